@@ -3,7 +3,8 @@
 A fence that says `sh` or `python` is run, the fences of a page one after the other in one
 directory. A comment above a fence says why it is not: `<!-- not run: needs a GPU -->`. What a page
 calls `127.0.0.1:8000` is a server with the demo, or the one that the commands start themselves;
-`/models/gpt-oss-20b` is a tiny random checkpoint.
+`/models/gpt-oss-20b` is a tiny random checkpoint. The fences of a tutorial are one session
+(`scripts/docs_session.py`).
 """
 
 from __future__ import annotations
@@ -12,69 +13,28 @@ import argparse
 import os
 import re
 import shutil
-import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from openai import OpenAI
 
 from scripts.checkpoints import Recipe, write_checkpoint
+from scripts.docs_blocks import PAGES, ROOT, RUN, CommandFailed, blocks, is_in_order
+from scripts.docs_session import SERVE, WAIT, Session, end, free_port, waiting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-ROOT = Path(__file__).parents[1]
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
-RUN = ("sh", "python")
-SHOWN = ("text", "json", "toml", "js")
-"""Languages of fences that hold no command of ours; what `js` needs comes from npm."""
-REASONS = (
-    *("needs a GPU", "needs Docker", "needs a cluster", "needs a download", "needs a real model"),
-    *("needs a search service", "needs an OTLP receiver", "needs a server of yours"),
-    *("needs a terminal", "needs another package", "tests/e2e/test_embedding.py does"),
-    "tests/e2e/test_extending.py does",
-)
+    from scripts.docs_blocks import Block
+
 PATIENCE_S = 300
-FENCE = re.compile(r"(?:^<!-- not run: (.+?) -->\n)?^```(\w*)\n(.*?)^```$", re.M | re.S)
-SERVE = re.compile(r"^(?:[A-Z_]+=\S+ )*(?:trt-responses|make) serve\b[^&#\n]*&?", re.M)
-WAIT = 'curl -sf -o /dev/null --retry 200 --retry-delay 1 --retry-all-errors "$SERVER/health/ready"'
-
-
-@dataclass(frozen=True)
-class Block:
-    """One fence of a page."""
-
-    page: Path
-    line: int
-    language: str
-    text: str
-    reason: str | None
-    """Why it is not run here."""
-
-    def __str__(self) -> str:
-        return f"{self.page.name}:{self.line}"
-
-    @property
-    def is_run(self) -> bool:
-        return self.language in RUN and self.reason is None
-
-
-class CommandFailed(Exception):
-    """What a page tells the reader to type does not work."""
-
-
-def blocks(page: Path) -> Iterator[Block]:
-    text = page.read_text("utf-8")
-    for found in FENCE.finditer(text):
-        line = text.count("\n", 0, found.start(2)) + 1
-        yield Block(page, line, found[2], found[3], found[1])
+__all__ = ["ROOT", "Reader", "blocks"]
 
 
 class Reader:
@@ -138,6 +98,17 @@ class Reader:
         if ended:
             raise CommandFailed(f"{block}: {ended}\n{said[-2000:]}")
 
+    def session(self, directory: Path) -> Session:
+        """A new session of this reader, in a new directory and without a server."""
+        directory.mkdir()
+        models = directory / ".root" / "models"
+        models.mkdir(parents=True)
+        (models / "gpt-oss-20b").symlink_to(self.home / "models/gpt-oss-20b")
+        settings = self._settings(self.demo)
+        for name in ("OPENAI_BASE_URL", "TRT_RESPONSES_DATA_DIR", "TRT_RESPONSES_ENGINES_DIR"):
+            del settings[name]
+        return Session(directory, settings)
+
     def _here(self, text: str, address: str) -> str:
         """The commands with this reader's address, checkpoint and response."""
         text = re.sub(r"(127\.0\.0\.1|localhost):800[01]", address, text)
@@ -161,30 +132,6 @@ class Reader:
         }
 
 
-def waiting(text: str) -> str:
-    """The commands of someone who waits until a server is ready, and stops it when all is done."""
-
-    def in_background(found: re.Match[str]) -> str:
-        return f"{found[0].rstrip(' &')} &\n{WAIT} #"
-
-    return SERVE.sub(in_background, text) + "\nkill %% 2>/dev/null || true"
-
-
-def end(made: subprocess.Popen[bytes]) -> None:
-    """Whatever the commands started goes with them."""
-    try:
-        os.killpg(made.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
-    made.wait()
-
-
-def free_port() -> int:
-    with socket.socket() as asked:
-        asked.bind(("127.0.0.1", 0))
-        return int(asked.getsockname()[1])
-
-
 @contextmanager
 def reader(home: Path) -> Iterator[Reader]:
     new = Reader(home)
@@ -203,23 +150,34 @@ def main() -> int:
     try:
         with reader(home) as someone:
             for page in parser.parse_args().pages:
-                failed += sum(not told(someone, block, home / page.stem) for block in blocks(page))
+                failed += check(someone, page, home / page.stem)
     finally:
         shutil.rmtree(home, ignore_errors=True)
     return 1 if failed else 0
 
 
-def told(someone: Reader, block: Block, directory: Path) -> bool:
+def check(someone: Reader, page: Path, directory: Path) -> int:
+    """Run a page's blocks and print how each went; returns how many failed."""
+    if is_in_order(page):
+        session = someone.session(directory)
+        try:
+            return int(not all(succeeds(block, session.run) for block in blocks(page)))
+        finally:
+            session.close()
+    directory.mkdir(exist_ok=True)
+    run = partial(someone.run, directory=directory)
+    typed = [b for b in blocks(page) if b.language in RUN and b.mark in (None, "needs", "not run")]
+    return sum(not succeeds(block, run) for block in typed)
+
+
+def succeeds(block: Block, run: Callable[[Block], None]) -> bool:
     """Run one block and print how it went."""
-    if block.language not in RUN:
-        return True
     if block.reason is not None:
         print(f"{block}  not run: {block.reason}")
         return True
-    directory.mkdir(exist_ok=True)
     begun = time.monotonic()
     try:
-        someone.run(block, directory)
+        run(block)
     except CommandFailed as fault:
         print(f"{fault}\n{block}  FAILED")
         return False

@@ -59,8 +59,8 @@ class Answered(NamedTuple):
 
     ids: array[int]
     """What stands behind the call, up to where the model goes on."""
-    held: Sequence[int] = ()
-    """The answer alone, as the block of its call holds it; nothing where `ids` are that."""
+    stored: Sequence[int] = ()
+    """The tool result alone, in the form that the call's block stores; empty if `ids` are that."""
     prompt: array[int] | None = None
     """The whole prompt, where what follows cannot stand behind the ids that are there: the model
     goes on from it, and `ids` only counts."""

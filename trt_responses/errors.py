@@ -1,4 +1,4 @@
-"""Errors in two trees: those that a client is told, and those that stop a start.
+"""Errors in two trees: those sent to a client, and those that stop a start.
 
 Knows the API's error shape and nothing of HTTP servers, events or engines.
 """
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 RETRY_AFTER_S = (1, 5)
-"""The bounds of the seconds after which a client is asked to come back. Each client gets its own
-number between them, so that those who were refused together do not return together."""
+"""Bounds of `Retry-After`, in seconds. Each client gets a random number between them, so that
+refused clients do not all return at once."""
 
 IN_PROGRESS_S = 2
 """Seconds after which a client may ask again for a response that is still being made."""
@@ -29,7 +29,7 @@ class ErrorBody(TypedDict):
 
 
 class ApiError(Exception):
-    """A fault told to a client: before the headers as a status and a body, later as an event."""
+    """An error sent to a client: a status and a body, or an event once the headers are sent."""
 
     status = 500
     type = "server_error"

@@ -133,8 +133,8 @@ def not_installed(features: Sequence[Feature]) -> tuple[str, ...]:
     return tuple(name for name in FEATURES if name not in read)
 
 
-def refuse_asked(fields: Sequence[str], accepted: Accepted) -> None:
-    """Refuse a request that asks for something by one of these fields."""
+def refuse_fields(fields: Sequence[str], accepted: Accepted) -> None:
+    """Refuse a request that sets one of these fields to other than its default."""
     for name in fields:
         if getattr(accepted, name) != DEFAULTS[name]:
             field, what = FEATURES[name]

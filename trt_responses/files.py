@@ -44,14 +44,14 @@ def make_private(folder: Path) -> None:
 
 
 def close_to_others(path: Path, *, keep_group: bool = False) -> None:
-    """Take a file or a folder from other users, if it is there and belongs to this one. A folder
+    """Remove other users' access to a file or folder, if it exists and this user owns it. A folder
     that all users share, such as `/tmp`, stays as it is."""
     with suppress(OSError):
         found = path.stat()
-        taken = found.st_mode & (0o007 if keep_group else 0o077)
-        if taken and found.st_uid == os.geteuid() and not found.st_mode & stat.S_ISVTX:
+        open_bits = found.st_mode & (0o007 if keep_group else 0o077)
+        if open_bits and found.st_uid == os.geteuid() and not found.st_mode & stat.S_ISVTX:
             mode = stat.S_IMODE(found.st_mode)
-            path.chmod(mode & ~taken)
+            path.chmod(mode & ~open_bits)
             logger.warning("closed %s to other users: old_mode=%04o", path, mode)
 
 

@@ -1,4 +1,4 @@
-"""Values that nobody changes: frozen for the type checker, cheap to make, and known by their bytes.
+"""Immutable values: frozen for the type checker, cheap to make, and compared by their bytes.
 
 `dataclasses` freezes at run time as well, which makes each field cost a call when a value is made,
 and `dataclasses.replace` looks at every field: together a tenth of what a response costs

@@ -177,7 +177,7 @@ def hold_idle_sockets(folder: Path, kind: Kind, count: int, seconds: float) -> R
     row = Row(f"{count} idle sockets beside clients: seconds until the server has closed its ends")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    server = Server(folder, kind, read_timeout_s=3600)
+    server = Server(folder, kind)
     with server.running():
         before = _descriptors(server)
         parts = cycle((b"", b"GET /health HTTP/1.1\r\n", b"POST /v1/responses HTTP/1.1\r\nhost: a"))

@@ -160,7 +160,7 @@ def test_front_ends_over_another_servers_engine_need_none_of_this_machine(tmp_pa
     async def run() -> None:
         async with served(Servicer(llm_of(double, max_seq_len=4096, max_num_tokens=4096))) as port:
             settings = {
-                "TRT_RESPONSES_GRPC": f"127.0.0.1:{port}/tiny",
+                "TRT_RESPONSES_ENGINE": f"grpc://127.0.0.1:{port}/tiny",
                 "TRT_RESPONSES_STORE": f"sqlite:///{tmp_path / 'history.db'}",
                 "TRT_RESPONSES_DATA_DIR": str(tmp_path),
                 "TRT_RESPONSES_LINGER_S": "0",

@@ -272,7 +272,7 @@ def test_events_are_told_with_times_and_numbers_and_the_three_sides_agree() -> N
             panel = s.page.locator("#panel")
             await expect(panel.locator(".sides section")).to_have_count(2)
             await expect(panel.locator(".differs")).to_have_count(0)
-            await s.page.get_by_role("button", name="Ask it again without a stream").click()
+            await s.page.get_by_role("button", name="Repeat without streaming").click()
             await expect(panel.locator(".sides section")).to_have_count(3)
             await expect(
                 panel.locator("section", has_text="plain").locator(".differs")

@@ -133,7 +133,7 @@ def test_a_client_gets_the_same_ids_over_a_triton_and_without_one(
 
     async def claim() -> None:
         assert isinstance(bench.engine, TritonEngine)
-        over = create_app(Settings(**SETTINGS, triton=str(bench.engine.address)))
+        over = create_app(Settings(**SETTINGS, engine=f"triton://{bench.engine.address}"))
         direct = LlamaCppEngine(
             shelf.find(engines_dir, "tiny") / MODEL, context_tokens=CONTEXT, slots=SLOTS, threads=1
         )

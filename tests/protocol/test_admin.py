@@ -55,7 +55,8 @@ def test_an_admin_drains_the_server_and_the_act_is_noted(tmp_path: Path) -> None
 
 def test_an_act_that_cannot_be_noted_is_not_done(tmp_path: Path) -> None:
     async def story() -> None:
-        async with served(admin_key="spare", audit_file=tmp_path) as s:
+        (tmp_path / "audit.jsonl").mkdir()
+        async with served(admin_key="spare", data_dir=tmp_path) as s:
             told = await s.client.send("POST", "/admin/drain", headers=bearer("spare"))
             assert (told.status, s.lifecycle.state) == (500, "ready")
             assert "audit file" in told.error["message"]

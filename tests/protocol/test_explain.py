@@ -49,7 +49,7 @@ def test_a_response_is_explained_from_its_prompt_to_its_end() -> None:
             times = [mark["at_ms"] for mark in told["timeline"]]
             assert times == sorted(times)
             assert times[0] == 0
-            assert {"engine asked", "first token", "ended"} <= {
+            assert {"sent to engine", "first token", "ended"} <= {
                 mark["mark"] for mark in told["timeline"]
             }
             assert told["engine"] == {"kind": "given"}

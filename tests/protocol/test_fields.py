@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from scripts.write_api_page import FIELD_TABLES
+from scripts.reference.fields import FIELD_TABLES
 from tests.support.asgi import Client, living
 from tests.support.replies import check_told
 from tests.support.served import SETTINGS, WEATHER, served

@@ -105,7 +105,7 @@ def test_messages_are_refused_where_a_setting_says_so(explain: str) -> None:
         async with served(explain=explain) as s:
             refused = await s.client.create(**BOTH)
             assert (refused.status, refused.error["param"]) == (403, "include")
-            assert refused.error["code"] == "messages_not_told"
+            assert refused.error["code"] == "messages_hidden"
             assert (await s.client.create(include=["metrics"])).json()["metrics"]
 
     asyncio.run(story())

@@ -206,7 +206,7 @@ BAD_GENERATE: list[tuple[object, int, str]] = [
     ({"input_ids": [True]}, 400, "list of token ids"),
     ({"input_ids": [-1]}, 400, "input_ids[0]"),
     ({"input_ids": [300_000]}, 400, "input_ids[0]"),
-    ({"input_ids": [1] * 200_000}, 413, "TRT_RESPONSES_MAX_BODY_VALUES"),
+    ({"input_ids": [1] * 200_000}, 413, "values"),
     ({"text_input": "a", "parameters": []}, 200, ""),
     ({"text_input": "a", "parameters": 3}, 400, "should be an object"),
     ({"text_input": "a", "parameters": {"temperature": 9}}, 400, "temperature"),

@@ -28,7 +28,7 @@ def test_a_model_answers_to_its_aliases_and_says_its_own_name() -> None:
 
 def test_a_model_answers_to_every_name_where_the_operator_says_so() -> None:
     async def story() -> None:
-        async with served(any_model=True) as s:
+        async with served(model_aliases="*") as s:
             reply = await s.client.create(model="claude-haiku-5")
             assert (reply.status, reply.json()["model"]) == (200, "demo")
             assert len((await s.client.get("/v1/models")).json()["data"]) == 1
@@ -93,7 +93,7 @@ def test_an_unknown_adapter_is_refused_as_an_unknown_model() -> None:
                 assert (refused.status, refused.error["code"]) == (404, "model_not_found"), name
                 assert (await s.client.get(f"/v1/models/{name}")).status == 404
             assert "'demo', 'demo:style'" in refused.error["message"]
-        async with served(adapters=("style",), any_model=True) as s:
+        async with served(adapters=("style",), model_aliases="*") as s:
             reply = await s.client.create(model="demo:other")
             assert (reply.json()["model"], s.last.options.adapter) == ("demo", None)
 

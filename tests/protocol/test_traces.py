@@ -83,9 +83,9 @@ def test_a_call_that_the_server_runs_is_a_span_within_the_decode(failed: bool) -
     assert b"secret" not in b"".join(span.SerializeToString() for span in collector.spans)
 
 
-def test_a_failed_response_is_an_error_and_our_own_names_are_enough() -> None:
+def test_a_failed_response_is_an_error_and_names_are_the_conventions_or_ours() -> None:
     async def story(endpoint: str) -> None:
-        async with served(STALLED, otlp_endpoint=endpoint, otlp_names="none") as s:
+        async with served(STALLED, otlp_endpoint=endpoint) as s:
             call = s.client.ask(stream=True)
             await call.until(lambda call: b"output_text.delta" in call.body)
             s.burn_out()
@@ -97,8 +97,8 @@ def test_a_failed_response_is_an_error_and_our_own_names_are_enough() -> None:
     assert whole.status.code == whole.status.STATUS_CODE_ERROR
     assert not whole.parent_span_id
     told = values(whole.attributes)
-    assert all(name.startswith("trt_responses.") for name in told)
-    assert told["trt_responses.error"] == "server_error"
+    assert all(name.startswith(("gen_ai.", "error.", "trt_responses.")) for name in told)
+    assert told["error.type"] == "server_error"
 
 
 @pytest.mark.parametrize("given", ["", "x" * 200, "a b", "ä", "a\tb"])

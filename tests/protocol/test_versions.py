@@ -442,7 +442,8 @@ def test_kserve_loads_a_version_and_unloads_a_canary(tmp_path: Path) -> None:
 
 def test_what_kserve_is_asked_for_and_cannot_be_noted_is_not_done(tmp_path: Path) -> None:
     async def story() -> None:
-        async with exchanged(tmp_path, scripted, audit_file=tmp_path) as s:
+        (tmp_path / "audit.jsonl").mkdir()
+        async with exchanged(tmp_path, scripted) as s:
             told = await s.client.send("POST", "/v2/repository/models/demo/load", b"{}", ADMIN)
             assert (told.status, "audit file" in told.json()["error"]) == (500, True)
             assert await s.version() == "demo@1"

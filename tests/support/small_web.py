@@ -48,7 +48,6 @@ def settings_for(site: Site, **changes: Any) -> dict[str, Any]:
     """A server that searches there, and may open its pages."""
     return {
         "browser": "boxed",
-        "search_service": "searxng",
         "search_url": site.url(""),
         "private_networks": ("127.0.0.1",),
         "browser_ports": (str(site.port),),

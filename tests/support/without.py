@@ -44,6 +44,7 @@ class Post(NamedTuple):
     fields: Json
     field: str
     path: str = "/v1/responses"
+    headers: Mapping[str, str] = {}
 
 
 class Start(NamedTuple):
@@ -64,8 +65,10 @@ REFUSED: Mapping[str, Sequence[Post | Start | str]] = {
         Post(ASKED | {"conversation": "conv_1"}, "conversation"),
         "/v1/conversations",
     ],
+    "features.description": ["GET /v1/fields", "GET /docs", "GET /openapi.json"],
     "features.explain": ["GET /v1/responses/resp_1/explain"],
     "features.hosted_tools": [Post(ASKED | {"tools": [CODE]}, "tools")],
+    "features.idempotency": [Post(ASKED, "idempotency-key", headers={"idempotency-key": "k"})],
     "features.include": [Post(ASKED | {"include": ["metrics"]}, "include")],
     "features.limits": [Start({"keys_file": "keys.json"}), "/admin/drain"],
     "features.logprobs": [Post(ASKED | {"include": [LOGPROBS]}, "include")],
@@ -83,17 +86,15 @@ REFUSED: Mapping[str, Sequence[Post | Start | str]] = {
     "apis.messages": ["/v1/messages"],
     "apis.playground": ["GET /"],
     "apis.websocket": [],
-    "engines.grpc": [Start({"grpc": "127.0.0.1:1/demo"})],
+    "engines.grpc": [Start({"engine": "grpc://127.0.0.1:1/demo"})],
     "engines.llamacpp": [],
     "engines.remote": [],
     "engines.tensorrt": [],
-    "engines.triton": [Start({"triton": "127.0.0.1:1/demo"})],
+    "engines.triton": [Start({"engine": "triton://127.0.0.1:1/demo"})],
     "engines.trtllm": [],
     "stores.redis": [Start({"store": "redis://127.0.0.1:1"})],
     "stores.sqlite": [Start({"store": "sqlite:///kept.db"})],
-    "tools.browser": [
-        Start({"browser": "boxed", "search_service": "searxng", "search_url": "http://localhost"})
-    ],
+    "tools.browser": [Start({"browser": "boxed", "search_url": "http://localhost"})],
     "tools.mcp": [Start({"mcp_urls": ["https://example.com"]})],
     "tools.python": [Start({"python": "boxed"})],
     "dialects.templates": [],
@@ -150,8 +151,10 @@ async def _answered(s: Served) -> AsyncIterator[str]:
 
 
 async def _refused(client: Client, one: Post) -> list[str]:
+    from tests.support.asgi import JSON
+
     body = orjson.dumps({"model": "demo"} | one.fields)
-    told = await client.send("POST", one.path, body)
+    told = await client.send("POST", one.path, body, JSON | dict(one.headers))
     error = told.error if told.status == 400 else {}
     named = error.get("param") == one.field and "not installed" in error["message"]
     return [] if named else [f"{one.fields}: {told.status} {told.body!r}"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,12 @@ from pydantic import ValidationError
 
 from trt_responses.backends.stores import store_of
 from trt_responses.errors import StartupError
-from trt_responses.settings import PREFIX, Settings
+from trt_responses.settings import PREFIX, VARIABLES, Settings
+from trt_responses.settings.fixed import Fixed
+from trt_responses.settings.gone import GONE
 from trt_responses.store import says_nothing
 
-SECONDS = [name.upper() for name in Settings.model_fields if name.endswith("_s")]
+SECONDS = [name.upper() for name in VARIABLES if name.endswith("_s")]
 
 
 def test_every_setting_is_described_and_has_a_default() -> None:
@@ -57,14 +60,14 @@ def test_what_is_given_comes_before_the_environment_and_none_gives_nothing() -> 
         *[("PORT", value) for value in ("no", "-1", "65536", "1.5", "80 80")],
         *[("MAX_BODY_BYTES", "0"), ("MAX_RUNNING", "-1"), ("SLOTS", "0"), ("THREADS", "0")],
         *[("DRAIN_S", "-1"), ("DRAIN_S", "soon"), ("INSECURE", "maybe")],
-        *[("READ_TIMEOUT_S", value) for value in ("0", "-1", "nan", "soon", "60s")],
+        *[("KEEP_ALIVE_S", value) for value in ("0", "-1", "nan", "soon", "60s")],
         *[("DATE", value) for value in ("today", "2026-1-1", "2026-01-01T00:00")],
         *[("DATE", value) for value in ("2020-13-45", "2025-02-29", "20260101", "2026-W01-1")],
         *[("LOG_LEVEL", "loud"), ("STORE_BYTES", "1G"), ("CONTEXT_TOKENS", "nan")],
         *[(name, "inf") for name in SECONDS],
         *[(name, "1e300") for name in SECONDS],
         *[(name, "nan") for name in SECONDS],
-        *[(name, "1e-300") for name in ("KEEP_ALIVE_S", "LEASE_S", "READ_TIMEOUT_S")],
+        *[(name, "1e-300") for name in ("KEEP_ALIVE_S", "LEASE_S", "STALL_S")],
         *[(name, str(10**30)) for name in ("THREADS", "SLOTS", "CONTEXT_TOKENS", "MAX_BODY_BYTES")],
         *[("MODEL", "a\nb"), ("MODEL", "\udcff"), ("IDENTITY", "one\r\ntwo")],
         *[("ALLOWED_HOSTS", value) for value in ("https://a.example", "a.example:80", "::1")],
@@ -125,6 +128,7 @@ def test_the_address_itself_is_a_host_that_is_answered() -> None:
         ("memory://", ("memory", "")),
         ("sqlite:///some/where.db", ("sqlite", "some/where.db")),
         ("sqlite:////some/where.db", ("sqlite", "/some/where.db")),
+        ("sqlite:///a?synchronous=full", ("sqlite", "a", "full")),
         *[
             (url, ("redis", url))
             for url in (
@@ -134,14 +138,23 @@ def test_the_address_itself_is_a_host_that_is_answered() -> None:
         ],
     ],
 )
-def test_a_store_s_place_is_read_from_its_url(url: str | None, place: tuple[str, str]) -> None:
-    assert Settings(store=url).store_place() == place
+def test_a_store_s_place_is_read_from_its_url(url: str | None, place: tuple[str, ...]) -> None:
+    assert Settings(store=url).store_place() == (*place, "normal")[:3]
 
 
 @pytest.mark.parametrize(
     "url",
     [
-        *("mysql://h", "memory://x", "sqlite://", "sqlite:///", "history.db", "redis://"),
+        *(
+            "mysql://h",
+            "memory://x",
+            "sqlite:///a?sync=off",
+            "sqlite://",
+            "sqlite:///",
+            "history.db",
+            "redis://",
+        ),
+        "sqlite:///a?sync=off",
         *("redis://h:secret", "redis://h:0", "redis://h:70000", "redis://h/secret", "redis://h/-1"),
         *("redis://h?secret=1", "redis://h?db=secret", "unix://", "redis://[h", "redis:///1"),
     ],
@@ -188,3 +201,17 @@ def test_a_misspelt_variable_is_named_with_the_nearest_setting(
 def test_origins_are_compared_as_browsers_write_them() -> None:
     settings = Settings(allowed_origins="https://App.example, http://localhost:3000, null")
     assert settings.allowed_origins == ("https://app.example", "http://localhost:3000", "null")
+
+
+@pytest.mark.parametrize("name", [*GONE, *Fixed.model_fields])
+def test_a_variable_that_went_is_refused_with_what_to_do_instead(name: str) -> None:
+    variable = PREFIX + name.upper()
+    with pytest.raises(StartupError, match=f"^{variable} is no setting any more: ") as caught:
+        Settings.from_environment({variable: "1"})
+    meant = set(re.findall(f"{PREFIX}([A-Z_]+)", str(caught.value))) - {name.upper()}
+    assert meant <= {one.upper() for one in VARIABLES}
+    assert str(caught.value).endswith(f"{GONE[name.upper()]}.")
+
+
+def test_a_name_that_went_is_not_used_again() -> None:
+    assert not {name.lower() for name in GONE} & {*VARIABLES}

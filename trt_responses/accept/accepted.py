@@ -115,7 +115,7 @@ class ThoughtBudget:
     place: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Accepted:
     """All that a request asks for."""
 

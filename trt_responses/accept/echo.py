@@ -75,7 +75,7 @@ def _tools(tools: Known[t.Tool], built_in: Collection[str]) -> tuple[Mapping[str
     """The tools as the API gives them back."""
 
     def echoed() -> tuple[Mapping[str, Any], ...]:
-        return tuple(_tool(tool) for tool in tools if not t.run_by_nobody(tool, built_in))
+        return tuple(_tool(tool) for tool in tools if not t.runs_nowhere(tool, built_in))
 
     return tools.once(("echoed", tuple(built_in)), echoed)
 

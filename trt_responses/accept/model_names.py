@@ -104,11 +104,11 @@ class ModelNames:
                 raise self._unknown(model)
         return base, adapter
 
-    def _unknown(self, asked: str) -> NotFound:
+    def _unknown(self, model: str) -> NotFound:
         named = (self.served, *self.of_versions, *self.adapters)
         serves = ", ".join(f"'{name}'" for name in named)
         return NotFound(
-            f"The model '{asked:.100}' does not exist: this server serves {serves}.",
+            f"The model '{model:.100}' does not exist: this server serves {serves}.",
             param="model",
             code="model_not_found",
         )

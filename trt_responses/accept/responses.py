@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     """A list of tools, and where it stands."""
 
 FORMAT = "text.format"
-TOLD = frozenset(
+OWN_INCLUDES = frozenset(
     field.path.removeprefix("include.")
     for field in FIELDS
     if field.ours and field.path.startswith("include.")
@@ -92,7 +92,7 @@ def accept(
         truncates=request.truncation == "auto",
         seals=SEALED in (request.include or ()),
         summarised=reasoning.summary is not None,
-        included=_told(request.include) if request.include else (),
+        included=_own_includes(request.include) if request.include else (),
         store=echo.store,
         echo=echo,
         ignored=ignored,
@@ -130,7 +130,7 @@ def _unsupported(tools: Known[t.Tool], built_in: Mapping[str, Sequence[str]]) ->
     """The types of the tools that neither the client nor the server runs."""
 
     def unsupported() -> list[str]:
-        return [tool.type for tool in tools if t.run_by_nobody(tool, built_in)]
+        return [tool.type for tool in tools if t.runs_nowhere(tool, built_in)]
 
     return tools.once(("unsupported", tuple(built_in)), unsupported)
 
@@ -175,8 +175,8 @@ def _without_trigger(items: str | Sequence[SentItem]) -> tuple[str | Sequence[Se
     return (items[:-1] if asks else items), asks
 
 
-def _told(included: Sequence[str]) -> tuple[str, ...]:
-    return tuple(value for value in included if value in TOLD)
+def _own_includes(included: Sequence[str]) -> tuple[str, ...]:
+    return tuple(value for value in included if value in OWN_INCLUDES)
 
 
 def _threshold(request: Request) -> int | None:

@@ -105,7 +105,7 @@ def _offered(choice: BuiltInChoice, built_in: Collection[str], place: str) -> st
 
 
 def named(
-    asked: Sequence[NamedTool | ActionChoice | BuiltInChoice | McpChoice],
+    choices: Sequence[NamedTool | ActionChoice | BuiltInChoice | McpChoice],
     tools: Sequence[Tool],
     place: str,
     built_in: Collection[str] = (),
@@ -114,7 +114,7 @@ def named(
     request's nor of a kind that the server runs."""
     kinds = {(tool.name, tool.callee.kind) for tool in tools}
     names = set()
-    for number, tool in enumerate(asked):
+    for number, tool in enumerate(choices):
         where = place.format(number)
         if isinstance(tool, NamedTool):
             if (tool.name, tool.type) not in kinds:

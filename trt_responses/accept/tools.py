@@ -124,12 +124,12 @@ def _check_new_container(container: t.NewContainer, place: str) -> None:
         raise unsupported_value(f"{place}skills", "there are none here. Leave the field out")
 
 
-def check_container_options(asked: ContainerOptions, place: str) -> None:
+def check_container_options(options: ContainerOptions, place: str) -> None:
     """Refuse, by name, options of containers that are not built."""
-    policy = asked.network_policy
+    policy = options.network_policy
     for name, wanted, why in (
-        ("file_ids", asked.file_ids, "there are no files to put into a container"),
-        ("memory_limit", asked.memory_limit, "the operator sets the memory of all containers"),
+        ("file_ids", options.file_ids, "there are no files to put into a container"),
+        ("memory_limit", options.memory_limit, "the operator sets the memory of all containers"),
         (
             "network_policy",
             policy if policy is not None and policy.type != "disabled" else None,

@@ -1,4 +1,4 @@
-"""The dialects there are: Harmony, and those of models with a chat template of their own."""
+"""Creates dialects: Harmony, or the template dialect of a model with a chat template."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @cache
 def vocabulary() -> Vocabulary:
-    """The vocabulary, loaded once however many engines and apps a process has: it takes 0.3 s."""
+    """The vocabulary, loaded once per process: loading takes 0.3 s."""
     return vocabularies.load()
 
 
@@ -38,7 +38,7 @@ def dialect_of(directory: Path | None = None, card: Card | None = None) -> Diale
 
 def template_dialect(file: Path, family: str | None) -> TemplateDialect:
     """The dialect of a model with a chat template, from the keys of its file."""
-    with needed("What reads chat templates", "templates"):
+    with needed("The reader of chat templates", "templates"):
         from trt_responses.dialects.templates.checkpoint import speech_of
         from trt_responses.dialects.templates.dialect import TemplateDialect
     return TemplateDialect(*speech_of(file, family))
@@ -48,27 +48,27 @@ def dialect_facts(file: Path, family: str | None) -> DialectFacts:
     """The facts about a model's dialect that its card records."""
     from trt_responses.prepare.shelf.card import DialectFacts
 
-    spoken = template_dialect(file, family)
-    return DialectFacts(spoken.name, spoken.places.stops, spoken.probed())
+    dialect = template_dialect(file, family)
+    return DialectFacts(dialect.name, dialect.places.stops, dialect.probed())
 
 
 def prompts_of(file: Path, family: str, texts: Sequence[str]) -> list[list[int]]:
-    """A prompt for each of a user's texts, as the model's template writes it."""
+    """The prompt for each user text, as the model's template renders it."""
     return asyncio.run(template_dialect(file, family).prompts(texts))
 
 
 def question_of(directory: Path, card: Card) -> Question | None:
-    """The question that verifies a model which does not speak Harmony; None for one that does."""
+    """The question that verifies a template model; None for a Harmony model."""
     if card.dialect is None:
         return None
     from trt_responses.prepare.verify import Question
 
-    spoken = template_dialect(directory / DIALECT, card.dialect.family)
-    (prompt,) = asyncio.run(spoken.prompts(["Hello"]))
-    return Question(prompt, spoken.places.stops, len(spoken.lexicon.token_bytes))
+    dialect = template_dialect(directory / DIALECT, card.dialect.family)
+    (prompt,) = asyncio.run(dialect.prompts(["Hello"]))
+    return Question(prompt, dialect.places.stops, len(dialect.lexicon.token_bytes))
 
 
 def spelled() -> Spell:
-    """A function from a stored block's ids to its text, in Harmony, since a history may be older
-    than the model. Stores compare, so that a text which it does not give is kept."""
+    """A function from a stored block's ids to its Harmony text. Stores compare its result, and keep
+    the text of a block for which it differs."""
     return harmony(vocabulary()).spelled

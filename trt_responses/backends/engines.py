@@ -1,4 +1,4 @@
-"""The engines there are, each made for a prepared directory and the settings."""
+"""Creates engines from a prepared directory and the settings."""
 
 from __future__ import annotations
 
@@ -25,21 +25,22 @@ if TYPE_CHECKING:
     from trt_responses.engines.tensorrt.executor import Executor
     from trt_responses.prepare.checkpoint.safetensors import Array
     from trt_responses.prepare.shelf.card import Card
-    from trt_responses.settings import Settings
+    from trt_responses.settings import Elsewhere, Settings
 
+START_S = 1800.0
+"""Seconds that an engine of another process may take to load: the largest take half of it."""
 PROBE_S = 30.0
-"""Seconds in which an embedded engine that has stalled must answer a probe before it is
-replaced."""
+"""Seconds that a stalled embedded engine has to answer a probe; then it is replaced."""
 
 
 def chosen_engine(settings: Settings) -> shelf.Selection:
-    """The prepared engine that the settings ask for, once its card agrees with this machine."""
+    """The prepared engine that the settings select, checked against this machine."""
     selection = shelf.select(settings.engines_dir, settings.engine)
     return shelf.serve_ready(selection, this_machine(settings.trtllm_python))
 
 
 def engine_at(directory: Path, settings: Settings) -> Engine:
-    """The engine of a directory that was chosen before."""
+    """The engine of a prepared directory, without checks."""
     return engine_of(shelf.Selection(directory, read_card(directory), ""), settings)
 
 
@@ -50,45 +51,43 @@ def engine_of(selection: shelf.Selection, settings: Settings) -> Engine:
         return trtllm_over(*trtllm_given(directory, card))
     if card.kind in ("tensorrt", "onnx"):
         return tensorrt_over(directory, card, settings)
-    spoken = None
+    dialect = None
     if card.dialect is not None:
-        spoken = template_dialect(directory / DIALECT, card.dialect.family)
+        dialect = template_dialect(directory / DIALECT, card.dialect.family)
     files = {each.name: directory / FOLDER / each.place for each in adapters_of(directory)}
-    return llamacpp_over(directory / MODEL, settings, spoken, files)
+    return llamacpp_over(directory / MODEL, settings, dialect, files)
 
 
-def engine_elsewhere(settings: Settings) -> Engine | None:
-    """The engine that another server serves, where the settings name one."""
-    if (place := settings.engine_elsewhere()) is None:
-        return None
-    if settings.triton is not None:
-        with needed("The engine of a Triton"):
-            from trt_responses.engines.triton.engine import TritonEngine, address_of
-        return TritonEngine(address_of(place))
-    return grpc_at(place, settings.engine_start_s)
+def engine_elsewhere(elsewhere: Elsewhere) -> Engine:
+    """The engine of another server."""
+    if elsewhere.kind == "grpc":
+        return grpc_at(elsewhere.place)
+    with needed("The Triton engine"):
+        from trt_responses.engines.triton.engine import TritonEngine, address_of
+    return TritonEngine(address_of(elsewhere.place))
 
 
-def grpc_at(place: str, start_s: float) -> GrpcEngine:
-    """The engine that a server serves over gRPC at `host:port/model`."""
-    with needed("The engine over gRPC", "grpc"):
+def grpc_at(place: str, start_s: float = START_S) -> GrpcEngine:
+    """The engine of a gRPC server at `host:port/model`."""
+    with needed("The gRPC engine", "grpc"):
         from trt_responses.engines.grpc.engine import GrpcEngine, Patience, address_of
     return GrpcEngine(address_of(place), Patience(start_s=start_s))
 
 
 class TrtLlmGiven(NamedTuple):
-    """What an engine of TensorRT-LLM is started with."""
+    """Start arguments of a TensorRT-LLM engine."""
 
     checkpoint: Path
     arguments: Mapping[str, object]
     variables: Mapping[str, str]
     end_id: int | None
     adapters: Mapping[str, Path]
-    """The directories of its adapters, by their names."""
+    """The directories of its adapters by name."""
 
 
 def trtllm_given(directory: Path, card: Card) -> TrtLlmGiven:
-    """What the engine of a prepared directory is started with, once its checkpoint is whole."""
-    with needed("What prepares engines of TensorRT-LLM"):
+    """Start arguments of a prepared TensorRT-LLM engine. Raises if its checkpoint is incomplete."""
+    with needed("The preparation of TensorRT-LLM engines"):
         from trt_responses.prepare.trtllm.lora import lora_arguments
         from trt_responses.prepare.trtllm.plan import served
     plan, adapters = served(directory, card), adapters_of(directory)
@@ -104,9 +103,9 @@ def trtllm_over(
     end_id: int | None = None,
     adapters: Mapping[str, Path] | None = None,
 ) -> Engine:
-    """The engine of TensorRT-LLM, over a checkpoint with the arguments of a plan. `end_id` is the
-    end token of a model that is not gpt-oss."""
-    with needed("The engine of TensorRT-LLM"):
+    """A TensorRT-LLM engine for a checkpoint and the arguments of a plan. `end_id`: the end token
+    of a model other than gpt-oss."""
+    with needed("The TensorRT-LLM engine"):
         from trt_responses.engines.trtllm.engine import TrtLlmEngine
     return TrtLlmEngine(
         checkpoint, arguments, variables=variables, end_id=end_id, adapters=adapters
@@ -116,21 +115,20 @@ def trtllm_over(
 def llamacpp_over(
     model_path: Path,
     settings: Settings,
-    spoken: TemplateDialect | None = None,
+    dialect: TemplateDialect | None = None,
     adapters: Mapping[str, Path] | None = None,
 ) -> Engine:
-    """The embedded engine, over a model file; `spoken` where that is not Harmony, `adapters` where
-    it has any."""
+    """The embedded engine for a model file. `dialect`: of a model other than gpt-oss."""
     with needed("The embedded engine"):
         from trt_responses.engines.llamacpp.body import HARMONY, Marks
         from trt_responses.engines.llamacpp.engine import LlamaCppEngine
         from trt_responses.engines.llamacpp.keeper import Patience
     marks, spelled = HARMONY, StandIns(vocabulary())
-    if spoken is not None:
-        ends = frozenset(spoken.places.stops)
-        # Its plans ban the control ids that may not stand in a guide; some may.
+    if dialect is not None:
+        ends = frozenset(dialect.places.stops)
+        # Its plans ban the control ids that a guide must not contain; some may occur.
         marks = Marks((), ends, ends)
-        spelled = StandIns(spoken.tokeniser)
+        spelled = StandIns(dialect.tokeniser)
     return LlamaCppEngine(
         model_path,
         context_tokens=settings.context_tokens,
@@ -146,8 +144,8 @@ def llamacpp_over(
 
 
 def tensorrt_over(directory: Path, card: Card, settings: Settings) -> Engine:
-    """The engine that runs compiled plans on an RTX GPU, or their graph on the CPU."""
-    with needed("The engine of compiled plans", "tensorrt"):
+    """The engine that runs TensorRT plans on an RTX GPU, or their ONNX graph on the CPU."""
+    with needed("The TensorRT engine", "tensorrt"):
         from trt_responses.engines.tensorrt.engine import TensorRtEngine
     chain = chain_of(card)
     make = partial(_onnx, directory, card, settings.threads or spare_cores())
@@ -177,8 +175,8 @@ def _onnx(directory: Path, card: Card, threads: int) -> Executor:
 
 
 def _rtx(directory: Path, card: Card) -> Executor:
-    """The executor of the plans for this GPU's family. What its runtime compiles is kept beside
-    them."""
+    """The executor of the plans for this GPU's family. Its runtime cache is stored beside the
+    plans."""
     from trt_responses.engines.tensorrt.cuda import Cuda, runtime
     from trt_responses.engines.tensorrt.rtx import RtxExecutor
 

@@ -1,4 +1,4 @@
-"""What is loaded when the settings ask for it, and told in one sentence where it is missing."""
+"""Imports of optional packages: a missing one becomes a `StartupError` with the extra's name."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def needed(what: str, extra: str = "") -> Iterator[None]:
-    """Import what an engine, a store, a tool or a dialect needs. Raises a `StartupError` that names
-    `what` cannot be had, the module that is missing, and the extra that brings it."""
+    """A context for the imports of `what`. A missing module raises a `StartupError` with `what`,
+    the module, and the extra to install."""
     try:
         yield
     except ModuleNotFoundError as fault:
         remedy = f": pip install 'trt-responses[{extra}]'" if extra else ""
-        raise StartupError(f"{what} is not installed (there is no {fault.name}){remedy}.") from None
+        raise StartupError(f"{what} is not installed (no module {fault.name}){remedy}.") from None

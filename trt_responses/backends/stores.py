@@ -1,4 +1,4 @@
-"""The stores there are, made as the settings name them."""
+"""Creates the store that the settings name."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 def store_of(settings: Settings, spell: Spell) -> Store:
-    """The store that the settings name. Text that `spell` makes from ids is kept as the ids
+    """The store that the settings name. Text that `spell` can derive from ids is stored as ids
     alone."""
     bounds = Bounds(
         max_bytes=settings.store_bytes,
         max_records=settings.store_records,
         max_age_s=settings.store_age_s,
-        max_frame_bytes=settings.store_frame_bytes,
+        max_frame_bytes=settings.store_bytes // 4,  # streams are kept beside the responses
         lease_s=settings.lease_s,
         takeover_s=settings.takeover_s,
     )
@@ -32,29 +32,28 @@ def store_of(settings: Settings, spell: Spell) -> Store:
         case "memory":
             from trt_responses.stores.memory.store import MemoryStore
 
-            # It ends with its server; no other one could resume its jobs.
+            # The store ends with its server: no other server can resume its jobs.
             own = replace(bounds, takeover_s=0.0)
             return MemoryStore(own, lease_clock_s=time.monotonic, spell=spell)
         case "sqlite":
-            with needed(f"{PREFIX}STORE: the history in a file"):
+            with needed(f"{PREFIX}STORE: the SQLite store"):
                 from trt_responses.stores.sqlite.store import SqliteStore
-            synchronous = settings.store_synchronous
             return SqliteStore(
                 Path(place.where),
                 bounds,
-                synchronous=synchronous,
+                synchronous=place.synchronous,
                 spell=spell,
                 lease_clock_s=time.monotonic,
                 boot=_boot(),
             )
         case "redis":
-            with needed(f"{PREFIX}STORE: the history in Redis", "redis"):
+            with needed(f"{PREFIX}STORE: the Redis store", "redis"):
                 from trt_responses.stores.redis.store import RedisStore
             return RedisStore(place.where, bounds, spell=spell)
 
 
 def _boot() -> str:
-    """The name of this start of the machine, where the system gives it one."""
+    """The boot id of the machine; empty if the system has none."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:

@@ -1,4 +1,4 @@
-"""The tools that a server runs, made as the settings switch them on."""
+"""Creates the server's tools that the settings switch on."""
 
 from __future__ import annotations
 
@@ -20,20 +20,24 @@ if TYPE_CHECKING:
     from trt_responses.tools.python.command import Shell
     from trt_responses.tools.python.containers import Containers
 
-SEARCH_PLACES = {"brave": "https://api.search.brave.com"}
-"""URLs of search services that have one place alone."""
+BRAVE = "https://api.search.brave.com"
+CONTAINER_FILES = 10_000
+"""Files and directories in a container: enough for unpacked packages, few enough for the disk's
+inodes."""
+CONTAINER_IDLE_S = 1200.0
+"""Seconds after which an unused container is removed, as at OpenAI."""
 
 
 def tools_of(settings: Settings) -> list[Tool]:
     """The tools that the settings switch on."""
     tools: list[Tool] = []
     if settings.python != "off" or settings.shell != "off":
-        with needed(f"{PREFIX}PYTHON and {PREFIX}SHELL: what runs code"):
+        with needed(f"{PREFIX}PYTHON and {PREFIX}SHELL: the code runner"):
             from trt_responses.tools.python.shell import ShellTool
             from trt_responses.tools.python.tool import PythonTool
-        held = containers(settings)
-        tools += [PythonTool(held)] if settings.python != "off" else []
-        tools += [ShellTool(held, commands(settings))] if settings.shell != "off" else []
+        shared = containers(settings)
+        tools += [PythonTool(shared)] if settings.python != "off" else []
+        tools += [ShellTool(shared, commands(settings))] if settings.shell != "off" else []
     if settings.browser != "off":
         tools.append(browser_tool(settings))
     if settings.mcp_servers is not None or settings.mcp_urls:
@@ -42,41 +46,42 @@ def tools_of(settings: Settings) -> list[Tool]:
 
 
 def browser_tool(settings: Settings) -> Tool:
-    """`web_search`. Its packages are loaded where it is switched on."""
+    """The tool `web_search`. Its packages are imported only if it is switched on."""
     with needed(f"{PREFIX}BROWSER: the browser", "browser"):
         from trt_responses.tools.browser import search
         from trt_responses.tools.browser.reading import Reading
         from trt_responses.tools.browser.tool import BrowserTool, Opens
         from trt_responses.tools.fetch_guard import Bounds as FetchBounds
         from trt_responses.tools.fetch_guard import Reach
-    url = search_url(settings)
-    service = search.SERVICES[settings.search_service or ""]
+    name, url = search_service(settings)
+    bounds = FetchBounds()
     return BrowserTool(
-        service(url, settings.search_key, settings.browser_s),
+        search.SERVICES[name](url, settings.search_key, bounds.deadline_s),
         Opens(Reach(private_networks(settings), fetch_ports(settings)), settings.browser_opens),
-        FetchBounds(settings.browser_s, settings.browser_page_bytes),
-        Reading(memory_bytes=settings.browser_memory_bytes, boxed=settings.browser == "boxed"),
+        bounds,
+        Reading(boxed=settings.browser == "boxed"),
     )
 
 
-def search_url(settings: Settings) -> str:
-    """The URL of the browser's search service. Raises a `StartupError` for a setting that is
+def search_service(settings: Settings) -> tuple[str, str]:
+    """The name and the URL of the search service. Raises a `StartupError` if a setting is
     missing."""
-    name = settings.search_service
-    if name is None:
-        raise StartupError(f"{PREFIX}BROWSER: it needs {PREFIX}SEARCH_SERVICE, which searches.")
-    url = settings.search_url or SEARCH_PLACES.get(name)
+    url = settings.search_url
     if url is None:
-        raise StartupError(f"{PREFIX}SEARCH_URL: where is the {name} that is to search?")
+        raise StartupError(
+            f"{PREFIX}BROWSER: web search needs a search service: set {PREFIX}SEARCH_URL."
+        )
+    if url == "brave":
+        if not settings.search_key:
+            raise StartupError(f"{PREFIX}SEARCH_KEY is not set: Brave needs a key.")
+        return "brave", BRAVE
     if not url.startswith(("http://", "https://")):
-        raise StartupError(f"{PREFIX}SEARCH_URL: expected http://… or https://…")
-    if name == "brave" and not settings.search_key:
-        raise StartupError(f"{PREFIX}SEARCH_KEY: Brave asks for a key.")
-    return url
+        raise StartupError(f"{PREFIX}SEARCH_URL: expected http://…, https://… or brave.")
+    return "searxng", url
 
 
 def private_networks(settings: Settings) -> tuple[Network, ...]:
-    """The networks that may be reached for a model or a client though they are not public."""
+    """The networks that tools may reach for a model or a client, besides public addresses."""
     from trt_responses.tools.addresses import network
 
     try:
@@ -86,7 +91,7 @@ def private_networks(settings: Settings) -> tuple[Network, ...]:
 
 
 def fetch_ports(settings: Settings) -> frozenset[int]:
-    """The ports from which pages may be fetched."""
+    """The ports that the browser may fetch pages from."""
     try:
         return frozenset(map(int, settings.browser_ports))
     except ValueError:
@@ -94,8 +99,8 @@ def fetch_ports(settings: Settings) -> frozenset[int]:
 
 
 def mcp_tool(settings: Settings) -> McpTool:
-    """The tool `mcp`, over the operator's servers and those that requests may name."""
-    with needed(f"{PREFIX}MCP_SERVERS and {PREFIX}MCP_URLS: what asks MCP servers", "mcp"):
+    """The tool `mcp`, for the operator's servers and those that requests may name."""
+    with needed(f"{PREFIX}MCP_SERVERS and {PREFIX}MCP_URLS: the MCP client", "mcp"):
         from trt_responses.tools.fetch_guard import Reach
         from trt_responses.tools.mcp.limits import Limits
         from trt_responses.tools.mcp.tool import McpTool
@@ -106,7 +111,6 @@ def mcp_tool(settings: Settings) -> McpTool:
         Limits(
             settings.mcp_connect_s,
             settings.mcp_call_s,
-            settings.mcp_bytes,
             max_tools=settings.mcp_tools,
         ),
         Reach(private_networks(settings), ports=None),
@@ -116,8 +120,8 @@ def mcp_tool(settings: Settings) -> McpTool:
 
 
 def mcp_servers(settings: Settings) -> tuple[dict[str, Server], list[Place]]:
-    """The servers that are configured, and the URLs below which requests may name others."""
-    with needed(f"{PREFIX}MCP_SERVERS and {PREFIX}MCP_URLS: what asks MCP servers", "mcp"):
+    """The configured servers, and the URL prefixes of servers that requests may name."""
+    with needed(f"{PREFIX}MCP_SERVERS and {PREFIX}MCP_URLS: the MCP client", "mcp"):
         from trt_responses.tools.mcp.servers import place_of, servers_in
     servers = {}
     if settings.mcp_servers is not None:
@@ -132,15 +136,15 @@ def mcp_servers(settings: Settings) -> tuple[dict[str, Server], list[Place]]:
 
 
 def commands(settings: Settings) -> Shell:
-    """How the commands of `shell` are run."""
+    """The limits of the tool `shell`."""
     from trt_responses.tools.python.command import Shell
 
     return Shell(settings.python_bytes, settings.container_bytes)
 
 
 def containers(settings: Settings) -> Containers:
-    """The containers in which code and commands run. Raises a `StartupError` when the paths that
-    code may read hold the server's own data."""
+    """The containers in which code and commands run. Raises a `StartupError` if code could read the
+    server's own data."""
     from trt_responses.tools.python.command import PROGRAMS
     from trt_responses.tools.python.container import Bounds
     from trt_responses.tools.python.containers import Containers
@@ -149,15 +153,15 @@ def containers(settings: Settings) -> Containers:
 
     executable = str(settings.python_executable or sys.executable)
     readable = readable_paths(executable)
-    kept = settings.data_dir.resolve()
+    data_dir = settings.data_dir.resolve()
     programs = PROGRAMS if settings.shell != "off" else ()
     for path in map(Path, (*readable, *programs)):
-        if kept.is_relative_to(path.resolve()):
+        if data_dir.is_relative_to(path.resolve()):
             raise StartupError(
-                f"{PREFIX}DATA_DIR: {kept} stands in {path}, which the model's code may read: "
+                f"{PREFIX}DATA_DIR: {data_dir} is inside {path}, which the model's code may read: "
                 "choose another directory."
             )
-    disk = Usage(settings.container_bytes, settings.container_files)
+    disk = Usage(settings.container_bytes, CONTAINER_FILES)
     return Containers(
         settings.data_dir / "containers",
         Interpreter(
@@ -170,9 +174,9 @@ def containers(settings: Settings) -> Containers:
         Bounds(
             settings.python_s,
             disk,
-            settings.container_idle_s,
+            CONTAINER_IDLE_S,
             settings.containers,
-            settings.containers_per_owner,
+            max(settings.containers // 4, 1),  # of one owner, so that four find room
         ),
         clock_s=time.time,
     )

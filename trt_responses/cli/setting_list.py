@@ -9,6 +9,7 @@ import textwrap
 from typing import TYPE_CHECKING, Any
 
 from trt_responses.settings import PREFIX, Settings
+from trt_responses.settings.fixed import Fixed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -20,6 +21,8 @@ USER_INFO = re.compile(r"(?<=://)[^/@\s]+@")
 def groups() -> Iterator[tuple[str, list[str]]]:
     """Each group's title and its settings, as they stand in the code."""
     for group in reversed(Settings.__bases__):
+        if group is Fixed:
+            continue
         yield (group.__doc__ or "").rstrip("."), list(group.__annotations__)
 
 

@@ -1,6 +1,6 @@
-"""What this machine can run, and why not: a list of checks, each a value with its remedy.
+"""Checks of what this machine can run, each a value with its remedy.
 
-Joins the looks at the machine, the engines and the server; prints nothing and decides one number.
+Combines the checks of the machine, the engines and the server. Prints nothing.
 """
 
 from __future__ import annotations
@@ -40,8 +40,7 @@ if TYPE_CHECKING:
 
 
 def checks(settings: Settings) -> list[Check]:
-    """All checks, in the order in which a person would ask. It takes seconds, and starts
-    nothing."""
+    """All checks, from general to special. Takes seconds; starts nothing."""
     hardware = this_hardware(settings.engines_dir, settings.trtllm_python)
     return [
         python_check(),

@@ -1,4 +1,4 @@
-"""One finding, and what follows from many. Knows words; looks at nothing."""
+"""The result of one check, and the exit status and output for many."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ State = Literal["ok", "note", "fault"]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One finding about this machine. A `note` says that something cannot be done here and nothing
-    is broken; a `fault` says that something is broken."""
+    """One finding about this machine. `note`: something is unavailable here, but not broken;
+    `fault`: something is broken."""
 
     name: str
     state: State
@@ -26,23 +26,23 @@ class Check:
 
 
 def exit_status(checks: Iterable[Check]) -> int:
-    """The status of the command: 0 when nothing is broken, else 1."""
+    """The exit status of the command: 1 if there is a fault, else 0."""
     return int(any(check.state == "fault" for check in checks))
 
 
 def as_json(checks: Iterable[Check]) -> str:
     """The checks as one JSON document."""
-    found = list(checks)
-    body = {"status": exit_status(found), "checks": [asdict(check) for check in found]}
+    every = list(checks)
+    body = {"status": exit_status(every), "checks": [asdict(check) for check in every]}
     return json.dumps(body, indent=2)
 
 
 def lines(checks: Sequence[Check]) -> list[str]:
-    """One line per check for a terminal, with its remedy under it."""
+    """One line per check for a terminal, each followed by its remedy."""
     width = max((len(check.name) for check in checks), default=0)
-    found = []
+    printed = []
     for check in checks:
-        found.append(f"{check.state:<5}  {check.name:<{width}}  {check.found}")
+        printed.append(f"{check.state:<5}  {check.name:<{width}}  {check.found}")
         if check.remedy:
-            found.append(f"{'':<5}  {'':<{width}}  -> {check.remedy}")
-    return found
+            printed.append(f"{'':<5}  {'':<{width}}  -> {check.remedy}")
+    return printed

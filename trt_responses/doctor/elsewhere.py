@@ -1,4 +1,4 @@
-"""An engine that another server serves over gRPC: whether it is there, and what it can do."""
+"""Checks an engine of another server over gRPC: whether it answers, and what it supports."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ if TYPE_CHECKING:
     from trt_responses.settings import Settings
 
 START_S = 5.0
-"""Seconds that such an engine has for its first answer: it is not waited for while it loads."""
+"""Timeout of the first answer: the check does not wait for an engine that is still loading."""
 
 
 def elsewhere_checks(settings: Settings, start_s: float = START_S) -> Iterator[Check]:
-    """The engine of the setting `GRPC`, asked a few small questions; nothing where none is set."""
-    if settings.grpc is None:
+    """The check of the engine that TRT_RESPONSES_ENGINE names over gRPC; none for another kind."""
+    elsewhere = settings.engine_elsewhere()
+    if elsewhere is None or elsewhere.kind != "grpc":
         return
     try:
-        yield Check("engine over gRPC", "ok", asyncio.run(_asked(settings.grpc, start_s)))
+        yield Check("engine over gRPC", "ok", asyncio.run(_summary(elsewhere.place, start_s)))
     except StartupError as error:
-        remedy = "start it with `trtllm-serve MODEL --grpc`, or unset TRT_RESPONSES_GRPC"
+        remedy = "start it with `trtllm-serve MODEL --grpc`, or set another TRT_RESPONSES_ENGINE"
         yield Check("engine over gRPC", "fault", str(error), remedy)
 
 
-async def _asked(place: str, start_s: float) -> str:
+async def _summary(place: str, start_s: float) -> str:
     engine = grpc_at(place, start_s)
     await engine.start()
     try:

@@ -1,4 +1,4 @@
-"""The vocabulary, and the card of every prepared engine against this machine."""
+"""Checks the vocabulary, and the card of each prepared engine against this machine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def vocabulary_check(load: Callable[[], object] = vocabulary.load) -> Check:
-    """Whether the vocabulary is there and whole."""
+    """Whether the vocabulary can be loaded."""
     try:
         load()
     except StartupError as error:
@@ -31,7 +31,7 @@ def vocabulary_check(load: Callable[[], object] = vocabulary.load) -> Check:
 
 
 def engine_checks(engines_dir: Path, machine: ServingMachine) -> Iterator[Check]:
-    """The card of each prepared engine, compared with this machine."""
+    """A check for each prepared engine: its card against this machine."""
     verdicts = shelf.verify(engines_dir, None, machine)
     if not verdicts:
         yield Check(
@@ -47,43 +47,44 @@ def engine_checks(engines_dir: Path, machine: ServingMachine) -> Iterator[Check]
 def dialect_checks(
     engines_dir: Path, probe: Callable[[Path, str], DialectFacts]
 ) -> Iterator[Check]:
-    """Whether the template of each model that does not speak Harmony does what its card says."""
+    """Whether the template of each model other than gpt-oss matches its card."""
     for entry in shelf.entries(engines_dir):
         if entry.status not in ("built", "verified"):
             continue
         directory = shelf.find(engines_dir, entry.label)
-        told = read_card(directory).dialect
-        if told is not None:
-            yield _dialect(f"template {entry.label}", directory / DIALECT, told, probe)
+        recorded = read_card(directory).dialect
+        if recorded is not None:
+            yield _dialect(f"template {entry.label}", directory / DIALECT, recorded, probe)
 
 
 def _dialect(
-    name: str, path: Path, told: DialectFacts, probe: Callable[[Path, str], DialectFacts]
+    name: str, path: Path, recorded: DialectFacts, probe: Callable[[Path, str], DialectFacts]
 ) -> Check:
     try:
-        found = probe(path, told.family)
+        probed = probe(path, recorded.family)
     except StartupError as error:
-        return Check(name, "fault", told.family, str(error))
+        return Check(name, "fault", recorded.family, str(error))
     differences = [
-        f"{key}: the card says {told.probes.get(key)}, the template does {found.probes.get(key)}"
-        for key in sorted({*told.probes, *found.probes})
-        if told.probes.get(key) != found.probes.get(key)
+        f"{key}: card {recorded.probes.get(key)}, template {probed.probes.get(key)}"
+        for key in sorted({*recorded.probes, *probed.probes})
+        if recorded.probes.get(key) != probed.probes.get(key)
     ]
-    if told.stop_ids != found.stop_ids:
-        differences.append(f"stop ids: the card says {told.stop_ids}, found {found.stop_ids}")
+    if recorded.stop_ids != probed.stop_ids:
+        differences.append(f"stop ids: card {recorded.stop_ids}, template {probed.stop_ids}")
     if differences:
-        return Check(name, "fault", f"{told.family}: {'; '.join(differences)}", "prepare it again")
-    return Check(name, "ok", f"{told.family}: as its card says")
+        return Check(
+            name, "fault", f"{recorded.family}: {'; '.join(differences)}", "prepare it again"
+        )
+    return Check(name, "ok", f"{recorded.family}: matches its card")
 
 
 def _engine(verdict: Verdict) -> Check:
-    """The check of one engine. One that was only planned, or whose build was stopped, is no fault
-    of this machine."""
+    """The check of one engine. A planned engine or an unfinished build is not a fault."""
     entry, difference = verdict
     name = f"engine {entry.label}"
     what = ", ".join(filter(None, (entry.kind, entry.weight_type, entry.status)))
     if difference is None:
-        nothing = f"; it does nothing with {', '.join(entry.ignores)}" if entry.ignores else ""
-        return Check(name, "ok", f"{what}: as its card says{nothing}")
+        ignored = f"; ignores {', '.join(entry.ignores)}" if entry.ignores else ""
+        return Check(name, "ok", f"{what}: matches its card{ignored}")
     state: State = "note" if entry.status in ("planned", "unfinished") else "fault"
     return Check(name, state, f"{what}: {difference}")

@@ -1,4 +1,4 @@
-"""Whether something listens at an address, and no more: a key would have to be used to know it."""
+"""Tests whether something listens at an address. It does not authenticate."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ CONNECT_S = 2.0
 
 
 def why_not(host: str, port: int) -> str | None:
-    """The reason why nothing can be connected to at an address; None when something listens."""
+    """Why a connection to the address fails; None if something listens."""
     try:
         with socket.create_connection((host, port), timeout=CONNECT_S):
             return None

@@ -1,6 +1,6 @@
-"""An engine's log probabilities of a fixed prompt beside those of the NumPy forward.
+"""Compares an engine's log probabilities for a fixed prompt with the NumPy forward pass.
 
-Knows engines by their seam only: which one, and over which checkpoint, is handed in.
+The caller passes the engine and its checkpoint; the engine is used through its seam only.
 """
 
 from __future__ import annotations
@@ -26,33 +26,33 @@ NAME = "deep"
 COUNTED = " ".join(f"{n} and" for n in range(100))
 THOUGHT = "<|channel|>analysis<|message|>The user wants a sum. The numbers are"
 PROMPT = f"<|start|>user<|message|>{COUNTED}<|end|><|start|>assistant{THOUGHT}"
-"""A prompt of 317 ids, longer than the window of 128, so that a wrong window shows. Its answer must
-be looked up far back, so that every part of the forward pass counts."""
+"""A prompt of 317 ids, longer than the attention window of 128, so that a wrong window shows. The
+answer depends on tokens far back, so every part of the forward pass matters."""
 LIKELIEST = 20
 BOUND = 0.3
-"""The largest difference that is no fault. The demo's file differs by about 0.1; without the
-window, an expert or YaRN, it differs by over 3."""
+"""The largest accepted difference. The demo's file differs by about 0.1; without the window, an
+expert or YaRN it differs by over 3."""
 DEADLINE_S = 120.0
 
 
 def deep_check(engine: Engine, checkpoint: Checkpoint, vocabulary: Vocabulary) -> Check:
-    """Whether an engine computes what the NumPy forward computes."""
+    """Whether an engine computes the same as the NumPy forward pass."""
     prompt = vocabulary.encoding.encode(PROMPT, allowed_special="all")
     try:
-        found = asyncio.run(likeliest(engine, prompt))
+        top = asyncio.run(likeliest(engine, prompt))
     except (ApiError, StartupError, TimeoutError) as error:
         return Check(NAME, "fault", f"the engine gave no log probabilities ({error})")
-    return compared(found, Reference(checkpoint, truncate=True), prompt)
+    # `truncate`: llama.cpp rounds YaRN's range outwards.
+    return compared(top, Reference(checkpoint, truncate=True), prompt)
 
 
-def compared(found: Likeliest, reference: Reference, prompt: Sequence[int]) -> Check:
-    """The check of an engine's likeliest ids against the forward's. `truncate`, since llama.cpp
-    rounds YaRN's range outwards."""
+def compared(top: Likeliest, reference: Reference, prompt: Sequence[int]) -> Check:
+    """The check of an engine's likeliest ids against the reference."""
     expected = reference.logprobs(prompt)[0]
-    away = max((abs(float(expected[n]) - logprob) for n, logprob in found), default=float("inf"))
+    away = max((abs(float(expected[n]) - logprob) for n, logprob in top), default=float("inf"))
     text = (
-        f"the demo's {len(found)} likeliest log probabilities after {len(prompt)} ids are "
-        f"{away:.3f} away from the NumPy forward at most; {BOUND} is allowed"
+        f"the demo's {len(top)} likeliest log probabilities after {len(prompt)} ids differ by up "
+        f"to {away:.3f} from the NumPy forward pass, limit {BOUND}"
     )
     if away <= BOUND:
         return Check(NAME, "ok", text)
@@ -60,7 +60,7 @@ def compared(found: Likeliest, reference: Reference, prompt: Sequence[int]) -> C
 
 
 async def likeliest(engine: Engine, prompt: Sequence[int]) -> Likeliest:
-    """The likeliest next ids of an engine, with their log probabilities."""
+    """An engine's likeliest next ids with their log probabilities."""
     async with asyncio.timeout(DEADLINE_S):
         await engine.start()
         try:

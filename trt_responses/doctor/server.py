@@ -1,6 +1,6 @@
-"""The port: free, or ours and answering, or somebody else's. Ours is asked one small question.
+"""Checks the port: free, this server's (then it sends one short request), or another program's.
 
-Talks through the `openai` client, as a user would; knows no inside of the server.
+It uses the `openai` client, as a user would.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from trt_responses.settings import Settings
 
 LIST_S = 10.0
-"""Seconds for a list of models: a listener that is silent so long is no server of ours."""
+"""Timeout for the list of models: a listener that is silent for longer is another program."""
 ANSWER_S = 120.0
 QUESTION = "Say hello."
 ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1", "[::]": "::1"}
 
 
 def server_checks(settings: Settings) -> Iterator[Check]:
-    """Whether the port of the settings is free, ours, or somebody else's."""
+    """Whether the port of the settings is free, this server's, or another program's."""
     host = ANY_ADDRESS.get(settings.host, settings.host).strip("[]")
     where = f"{settings.host}:{settings.port}"
     if settings.port == 0:
-        yield Check("port", "ok", f"{settings.host}: a free one is taken")
+        yield Check("port", "ok", f"{settings.host}: the system chooses a free port")
         return
     if why_not(host, settings.port) is not None:
         yield _free(settings.host.strip("[]"), settings.port, where)
@@ -51,7 +51,7 @@ def _free(host: str, port: int, where: str) -> Check:
 
 
 def self_test(host: str, port: int, key: str) -> Check:
-    """Ask the server for its models, and one of them for one response."""
+    """The check of a running server: it lists its models and makes one response."""
     try:
         import openai
     except ImportError:
@@ -68,9 +68,9 @@ def self_test(host: str, port: int, key: str) -> Check:
             answer = client.responses.create(model=models[0].id, input=QUESTION, store=False)
     except openai.OpenAIError as error:
         return Check("self-test", "fault", f"{place} did not answer: {error}")
-    except (AttributeError, TypeError, ValueError) as error:  # no API of this kind answers there
+    except (AttributeError, TypeError, ValueError) as error:  # another API answers there
         return Check("self-test", "fault", f"{place} answered something else ({error})")
     seconds = time.monotonic() - began
     used = answer.usage.output_tokens if answer.usage else 0
-    found = f"{answer.model} on {place}: {answer.status}, {used} tokens in {seconds:.1f} s"
-    return Check("self-test", "ok" if answer.status == "completed" else "fault", found)
+    outcome = f"{answer.model} on {place}: {answer.status}, {used} tokens in {seconds:.1f} s"
+    return Check("self-test", "ok" if answer.status == "completed" else "fault", outcome)

@@ -1,4 +1,4 @@
-"""Where responses will be kept, and whether that place takes them. Opens no database."""
+"""Checks where responses are stored, and whether that place is usable. Opens no database."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ VARIABLE = "TRT_RESPONSES_STORE"
 
 
 def store_check(settings: Settings, allowed: Callable[[Path], bool] = may_write) -> Check:
-    """Whether the place of the history takes responses."""
+    """Whether the server can store responses in the configured place."""
     if settings.store is None:
         return _file(settings.data_dir, allowed)
     try:
@@ -52,5 +52,5 @@ def _file(place: Path, allowed: Callable[[Path], bool]) -> Check:
 def _reachable(host: str, port: int) -> Check:
     error = why_not(host, port)
     if error is not None:
-        return Check("store", "fault", f"Redis: {host}:{port} is not there ({error})")
+        return Check("store", "fault", f"Redis: cannot connect to {host}:{port} ({error})")
     return Check("store", "ok", f"Redis: {host}:{port} listens")

@@ -1,4 +1,4 @@
-"""GPU, driver and TensorRT-LLM: there or not, and why it could not serve a gpt-oss here."""
+"""Checks GPU, driver and TensorRT-LLM: present or not, and why they cannot serve gpt-oss."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ def gpu_check(hardware: Hardware) -> Check:
     if not hardware.gpus:
         return Check("gpu", "note", f"none: {hardware.no_gpu}")
     first = hardware.gpus[0]
-    found = (
+    summary = (
         f"{len(hardware.gpus)} x {first.name}, compute capability {first.sm / 10:.1f}, "
         f"{megabytes(first.free_bytes)} of {megabytes(first.memory_bytes)} free, "
         f"driver {first.driver}"
     )
-    return Check("gpu", "ok", found)
+    return Check("gpu", "ok", summary)
 
 
 def tensorrt_llm_check(hardware: Hardware) -> Check:
-    """Whether TensorRT-LLM could serve here. A machine that has the package was meant to run it, so
-    there a problem is a fault."""
+    """Whether TensorRT-LLM could serve here. A problem is a fault only if the package and a GPU are
+    present; else it is a note."""
     gpu_class = gpu_class_of(hardware)
     name = "tensorrt-llm"
     if gpu_class is None:
@@ -59,17 +59,17 @@ def tensorrt_llm_check(hardware: Hardware) -> Check:
 def numpy_checks(
     requirements: Sequence[str] | None = None, installed: str | None = None
 ) -> Iterator[Check]:
-    """Whether TensorRT-LLM's bound on numpy holds: it shares one Python with this project."""
+    """Whether numpy meets TensorRT-LLM's bound, if both are installed in this Python."""
     try:
-        asked = (requires(PACKAGE) or ()) if requirements is None else requirements
+        required = (requires(PACKAGE) or ()) if requirements is None else requirements
     except PackageNotFoundError:
         return
-    found = version("numpy") if installed is None else installed
-    for bound in filter(None, map(NUMPY_BOUND.match, asked)):
-        if int(found.split(".")[0]) >= int(bound[1]):
+    numpy = version("numpy") if installed is None else installed
+    for bound in filter(None, map(NUMPY_BOUND.match, required)):
+        if int(numpy.split(".")[0]) >= int(bound[1]):
             yield Check(
-                "numpy beside tensorrt-llm",
+                "numpy for tensorrt-llm",
                 "fault",
-                f"{found}, which TensorRT-LLM asks to be below {bound[1]}",
+                f"{numpy}, but TensorRT-LLM needs a version below {bound[1]}",
                 f"pip install 'numpy<{bound[1]}'",
             )

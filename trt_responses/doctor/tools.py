@@ -1,5 +1,5 @@
-"""Tools that the server runs: whether code and pages can be shut in here, who searches for the
-browser, and which MCP servers there are."""
+"""Checks the server's tools: the sandbox for code and pages, the search service, and MCP
+servers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import shutil
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from trt_responses.backends.tools import browser_tool, mcp_servers, mcp_tool, search_url
+from trt_responses.backends.tools import browser_tool, mcp_servers, mcp_tool, search_service
 from trt_responses.doctor.check import Check
 from trt_responses.doctor.listening import why_not
 from trt_responses.errors import StartupError
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from trt_responses.settings import Settings
 
     Reachable = Callable[[str, int], str | None]
-    """Why nothing listens at a host and a port; None when something does."""
+    """Why nothing listens at a host and a port; None if something does."""
 
 NAME, SHELL, BROWSER = "code_interpreter", "shell", "web_search"
 MCP = "mcp"
-PAGE = "docs/tools.md says what it takes"
+PAGE = "see docs/tools.md"
 KERNEL = "Linux 5.13 or newer with Landlock, on x86_64 or aarch64"
 REACH = "code reads its interpreter's libraries, writes its own directory, and has no network"
 
@@ -34,7 +34,7 @@ COMMANDS_REACH = (
 
 
 def python_tool_check(settings: Settings, landlock_abi: Callable[[], int] = landlock_abi) -> Check:
-    """Whether the model's code can be shut in here."""
+    """Whether this machine can sandbox the model's code."""
     switched = f"switched {'off' if settings.python == 'off' else 'on'}"
     if settings.python == "unboxed":
         return Check(
@@ -47,18 +47,18 @@ def python_tool_check(settings: Settings, landlock_abi: Callable[[], int] = land
         abi = landlock_abi()
     except NoBox as fault:
         state: State = "fault" if settings.python == "boxed" else "note"
-        return Check(NAME, state, f"{switched}; code cannot be shut in: {fault}", KERNEL)
+        return Check(NAME, state, f"{switched}; code cannot be sandboxed: {fault}", KERNEL)
     return Check(NAME, "ok", f"{switched}; Landlock {abi} and seccomp: {REACH}")
 
 
 def shell_tool_check(settings: Settings, landlock_abi: Callable[[], int] = landlock_abi) -> Check:
-    """Whether commands can be shut in here."""
+    """Whether this machine can sandbox commands."""
     switched = f"switched {settings.shell.replace('boxed', 'on')}"
     try:
         abi = landlock_abi()
     except NoBox as fault:
         state: State = "fault" if settings.shell == "boxed" else "note"
-        return Check(SHELL, state, f"{switched}; commands cannot be shut in: {fault}", KERNEL)
+        return Check(SHELL, state, f"{switched}; commands cannot be sandboxed: {fault}", KERNEL)
     return Check(SHELL, "ok", f"{switched}; Landlock {abi} and seccomp: {COMMANDS_REACH}")
 
 
@@ -67,12 +67,13 @@ def browser_tool_check(
     landlock_abi: Callable[[], int] = landlock_abi,
     why_not: Reachable = why_not,
 ) -> Check:
-    """Which service searches, and whether something listens there; nothing is searched for."""
+    """The search service, and whether it listens; the check sends no search."""
     if settings.browser == "off":
         return Check(BROWSER, "ok", "switched off")
     try:
         browser_tool(settings)
-        host, port = _address(search_url(settings))
+        name, url = search_service(settings)
+        host, port = _address(url)
         abi = landlock_abi() if settings.browser == "boxed" else None
     except StartupError as fault:
         return Check(BROWSER, "fault", str(fault), PAGE)
@@ -80,16 +81,16 @@ def browser_tool_check(
         return Check(BROWSER, "fault", f"TRT_RESPONSES_SEARCH_URL: {fault}", PAGE)
     except NoBox as fault:
         return Check(BROWSER, "fault", f"pages cannot be read in a box: {fault}", KERNEL)
-    service = f"{settings.search_service} at {host}:{port}"
+    service = f"{name} at {host}:{port}"
     if (error := why_not(host, port)) is not None:
         remedy = "start it, or set TRT_RESPONSES_SEARCH_URL"
-        return Check(BROWSER, "fault", f"{service} is not there ({error})", remedy)
+        return Check(BROWSER, "fault", f"cannot connect to {service} ({error})", remedy)
     reach = f"{settings.browser_opens} URLs at ports {', '.join(settings.browser_ports)}"
-    found = f"{service} listens; the model may open {reach}, {_networks(settings)}"
+    summary = f"{service} listens; the model may open {reach}, {_networks(settings)}"
     if abi is None:
         remedy = "set TRT_RESPONSES_BROWSER to 'boxed'"
-        return Check(BROWSER, "note", f"pages are read WITHOUT A BOX; {found}", remedy)
-    return Check(BROWSER, "ok", f"{found}; pages are read in a box (Landlock {abi} and seccomp)")
+        return Check(BROWSER, "note", f"pages are read WITHOUT A BOX; {summary}", remedy)
+    return Check(BROWSER, "ok", f"{summary}; pages are read in a box (Landlock {abi} and seccomp)")
 
 
 def _address(url: str) -> tuple[str, int]:
@@ -101,8 +102,8 @@ def _address(url: str) -> tuple[str, int]:
 
 
 def mcp_tool_check(settings: Settings, why_not: Reachable = why_not) -> Check:
-    """The MCP servers that are configured, and whether something is there. None is asked or
-    started."""
+    """The configured MCP servers, and whether each is reachable. The check calls and starts
+    none."""
     if settings.mcp_servers is None and not settings.mcp_urls:
         return Check(MCP, "ok", "switched off: no servers are configured, and requests name none")
     try:
@@ -110,27 +111,32 @@ def mcp_tool_check(settings: Settings, why_not: Reachable = why_not) -> Check:
         mcp_tool(settings)
     except StartupError as fault:
         return Check(MCP, "fault", str(fault), PAGE)
-    away = [
+    unreachable = [
         f"{name}: {why}"
         for name, one in servers.items()
-        if (why := _away(one.address, one.program, why_not))
+        if (why := _unreachable(one.address, one.program, why_not))
     ]
-    ours = ", ".join(sorted(servers)) or "none"
-    theirs = ", ".join(f"{at.scheme}://{at.host}:{at.port}{at.path}" for at in places) or "nowhere"
-    found = (
-        f"servers here: {ours}; requests may name servers below: {theirs}; {_networks(settings)}"
+    configured = ", ".join(sorted(servers)) or "none"
+    prefixes = (
+        ", ".join(f"{at.scheme}://{at.host}:{at.port}{at.path}" for at in places) or "nowhere"
     )
-    if away:
-        remedy = "responses that offer them are told so, and go on without"
-        return Check(MCP, "note", f"{found}. Not there: {'; '.join(away)}", remedy)
-    return Check(MCP, "ok", found)
+    summary = (
+        f"configured servers: {configured}; requests may name servers below: {prefixes}; "
+        f"{_networks(settings)}"
+    )
+    if unreachable:
+        remedy = "responses that offer them report a failed tool list and continue"
+        return Check(MCP, "note", f"{summary}. Unreachable: {'; '.join(unreachable)}", remedy)
+    return Check(MCP, "ok", summary)
 
 
-def _away(address: tuple[str, int] | None, program: str | None, why_not: Reachable) -> str | None:
-    """The reason why a server is not there, as far as can be seen without asking it."""
+def _unreachable(
+    address: tuple[str, int] | None, program: str | None, why_not: Reachable
+) -> str | None:
+    """Why a server is unreachable, as far as a check without a call can tell; else None."""
     if address is not None:
         return why_not(*address)
-    return None if shutil.which(program or "") else f"there is no program '{program}'"
+    return None if shutil.which(program or "") else f"program '{program}' not found"
 
 
 def _networks(settings: Settings) -> str:

@@ -110,7 +110,8 @@ class SharedCounts:
     def _total(self, which: int) -> int:
         return sum(TOTALS.unpack_from(self._map, at)[which] for at in self._columns)
 
-    def add(self, *, running: int = 0, waiting: int = 0, waiting_tokens: int = 0) -> None:
+    def add(self, owner: OwnerCounts, running: int, waiting: int, waiting_tokens: int) -> None:
+        owner.add(running=running, waiting=waiting)
         own = TOTALS.unpack_from(self._map, self._own)
         more = (running, waiting, waiting_tokens)
         TOTALS.pack_into(self._map, self._own, *map(sum, zip(own, more, strict=True)))

@@ -113,11 +113,7 @@ def _trtllm_process(
 
 
 def _patience(settings: Settings) -> Patience:
-    return Patience(
-        start_s=settings.engine_start_s,
-        silence_s=settings.engine_silence_s,
-        restarts=settings.engine_restarts,
-    )
+    return Patience(silence_s=settings.engine_silence_s)
 
 
 def main() -> None:

@@ -48,7 +48,7 @@ def main() -> int:
     settings = Settings(**first["settings"])
 
     def engine_of(_: Selection, settings: Settings) -> Engine:
-        return RemoteEngine(__version__, path=first["engine"], start_s=settings.engine_start_s)
+        return RemoteEngine(__version__, path=first["engine"])
 
     log_to_stderr(settings)
     folder, number = Path(first["folder"]), first["number"]

@@ -1,4 +1,4 @@
-"""Harmony as a dialect: its reader, its renderer and its plans, over one vocabulary."""
+"""The Harmony dialect: reader, renderer and plans over one vocabulary."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @lru_cache(maxsize=1)
 def harmony(vocabulary: Vocabulary) -> Harmony:
-    """The dialect of a vocabulary, made once however many apps a process has."""
+    """The dialect of a vocabulary, shared by all apps of a process."""
     return Harmony(vocabulary, Tables.of(vocabulary))
 
 
@@ -61,14 +61,13 @@ class Harmony:
         return Resumed(plan, self._language.assistant) if after_tool else plan
 
     def arguments(self, of_json: Form, tool: FunctionTool) -> Form:
-        """They are JSON."""
+        """The form of the arguments, unchanged: Harmony's arguments are JSON."""
         return of_json
 
     async def close(self) -> None:
-        """Give back what it holds, which is nothing."""
+        """Release resources; there are none."""
 
     def messages(self, ids: Sequence[int]) -> list[Sequence[int]]:
-        """The ids of each message, from its `<|start|>` on; the first message of an output has
-        none."""
+        """The ids of each message, starting at `<|start|>`; an output's first message has none."""
         starts = [at for at, token_id in enumerate(ids) if token_id == CONTROL.start or not at]
         return [ids[a:b] for a, b in pairwise([*starts, len(ids)])]

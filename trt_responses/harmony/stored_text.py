@@ -1,7 +1,7 @@
-"""Ids of a stored message to its text, as an item's JSON has it, so that the text need not be kept.
+"""Converts a stored message's ids to its text, as in an item's JSON: stores keep the ids alone.
 
-Knows ids and bytes; knows no item and no store. What is said of an id here may never change, for
-what was stored without its text is read with it.
+Works on ids and bytes: no item and no store. The text of an id may never change: messages stored
+without their text are read with this table.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Spelled:
-    """Called with a stored message's ids, it returns the text behind the header."""
+    """A callable from a stored message's ids to the text after its header."""
 
     __slots__ = ("_pieces",)
 
@@ -29,8 +29,9 @@ class Spelled:
         ]
 
     def __call__(self, ids: bytes) -> bytes:
-        """The text; empty when the ids are no message, or have control ids in their text. For ids
-        that are no whole characters the result is no JSON: callers must compare."""
+        """The text; empty if the ids are no message, or their text contains control ids. For ids
+        that split characters the result is not valid JSON: callers must compare it with the
+        text."""
         pieces, words = self._pieces, array("I")
         try:
             words.frombytes(ids)
@@ -41,7 +42,6 @@ class Spelled:
 
 
 def _part(raw: bytes) -> bytes:
-    """The JSON of an id that is a part of a character, and may be more, which orjson would
-    refuse."""
+    """The JSON of an id that splits a character, which orjson would refuse."""
     text = raw.decode("utf-8", "surrogateescape")
     return json.dumps(text, ensure_ascii=False).encode("utf-8", "surrogateescape")[1:-1]

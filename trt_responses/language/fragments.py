@@ -1,7 +1,7 @@
-"""Fragments: what a reader of a model's language says. Values only: no ids, no items, no HTTP.
+"""Fragments: what a reader of model output returns. Values only: no ids, no items, no HTTP.
 
-A generation is a row of messages, each `Opened`, any number of `Text`, `Closed`. A `Repaired` may
-stand anywhere and says that what the model wrote broke its dialect's rules and how it was mended.
+A generation is a sequence of messages, each `Opened`, any number of `Text`, `Closed`. A `Repaired`
+may come anywhere: the model broke its dialect's rules, and the reader mended that.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 
 RepairKind = Literal[
     "stray_text",  # text where a header must begin
-    "stray_control",  # a control id where it means nothing
+    "stray_control",  # a control id without a meaning at its place
     "malformed_header",  # a header that openai-harmony refuses
     "cut_header",  # the output ended inside a header
     "foreign_author",  # a message in another author's name; it ends the generation
-    "missing_terminator",  # the output ended inside a message although the engine said it stopped
+    "missing_terminator",  # the engine reported a stop inside a message
     "undecodable",  # an id outside the vocabulary
-    "unknown_recipient",  # a call to something that the request did not offer
-    "no_answer",  # a turn that ended after its thought; it was continued once
+    "unknown_recipient",  # a call to a tool that the request did not offer
+    "no_answer",  # a turn that ended after its reasoning; it was continued once
 ]
 
 
 class Opened(NamedTuple):
-    """The header of a message was read. `channel` is None when the model named none."""
+    """The header of a message. `channel` is None when the model named none."""
 
     channel: str | None
     recipient: str | None
@@ -37,27 +37,27 @@ class Opened(NamedTuple):
 class Text(NamedTuple):
     """Content, as JSON string bodies: escaped, UTF-8, without quotes; joined they are the text.
 
-    One piece for each id that completed a character, or for the words of a mended header.
+    One piece per id that completed a character, or per stretch of a mended header.
     """
 
     pieces: Sequence[bytes]
 
 
 class Scored(NamedTuple):
-    """Content with its likelihood: for each piece, the tokens that make it up."""
+    """Content with log probabilities: the tokens of each piece."""
 
     pieces: Sequence[bytes]
     logprobs: Sequence[tuple[TokenLogprob, ...]]
 
 
 class Closed(NamedTuple):
-    """The message ended, whole at a terminator, or cut."""
+    """The end of a message: `whole` at a terminator, else cut."""
 
     whole: bool
 
 
 class Repaired(NamedTuple):
-    """The model broke its dialect's rules, which was mended as `kind` says."""
+    """A violation of the dialect's rules, which the reader mended."""
 
     kind: RepairKind
 

@@ -1,8 +1,8 @@
-"""A gate decides which ids of a steered segment count: it stands between engine and reader.
+"""Gates: which ids of a steered segment count. A gate is between the engine and the reader.
 
-A gate knows where its segment ends, puts the dialect's own terminator in the place of whatever the
-engine ended it with, and stops what departs from its guide. It knows ids and bytes; which segment
-it belongs to, and what comes after it, is its plan's affair.
+A gate finds the end of its segment, replaces the id that ended it by the dialect's terminator, and
+stops output that departs from its guide. It works on ids and bytes; its plan decides which segment
+it belongs to and what follows.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ class Follower(Protocol):
 
     @property
     def place(self) -> str | None:
-        """The place in the JSON value at which the text ends; None if it is no value."""
+        """The place in the JSON value at which the text ends; None if the text is not JSON."""
         ...
 
     def departure(self, *, at_once: bool = False) -> Departure | None:
-        """What is wrong with a whole text; None when nothing is. `at_once`: raises `OutOfSteps`
-        where that would take a while."""
+        """The fault of a whole text, or None. With `at_once`, raises `OutOfSteps` if judging takes
+        long."""
         ...
 
 
 class Words:
-    """Follows a text that must be one of some words."""
+    """Follows a text that must be one of a few words."""
 
     place = None
 
@@ -65,17 +65,16 @@ class Words:
 
 
 class Gate:
-    """The gate of one segment. After `admit` and `finish`, `over` and `fault` say how the segment
-    stands."""
+    """The gate of one segment. `admit` and `finish` update `over` and `fault`."""
 
     over = False
-    """Whether the segment has ended; whatever else comes is discarded."""
+    """Whether the segment has ended; later ids are discarded."""
     fault: ApiError | None = None
-    """The reason why the output is not what the guide says."""
+    """How the output departs from the guide."""
     ended_by: int | None = None
     """The id that ended the segment, if one did."""
     unjudged = False
-    """Whether the segment is over and `judge` has yet to say if its text is right."""
+    """Whether the segment is over and `judge` has yet to judge its text."""
 
     def __init__(
         self, ends: frozenset[int], closing: tuple[int, ...], *, may_be_cut: bool = False
@@ -84,10 +83,10 @@ class Gate:
         self._closing = closing
         self._may_be_cut = may_be_cut
         self.discarded: list[int] = []
-        """The ids that came and do not count, but for the one that ended the segment."""
+        """The ids that do not count, without the one that ended the segment."""
 
     def admit(self, token_ids: Sequence[int]) -> Sequence[int]:
-        """The ids that count, of those that came."""
+        """The ids that count, of these."""
         if self.over:
             self.discarded += token_ids
             return ()
@@ -100,20 +99,20 @@ class Gate:
         return (*token_ids[:end], *self._closing)
 
     def finish(self, finish: Finish) -> Sequence[int]:
-        """The ids that close a segment which the engine has ended without an id."""
+        """The ids that close a segment when the engine ended it without an id."""
         if self.over or not (finish == "stop" or (finish == "length" and self._may_be_cut)):
             return ()
         self.over = True
         return self._closing
 
     def judge(self) -> Sequence[int]:
-        """Judge the text. Returns the ids that close the segment, or none when `fault` says why
-        not. It may be called in a thread."""
+        """Judge the text. Returns the ids that close the segment, or none and sets `fault`. May run
+        in a thread."""
         return self._closing
 
 
 class GuidedGate(Gate):
-    """A gate that follows the text: a guide is trusted only as far as it is checked."""
+    """A gate that follows the text and checks it: it does not trust the engine's guide."""
 
     def __init__(
         self,
@@ -123,7 +122,7 @@ class GuidedGate(Gate):
         token_bytes: Sequence[bytes],
         what: str,
     ) -> None:
-        """`token_bytes` by id: empty, or none, of a control id."""
+        """`token_bytes` by id: empty or absent for a control id."""
         super().__init__(ends, closing)
         self._follower = follower
         self._token_bytes = token_bytes
@@ -138,7 +137,7 @@ class GuidedGate(Gate):
             if ends or not self._follows(token_id):
                 self.ended_by = token_id if ends else None
                 self.discarded += token_ids[place + ends :]
-                # A guide that is over and does not end: its text is whole without the rest.
+                # The guide is complete and the engine goes on: the text is whole without the rest.
                 return (*token_ids[:place], *self._end(None if ends else token_id))
         return token_ids
 
@@ -154,11 +153,11 @@ class GuidedGate(Gate):
         return bool(raw) and self._follower.feed(raw)
 
     def _bytes_of(self, token_id: int) -> bytes:
-        """The bytes of an ordinary id; a control id has none."""
+        """The bytes of an ordinary id; empty for a control id."""
         return self._token_bytes[token_id] if 0 <= token_id < len(self._token_bytes) else b""
 
     def _end(self, odd: int | None = None) -> Sequence[int]:
-        """End the segment. `odd` is the id that ended it and may not follow, if there was one."""
+        """End the segment. `odd` is the id that ended it where it may not follow."""
         self.over = True
         if not self._follower.whole:
             self.fault = self._cut_short(odd)

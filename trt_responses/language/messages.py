@@ -1,6 +1,6 @@
-"""What a model is told, as values: messages, and what stands before them. No ids and no marks.
+"""A prompt's content as values: messages and their preface. No ids and no marks.
 
-How they are written is each dialect's own. Names and channels are Harmony's, for every dialect.
+Each dialect renders them its own way. Names and channels are Harmony's, for every dialect.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 FUNCTIONS = "functions."
-"""The beginning of a recipient that names a client's function."""
+"""The prefix of a recipient that names a client's function."""
 
 Role = Literal["user", "assistant", "developer", "tool"]
 Effort = Literal["low", "medium", "high"]
@@ -22,7 +22,8 @@ Effort = Literal["low", "medium", "high"]
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message. A tool's `name` is its author; a `recipient` makes an assistant's a call."""
+    """One message. A tool result's `name` is the tool; an assistant's message with a `recipient` is
+    a call."""
 
     role: Role
     text: str
@@ -34,7 +35,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Namespace:
-    """The tools of the server's own that stand under one name, described in words alone."""
+    """A namespace of built-in tools, described in prose."""
 
     name: str
     description: str
@@ -42,7 +43,7 @@ class Namespace:
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """What the server says of the model and of the day."""
+    """The content of the system message: model identity, date, effort and built-in tools."""
 
     identity: str
     knowledge_cutoff: str | None
@@ -51,12 +52,12 @@ class System:
     has_function_tools: bool
     namespaces: tuple[Namespace, ...] = ()
     thinks: bool = True
-    """Whether the model is to think at all, where its dialect can say so."""
+    """Whether the model may reason, if its dialect can switch that."""
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionTool:
-    """A tool as the model is told of it."""
+    """A function tool as the prompt describes it."""
 
     name: str
     description: str
@@ -64,17 +65,17 @@ class FunctionTool:
 
 
 class Functions(tuple[FunctionTool, ...]):
-    """Functions that many prompts tell of, and what they say as bytes, which is made once."""
+    """Function tools shared by many prompts, with memoised bytes of their content."""
 
     @cached_property
     def content(self) -> bytes:
-        """Raises a `ValueError` where nesting is too deep."""
+        """The content as bytes. Raises a `ValueError` if nesting is too deep."""
         return bytes_of([(tool.name, tool.description, tool.parameters) for tool in self])
 
 
 @dataclass(frozen=True, slots=True)
 class ResponseFormat:
-    """A JSON schema that the answer is to follow, as the model is told of it."""
+    """The JSON schema of the answer, as the prompt describes it."""
 
     name: str
     description: str | None
@@ -83,7 +84,7 @@ class ResponseFormat:
 
 @dataclass(frozen=True, slots=True)
 class Developer:
-    """What the request says before its messages."""
+    """The content of the developer message: instructions, tools and answer format."""
 
     instructions: str | None
     tools: tuple[FunctionTool, ...] = ()

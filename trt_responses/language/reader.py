@@ -1,6 +1,6 @@
-"""The seam of readers: the ids that a model writes in, fragments out, and which ids are whose.
+"""The seam of readers: model output ids in, fragments and message spans out.
 
-Knows ids and fragments; knows no dialect, no item and no HTTP.
+Works on ids and fragments: no dialect, no item and no HTTP.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class ReaderOptions(NamedTuple):
-    """The options by which one generation is read."""
+    """Options for reading one generation."""
 
     call_ends: bool = True
     """Whether the first call ends the turn."""
     ending: Collection[str] = ()
-    """Recipients of whom any call ends the turn."""
+    """Recipients to which any call ends the turn."""
     tools: Sequence[FunctionTool] = ()
-    """The tools that were offered."""
+    """The tools that the request offered."""
     prompt: Sequence[int] = ()
     """The ids of the prompt."""
 
@@ -34,23 +34,23 @@ AS_USUAL = ReaderOptions()
 
 
 class Span(NamedTuple):
-    """The place of a closed message's own ids in `Reader.kept`.
+    """The place of a closed message's ids in `Reader.kept`.
 
-    They begin with the mark that opens it, or behind that mark where the prompt wrote it.
+    They start with the mark that opens it, or after that mark if the prompt wrote it.
     """
 
     start: int
-    body_start: int  # behind the header
-    end: int  # behind the terminator
+    body_start: int  # after the header
+    end: int  # after the terminator
     channel: str | None
     recipient: str | None
     content_type: str | None
-    repaired: bool  # its ids are not what the dialect writes for its text: render it anew
+    repaired: bool  # the ids differ from what the dialect renders for its text: render it again
     terminator: int | None
     answer_end: int = 0
-    """Where a tool's answer to this call ends, which follows the call in the same generation."""
-    held: Sequence[int] = ()
-    """That answer as the block of the call holds it; nothing where it holds its ids."""
+    """The end of the tool result that follows this call in the same generation."""
+    stored_answer: Sequence[int] = ()
+    """That tool result in the form that the call's block stores; empty if that is its ids."""
 
     @property
     def answer_tokens(self) -> int:
@@ -62,90 +62,89 @@ class Span(NamedTuple):
 
     @property
     def earlier(self) -> bool:
-        """Whether an earlier generation wrote the call, so that only its answer stands here."""
+        """Whether an earlier generation wrote the call, and this one holds its result only."""
         return self.start == self.end
 
 
 class Reader(Protocol):
-    """The reader of one generation. `feed` never raises, whatever the ids."""
+    """The reader of one generation. `feed` never raises for any ids."""
 
     kept: list[int]
     """The ids that count, in order."""
     dropped: list[tuple[int, int]]
-    """The ids that do not count, each with the number of ids that count before it."""
+    """The ids that do not count, each with the number of counted ids before it."""
     messages: list[Span]
-    """The span of each message that was opened and closed."""
+    """The span of each closed message."""
     ended: bool
-    """Whether it wants no more ids, since a turn has ended."""
+    """Whether the turn has ended; further ids are discarded."""
     clear: bool
-    """Whether it is inside a message's text with no bytes pending, so that an id of `plain` is its
-    text as it stands."""
+    """Whether the reader is inside a message's text with no bytes pending: then an id of `plain` is
+    exactly its text."""
     call_ends: bool
     """Whether the first call ends the turn."""
 
     @property
     def plain(self) -> Mapping[int, bytes]:
-        """The text of each id that is text by itself, for callers that look it up without `feed`:
-        they must add the id to `kept`."""
+        """The text of each id that is text alone. Callers may use it instead of `feed`; they must
+        then append the id to `kept`."""
         ...
 
     @property
     def recipient(self) -> str | None:
-        """The recipient of the message that is open now."""
+        """The recipient of the open message."""
         ...
 
     def feed(self, token_ids: Sequence[int]) -> list[Fragment]:
-        """Read the next ids, in chunks of any size. After the end they are discarded."""
+        """The fragments of the next ids, in chunks of any size. Ids after the end are discarded."""
         ...
 
-    def text(self, token_ids: Sequence[int], said: list[bytes]) -> bool:
-        """Read ids that are nothing but text of the open message, and append that to `said`. False
-        when they are more than that: then nothing was read, and they belong to `feed`."""
+    def text(self, token_ids: Sequence[int], out: list[bytes]) -> bool:
+        """Read ids that are only text of the open message, and append the text to `out`. Returns
+        False, and reads nothing, if they are more than text: pass them to `feed`."""
         ...
 
     def take_back(self) -> None:
-        """Forget a header that was begun as a trial."""
+        """Drop a header that was begun on trial."""
         ...
 
-    def answer(self, token_ids: Sequence[int], held: Sequence[int] = ()) -> None:
-        """Take a tool's answer to the call that ended the turn: its ids count too, and another turn
-        begins behind them. `held` is what its block keeps of it."""
+    def answer(self, token_ids: Sequence[int], stored: Sequence[int] = ()) -> None:
+        """Append the tool result for the call that ended the turn: its ids count, and another turn
+        begins after them. `stored` is the form that the call's block stores."""
         ...
 
     def finish(self, *, stopped: bool) -> list[Fragment]:
-        """Note that the engine has ended: `stopped` by itself, or cut."""
+        """The fragments of the end. `stopped`: the engine stopped by itself; else it was cut."""
         ...
 
 
 class ScoredReader(Reader, Protocol):
-    """A reader that says how likely each token was."""
+    """A reader that also returns log probabilities."""
 
     def take_logprobs(self, logprobs: Sequence[Logprob]) -> None:
-        """Take what the engine says of the ids that are fed next."""
+        """Set the engine's log probabilities of the next ids passed to `feed`."""
         ...
 
 
 class ReaderBase:
-    """What every dialect's reader notes: the ids that count, the messages that have ended, and the
-    fragments that were not given out yet."""
+    """State shared by all dialects' readers: counted ids, closed messages and pending fragments."""
 
     def __init__(self, options: ReaderOptions) -> None:
         self.call_ends = options.call_ends
         self.ended = False
         self.clear = False
-        """Whether it is inside a message's text with nothing held back, so that an id of `plain` is
-        its text as it stands."""
+        """Whether the reader is inside a message's text with nothing held back: then an id of
+        `plain` is exactly its text."""
         self.kept: list[int] = []
         self.dropped: list[tuple[int, int]] = []
-        """The ids that do not count, each with the number of ids that count before it."""
+        """The ids that do not count, each with the number of counted ids before it."""
         self.messages: list[Span] = []
         self._ending = options.ending
         self._start = 0
-        """Where in `kept` the next message begins, or the one that is open."""
+        """The index in `kept` at which the open or next message begins."""
         self._repaired = False
-        """Whether the message that is open, or comes next, was repaired."""
+        """Whether the open or next message was repaired."""
         self._pieces: list[bytes] = []
-        """Pieces of text that are not among the fragments yet."""
+        """Pieces of text not yet in a fragment."""
         self._out: list[Fragment] = []
 
     def _drop(self, *token_ids: int) -> None:
@@ -164,7 +163,7 @@ class ReaderBase:
             self._out.append(Text(self._pieces))
             self._pieces = []
 
-    def _taken(self) -> list[Fragment]:
+    def _flush(self) -> list[Fragment]:
         """The fragments since the last call."""
         self._add_text()
         out, self._out = self._out, []

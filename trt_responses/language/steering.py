@@ -1,7 +1,7 @@
-"""What is asked of a turn, and the row of engine requests that a dialect makes of it.
+"""Requirements on a turn, and the sequence of engine requests (segments) that a dialect plans.
 
-A run is a row of segments. Each extends the ids that count so far, may force ids of its own, and
-says what ends it. Knows no request and no engine; which ids mean what is each dialect's own.
+A run is a sequence of segments. Each one extends the counted ids, may force ids, and defines what
+ends it. No request and no engine here; the meaning of ids is the dialect's.
 """
 
 from __future__ import annotations
@@ -20,55 +20,55 @@ if TYPE_CHECKING:
     from trt_responses.schema.compile import Form
 
     Guides = Mapping[GuideKind, frozenset[int]]
-    """The guides that an engine has, each with the ids that may end one."""
+    """The guides that an engine supports, each with the ids that may end it."""
 
 RESERVE = 512
-"""Tokens that a thought leaves for the answer; half of all, if that is less."""
+"""Tokens reserved for the answer after reasoning; half the budget if that is less."""
 
 Name = Literal["free", "thought", "header", "body"]
 
 
 class Unguided(ValueError):
-    """Says why the arguments of a call cannot be guided, as the end of a sentence."""
+    """The reason why the arguments of a call cannot be guided, as the end of a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One choice of a turn: the answer, or a call of one tool."""
+    """One allowed outcome of a turn: the answer, or a call of one tool."""
 
     kind: Literal["answer", "call", "built_in"]
     name: str = ""
     """The model's name of the tool."""
     form: Form | None = None
-    """The form of its text; None leaves that to the model."""
+    """The form of its text; None if unconstrained."""
     what: str = "the schema"
-    """The name of the form, for faults."""
+    """The name of the form in error messages."""
     raw: bool = False
-    """Whether a call's text is written as it is, and not as JSON."""
+    """Whether a call's text is plain and not JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What is asked of one turn; the defaults ask nothing."""
+    """Requirements on one turn; by default none."""
 
     choices: Sequence[Choice] | None = None
-    """All choices of the turn; None leaves them to the model."""
+    """The allowed outcomes; None if the model may choose freely."""
     strict: Sequence[Choice] = ()
-    """Calls that are guided as soon as the model has begun one by itself."""
+    """Calls that are guided once the model has begun one by itself."""
     thought: int | None = None
-    """The most tokens of the thought; with 0 there is none."""
+    """The maximum number of reasoning tokens; 0 for no reasoning."""
     offered: Sequence[Choice] = ()
-    """A call of each tool that is offered."""
+    """A call of each offered tool."""
     begun: tuple[int, ...] = ()
-    """The ids with which an answer that is not steered begins."""
+    """Ids forced at the start of an answer that is not steered."""
     calls: int = 1
-    """The most calls in the turn."""
+    """The maximum number of calls in the turn."""
     recipients: Collection[str] = ()
-    """Recipients to whom the calls after the first may go."""
+    """Allowed recipients of the calls after the first."""
 
 
 class Budget(NamedTuple):
-    """The most tokens of a whole run, and of its thought. A thought of 0 is left out."""
+    """The maximum tokens of a run and of its reasoning; 0 for no reasoning."""
 
     tokens: int
     thought: int | None = None
@@ -76,7 +76,7 @@ class Budget(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One engine request of a run. Without room for a token the run is over, and incomplete."""
+    """One engine request of a run. If it has no room for a token, the run ends incomplete."""
 
     max_tokens: int
     stop_ids: tuple[int, ...] = ()
@@ -88,21 +88,21 @@ class Segment:
 
 
 class SteeringPlan(Protocol):
-    """The segments of a run, one after another, each made when the reader has read the one before.
-    Its `str` is for the log."""
+    """The segments of a run, in order, each planned after the reader has read the one before. Its
+    `str` is for the log."""
 
     def next(self, reader: Reader) -> Segment | None:
-        """The segment to generate now, or None when the run is over."""
+        """The next segment to generate, or None when the run is over."""
         ...
 
 
 class Free:
-    """A plan that steers nothing: one segment, to the model's own end."""
+    """A plan without steering: one segment, until the model stops."""
 
     def __init__(
         self, max_tokens: int, stop_ids: tuple[int, ...] = (), begun: tuple[int, ...] = ()
     ) -> None:
-        """`begun` is forced: the ids with which the client has the answer begin."""
+        """`begun`: forced ids, the beginning of the answer that the client gave."""
         self._segment: Segment | None = Segment(max_tokens, stop_ids, begun)
 
     def __str__(self) -> str:
@@ -114,8 +114,8 @@ class Free:
 
 
 class Resumed:
-    """A plan for a turn that follows a tool's answer. Its first segment opens the message, as the
-    prompt does for the first turn."""
+    """A plan for a turn after a tool result. Its first segment opens the message; for the first
+    turn the prompt does that."""
 
     def __init__(self, plan: SteeringPlan, opening: tuple[int, ...]) -> None:
         self._plan = plan

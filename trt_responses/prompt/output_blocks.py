@@ -95,7 +95,7 @@ def _lawful(item: o.OutputItem, span: Span) -> bool:
 
 def answer_ids(kept: Sequence[int], span: Span) -> array[int]:
     """The ids of a tool's answer to a call, which stay with the call."""
-    return array("I", span.held or kept[span.end : span.end + span.answer_tokens])
+    return array("I", span.stored_answer or kept[span.end : span.end + span.answer_tokens])
 
 
 def _kind(item: WrittenItem, span: Span) -> Kind:

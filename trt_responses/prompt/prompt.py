@@ -182,7 +182,7 @@ async def blocks_of(
     before = (*prior.blocks, *calls_of(compactions))
     rendered = await render_items(items.items, prior=before)
     for place, opened in compactions.items():
-        kind: Kind = "summary" if opened.said is None else "context"
+        kind: Kind = "summary" if opened.messages is None else "context"
         rendered[place] = replace(rendered[place], kind=kind, ids=opened.ids)
     for place in {*silent, *settled_places(accepted.input)}:
         rendered[place] = replace(rendered[place], ids=b"")

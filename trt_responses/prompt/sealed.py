@@ -23,7 +23,7 @@ class SealedCompaction(NamedTuple):
     """The calls among the ids whose results may come later: the recipient of each by its id."""
     ids: bytes
     """The ids, unsigned 32-bit, in this machine's byte order."""
-    said: Sequence[tuple[Kind, int, int]] | None = None
+    messages: Sequence[tuple[Kind, int, int]] | None = None
     """The places in the ids, in bytes, where messages of users and developers begin and end: then
     the item needs no other beside it. None: those messages stand beside the item."""
 

@@ -22,7 +22,7 @@ from trt_responses.run.origin import ORIGIN
 from trt_responses.run.run import Run
 from trt_responses.run.second_chance import SecondChance
 from trt_responses.run.turns import Bounds, Turns
-from trt_responses.steering.taken import check_taken
+from trt_responses.steering.support import check_supported
 from trt_responses.steering.tools import clients_callees, shown
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from trt_responses.language.reader import Reader
     from trt_responses.log.machine import Mint
     from trt_responses.run.draft import Draft
-    from trt_responses.run.parts import Parts
     from trt_responses.steering.steering import SteeringRequest
     from trt_responses.wire.response import Response
 
@@ -53,13 +52,13 @@ async def _assembled(draft: Draft) -> Run:
     draft.limits = parts.engine.limits()
     for acquire in draft.joints["acquire"]:
         await acquire(draft)
-    check_taken(draft.accepted, parts.dialect)
+    check_supported(draft.accepted, parts.dialect)
     if draft.accepted.store:
         await parts.store.check()
     await _show(draft)
     for prompted in draft.joints["prompted"]:
         await prompted(draft)
-    draft.steering = await steering_of(parts, draft.accepted, draft.owner)
+    draft.steering = await steering_of(draft, draft.accepted)
     _plan(draft)
     plan = draft.plan_for(len(draft.prompt.ids))
     for planned in draft.joints["planned"]:
@@ -85,18 +84,20 @@ async def _assembled(draft: Draft) -> Run:
 
 async def counted(draft: Draft) -> int:
     """The number of input tokens of such a run."""
+    draft.limits = draft.parts.engine.limits()
     try:
-        check_taken(draft.accepted, draft.parts.dialect)
+        check_supported(draft.accepted, draft.parts.dialect)
         await _show(draft)
-        await steering_of(draft.parts, draft.accepted, draft.owner)
+        await steering_of(draft, draft.accepted)
         return len(draft.prompt.ids)
     finally:
         await draft.release()
 
 
-async def steering_of(parts: Parts, accepted: Accepted, owner: str) -> SteeringRequest:
+async def steering_of(draft: Draft, accepted: Accepted) -> SteeringRequest:
     """A request's steering. Raises before any work when it cannot be done."""
-    wanted = await parts.steering.request(accepted, parts.engine.limits().guides, owner)
+    steering = draft.parts.steering
+    wanted = await steering.request(accepted, draft.limits.guides, draft.owner)
     for left in wanted.left:
         logger.debug("ignoring schema keyword %s: %s", left.place, left.why)
     return wanted

@@ -24,7 +24,7 @@ class RunFacts:
     response: r.Response
     repairs: Mapping[RepairKind, int]
     arrival_ns: int
-    asked_ns: int | None
+    requested_ns: int | None
     """When the engine got the first request."""
     first_token_ns: int | None
     last_token_ns: int | None
@@ -46,7 +46,7 @@ class RunFacts:
             calls=sum(item.type.endswith("_call") for item in response.output),
             repairs=self.repairs,
             arrival_ns=self.arrival_ns,
-            asked_ns=self.asked_ns,
+            requested_ns=self.requested_ns,
             first_token_ns=self.first_token_ns,
             last_token_ns=self.last_token_ns,
             end_ns=self.end_ns,

@@ -103,7 +103,7 @@ class Generation:
         self.log = log
         self.options = options
         self.prompt_tokens = len(prompt_ids)
-        self.asked_ns: int | None = None
+        self.requested_ns: int | None = None
         self.first_token_ns: int | None = None
         self.last_token_ns: int | None = None
         self.cached_tokens: list[int | None] = []
@@ -349,7 +349,7 @@ class Generation:
 
     async def make_first(self, other: Generation) -> End:
         """Make something in the same log before the first turn. Verdicts and pauses reach it."""
-        self.asked_ns, self._aside = self._clock_ns(), other
+        self.requested_ns, self._aside = self._clock_ns(), other
         try:
             return await other.end()
         finally:
@@ -452,9 +452,9 @@ class Generation:
     async def _generate(self, segment: Segment) -> End:
         if segment.max_tokens < 1:
             return End("incomplete")
-        first = self.asked_ns is None
+        first = self.requested_ns is None
         if first:
-            self.asked_ns = self._clock_ns()
+            self.requested_ns = self._clock_ns()
         self._read(segment.forced)
         self._gate = segment.gate
         self._flow(None)

@@ -72,7 +72,7 @@ class Run:
     @property
     def begun(self) -> bool:
         """Whether the engine has got a request."""
-        return self._generation.asked_ns is not None
+        return self._generation.requested_ns is not None
 
     @property
     def ending(self) -> bool:
@@ -216,7 +216,7 @@ class Run:
             response=last,
             repairs=dict(self._generation.machine.repairs),
             arrival_ns=self._generation.options.arrival_ns,
-            asked_ns=self._generation.asked_ns,
+            requested_ns=self._generation.requested_ns,
             first_token_ns=self._generation.first_token_ns,
             last_token_ns=self._generation.last_token_ns,
             end_ns=self._clock_ns(),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from trt_responses import frozen
 from trt_responses.engine import GenerateOptions
 from trt_responses.errors import ApiError, EngineUnavailable
-from trt_responses.feature import not_installed, refuse_asked, steps_of
+from trt_responses.feature import not_installed, refuse_fields, steps_of
 from trt_responses.run.assembly import assembled, counted
 from trt_responses.run.draft import Draft
 from trt_responses.run.request import RunRequest
@@ -39,31 +39,27 @@ class Runs:
         self._running: dict[Run, Lease | None] = {}
         self._starting = 0
         self._not_installed = not_installed(parts.features)
+        self.built_in: Mapping[str, Sequence[str]] = {
+            kind: tool.recipients for kind, tool in parts.tools.items()
+        }
+        """The kinds of tools that the server runs, and the recipients of their calls."""
 
     def __len__(self) -> int:
         return self._starting + len(self._running)
 
-    @property
-    def built_in(self) -> Mapping[str, Sequence[str]]:
-        """The kinds of tools that the server runs, and the recipients of their calls."""
-        return {kind: tool.recipients for kind, tool in self._parts.tools.items()}
-
     def ignored(self, accepted: Accepted) -> list[str]:
         """The fields of a request that change nothing: with any engine, with this one, or with
         these tools."""
-        sampling = accepted.sampling
-        wanted = (
-            name
-            for name in sorted(self._parts.engine.limits().ignores)
-            if getattr(sampling, name) != getattr(UNSET, name)
-        )
-        return [*accepted.ignored, *wanted, *self._ignored_options(accepted)]
-
-    def _ignored_options(self, accepted: Accepted) -> Iterator[str]:
+        sampling, ignores = accepted.sampling, self._parts.engine.limits().ignores
+        names = [
+            *accepted.ignored,
+            *[one for one in sorted(ignores) if getattr(sampling, one) != getattr(UNSET, one)],
+        ]
         for built_in in accepted.built_in:
             tool = self._parts.tools.get(built_in.kind)
             if isinstance(tool, IgnoresOptions):
-                yield from (f"tools[].{name}" for name in tool.ignored(built_in.options))
+                names += [f"tools[].{name}" for name in tool.ignored(built_in.options)]
+        return names
 
     def progress(self) -> Iterator[Progress]:
         """The progress of all runs that are being made."""
@@ -84,7 +80,7 @@ class Runs:
             request = frozen.replace(request, accepted=accepted)
         parts, lease = self._parts, None
         if self._not_installed:
-            refuse_asked(self._not_installed, accepted)
+            refuse_fields(self._not_installed, accepted)
         steps = steps_of(parts.features, accepted, request.steps)
         place = parts.admission.enter(request.owner)
         self._starting += 1
@@ -120,7 +116,7 @@ class Runs:
     async def count(self, accepted: Accepted, *, owner: str) -> int:
         """The input tokens of a response to the request."""
         parts = self._parts
-        refuse_asked(self._not_installed, accepted)
+        refuse_fields(self._not_installed, accepted)
         request = RunRequest(accepted, owner, parts.clock_ns())
         return await counted(Draft(request, steps_of(parts.features, accepted), parts))
 

@@ -58,7 +58,7 @@ class SecondChance:
             behind = await continuation.answer(message, reader, at_most=max(1, room - LEAST))
         except InvalidRequest:
             return None
-        reader.answer(behind.ids, behind.held)
+        reader.answer(behind.ids, behind.stored)
         return Turn(self._turns.plan(room - len(behind.ids), reader, calls), behind.prompt)
 
     def wanted(self, generation: Generation) -> bool:

@@ -97,7 +97,7 @@ class Outline:
     """The calls among the items of its output."""
     repairs: Mapping[RepairKind, int]
     arrival_ns: int
-    asked_ns: int | None
+    requested_ns: int | None
     first_token_ns: int | None
     last_token_ns: int | None
     end_ns: int

@@ -97,7 +97,7 @@ class Allowance:
         if self._clock_s() > self._end_s:
             raise SlowSchema(
                 f"Invalid schema: '{place}' is not compiled within {self._limit_s:g} s, which is "
-                "all that the schemas of a request have (TRT_RESPONSES_SCHEMA_S).",
+                "all that the schemas of a request have.",
                 param=place,
             )
 

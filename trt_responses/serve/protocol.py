@@ -219,7 +219,7 @@ def _parser(protocol: Protocol) -> httptools.HttpRequestParser:
 
 def _too_large(at_most: int) -> ApiError:
     return InvalidRequest(
-        f"The request's headers are larger than {at_most} bytes (TRT_RESPONSES_MAX_HEADER_BYTES).",
+        f"The request's headers are larger than {at_most} bytes.",
         status=431,
         code="headers_too_large",
     )
@@ -228,7 +228,7 @@ def _too_large(at_most: int) -> ApiError:
 def _too_slow(within_s: float) -> ApiError:
     return InvalidRequest(
         f"The request came too slowly: its head, and each {PIECE_BYTES} bytes of its body or the "
-        f"rest, have to come within {within_s:g} s (TRT_RESPONSES_READ_TIMEOUT_S).",
+        f"rest, have to come within {within_s:g} s.",
         status=408,
         code="request_timeout",
     )

@@ -27,7 +27,6 @@ from trt_responses.serve.drain import Drain
 from trt_responses.serve.lines import JsonLines, TextLines
 from trt_responses.serve.protocol import protocol
 from trt_responses.serve.systemd import Notifier, handed_socket
-from trt_responses.serve.websocket import PING_S, socket_protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,6 +42,10 @@ logger = logging.getLogger(__name__)
 
 CLOSING_S = 5
 """Seconds that connections get to take the last bytes, after the last run has ended."""
+PING_S = 20.0
+"""Seconds between pings of a WebSocket, so that no proxy takes the connection for dead. The pong is
+not awaited: some clients read nothing between two responses, and TCP tells of those that are gone.
+"""
 LAST_ACCEPT_S = 0.1
 """Seconds in which bytes that clients had sent before the socket closed are still answered."""
 ABANDON_S = 1.5
@@ -238,6 +241,7 @@ def bound(settings: Settings, *, shared: bool = False) -> socket.socket:
 
 
 def _config(app: FastAPI, settings: Settings) -> uvicorn.Config:
+    sockets = app.state.sockets
     return uvicorn.Config(
         app,
         host=settings.host,
@@ -246,11 +250,9 @@ def _config(app: FastAPI, settings: Settings) -> uvicorn.Config:
             mint,
             max_header_bytes=settings.max_header_bytes,
             read_timeout_s=settings.read_timeout_s,
-            socket_path=app.state.sockets.path if app.state.sockets else None,
+            socket_path=sockets.path if sockets else None,
         ),
-        ws=(
-            socket_protocol(read_timeout_s=settings.read_timeout_s) if app.state.sockets else "none"
-        ),
+        ws=sockets.protocol(settings.read_timeout_s) if sockets else "none",
         ws_max_size=settings.max_body_bytes,
         ws_ping_interval=PING_S,
         ws_ping_timeout=None,

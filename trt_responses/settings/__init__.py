@@ -9,13 +9,15 @@ from __future__ import annotations
 import logging
 import os
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pydantic import ValidationError
 
 from trt_responses.errors import StartupError
-from trt_responses.settings.history import History, Inspection, Repeats, Streams
-from trt_responses.settings.requests import Queue, RequestBounds, WebSockets, Writing
+from trt_responses.settings.fixed import Fixed
+from trt_responses.settings.gone import GONE
+from trt_responses.settings.history import History, Inspection, Streams
+from trt_responses.settings.requests import Queue, RequestBounds, Writing
 from trt_responses.settings.serving import (
     Access,
     Lifecycle,
@@ -37,36 +39,46 @@ PREFIX = "TRT_RESPONSES_"
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]", "::1")
 
 
+class Elsewhere(NamedTuple):
+    """An engine that another server serves."""
+
+    kind: Literal["grpc", "triton"]
+    place: str
+    """host:port/model"""
+
+
 class Settings(
+    Fixed,
     Logs,
     SystemMessage,
     LocalEngine,
     Lifecycle,
-    Repeats,
     Inspection,
     Streams,
     History,
     Queue,
-    WebSockets,
     Writing,
     ServerTools,
     RequestBounds,
     Access,
     Listening,
 ):
-    """All that an operator chooses for one server, in groups. Pydantic lists the fields of the last
-    base first, and so do the pages and the help."""
+    """All that an operator chooses for one server, in groups, and the numbers that nobody turns.
+    Pydantic lists the fields of the last base first, and so do the pages and the help."""
 
     @classmethod
     def from_environment(
         cls, environment: Mapping[str, str] = os.environ, **given: Any
     ) -> Settings:
         """Settings from the environment; those in `given` that are not None come before them."""
+        for name, instead in GONE.items():
+            if environment.get(PREFIX + name):
+                raise StartupError(f"{PREFIX}{name} is no setting any more: {instead}.")
         for sentence in misspelt(environment):
             logger.warning("%s", sentence)
         found = {
             name: environment[PREFIX + name.upper()]
-            for name in cls.model_fields
+            for name in VARIABLES
             if environment.get(PREFIX + name.upper())
         }
         chosen = {name: value for name, value in given.items() if value is not None}
@@ -98,17 +110,16 @@ class Settings(
     def asks_for_keys(self) -> bool:
         return bool(self.api_keys) or self.keys_file is not None
 
-    def engine_elsewhere(self) -> str | None:
-        """The address of an engine that another server serves, if the settings name one."""
-        if self.triton is not None and self.grpc is not None:
-            raise StartupError(
-                f"{PREFIX}TRITON and {PREFIX}GRPC each name an engine: leave out one of them."
-            )
-        return self.triton if self.triton is not None else self.grpc
+    def engine_elsewhere(self) -> Elsewhere | None:
+        """The engine that another server serves, if the settings name one."""
+        match (self.engine or "").partition("://"):
+            case ("grpc" | "triton" as kind, _, place) if place:
+                return Elsewhere(kind, place)
+        return None
 
     @property
     def audit_path(self) -> Path:
-        return self.audit_file or self.data_dir / "audit.jsonl"
+        return self.data_dir / "audit.jsonl"
 
     def hosts(self) -> tuple[str, ...]:
         """Host headers that are answered. If keys are required, `*` allows any host."""
@@ -132,9 +143,13 @@ class Settings(
             )
 
 
+VARIABLES = tuple(name for name in Settings.model_fields if name not in Fixed.model_fields)
+"""The settings that the environment may give."""
+
+
 def misspelt(environment: Mapping[str, str]) -> list[str]:
     """A sentence for each variable that has our prefix and is no setting, with the nearest one."""
-    known = [name.upper() for name in Settings.model_fields]
+    known = [name.upper() for name in VARIABLES]
     sentences = []
     for variable in sorted(environment):
         prefix, name = variable[: len(PREFIX)], variable[len(PREFIX) :]

@@ -8,7 +8,6 @@ from typing import Literal
 from pydantic import Field
 
 from trt_responses.settings.values import (
-    LARGEST,
     MIB,
     YEAR_S,
     Positive,
@@ -24,16 +23,14 @@ class History(SettingGroup):
     store: str | None = Field(
         None,
         description="Where responses are kept: memory://, sqlite:///path or redis://host:port; "
-        "a file in data_dir when served, memory when embedded.",
+        "a file in data_dir when served, memory when embedded. sqlite:///path?synchronous=full "
+        "outlives the machine's death too.",
     )
     data_dir: Path = Field(
         Path("data"), description="Where the default history file and the sealing key are."
     )
     store_bytes: Positive = Field(256 * MIB, description="Bytes of stored responses, at rest.")
     store_records: Positive = Field(10_000, description="Number of stored responses.")
-    conversation_items: Positive = Field(
-        10_000, description="Items of one conversation; a conversation counts as a response does."
-    )
     store_age_s: float | None = Field(
         30 * 86_400,
         gt=0,
@@ -41,12 +38,10 @@ class History(SettingGroup):
         allow_inf_nan=False,
         description="Age at which stored responses expire.",
     )
-    store_frame_bytes: Positive = Field(
-        64 * MIB, description="Bytes kept of background streams, to replay them."
-    )
-    store_synchronous: Literal["normal", "full"] = Field(
-        "normal",
-        description="SQLite: what survives; normal the server's death, full the machine's too.",
+    seal_keys: Words = Field(
+        (),
+        description="Keys that seal reasoning, base64 of 32 bytes each, shared by replicas; the "
+        "first seals, all open; none: a key file in data_dir.",
     )
     lease_s: Seconds = Field(
         30.0,
@@ -70,16 +65,8 @@ class Streams(SettingGroup):
     max_background: Positive = Field(
         32, description="Background responses of one owner made at once; more get a 429."
     )
-    max_backlog_bytes: Positive = Field(
-        4 * MIB, description="Bytes that wait for a slow client of a stream before it is dropped."
-    )
     keep_alive_s: Seconds = Field(
         10.0, ge=0.1, description="Silence after which a stream gets a comment line."
-    )
-    keep_alive_event_s: Seconds = Field(
-        30.0,
-        ge=0.1,
-        description="Silence after which an event is repeated: some clients count nothing else.",
     )
 
 
@@ -93,24 +80,4 @@ class Inspection(SettingGroup):
         "full",
         description="What GET /v1/responses/{id}/explain tells a response's owner; redacted: "
         "counts in the place of texts.",
-    )
-    explain_bytes: int = Field(
-        8 * MIB,
-        ge=0,
-        le=LARGEST,
-        description="Bytes kept of the newest runs, to explain them.",
-    )
-
-
-class Repeats(SettingGroup):
-    """Repeats, and sealed reasoning."""
-
-    idempotency_keys: Positive = Field(
-        256, description="Requests with an Idempotency-Key that are remembered at once."
-    )
-    idempotency_ttl_s: Seconds = Field(600.0, description="How long they are remembered.")
-    seal_keys: Words = Field(
-        (),
-        description="Keys that seal reasoning, base64 of 32 bytes each, shared by replicas; the "
-        "first seals, all open; none: a key file in data_dir.",
     )

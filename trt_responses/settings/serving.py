@@ -8,7 +8,6 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from trt_responses.settings.values import (
-    LARGEST,
     YEAR_S,
     Positive,
     Seconds,
@@ -31,7 +30,10 @@ class Listening(SettingGroup):
     )
     engine: str | None = Field(
         None,
-        description="Name of the prepared engine to serve: its promoted version, or name@3.",
+        description="Name of the prepared engine to serve: its promoted version, or name@3. Of "
+        "another server: grpc://host:port/model of a `trtllm-serve --grpc`, "
+        "triton://host:port/model of a Triton that serves what `trt-responses export triton` "
+        "wrote.",
     )
     gate_prompts: Path | None = Field(
         None,
@@ -42,21 +44,11 @@ class Listening(SettingGroup):
         "auto",
         description="Whether the engine runs in a process of its own; auto: TensorRT-LLM's does.",
     )
-    engine_start_s: Seconds = Field(
-        1800.0, description="Seconds that an engine's own process may take to load."
-    )
     engine_silence_s: Seconds = Field(
         20.0,
         ge=2,
         description="Seconds without a sign of life after which an engine's own process, or one of "
         "several front ends, is ended.",
-    )
-    engine_restarts: int = Field(
-        5,
-        ge=0,
-        le=LARGEST,
-        description="Deaths in a row of an engine's own process that are followed by another "
-        "start; then the server ends.",
     )
     trtllm_python: Path | None = Field(
         None,
@@ -70,21 +62,12 @@ class Listening(SettingGroup):
         description="How long running responses wait for an engine that died or is exchanged, and "
         "then go on; 0: they fail at once.",
     )
-    triton: str | None = Field(
-        None,
-        description="host:port/model of a Triton that serves what `trt-responses export triton` "
-        "wrote, in place of an engine of this machine.",
-    )
-    grpc: str | None = Field(
-        None,
-        description="host:port/model of a `trtllm-serve --grpc`, in place of an engine of this "
-        "machine; model: the name that clients use.",
-    )
     engines_dir: Path = Field(Path("engines"), description="Where prepared engines are.")
     model: Text | None = Field(None, description="Model id that clients send; the engine's name.")
-    model_aliases: Words = Field((), description="More names by which clients may ask for it.")
-    any_model: bool = Field(
-        False, description="Answer to every model's name; agents ask for small ones of their own."
+    model_aliases: Words = Field(
+        (),
+        description="More names by which clients may ask for it; `*` answers to every name, for "
+        "agents that ask for small models of their own.",
     )
 
 
@@ -105,11 +88,6 @@ class Access(SettingGroup):
     )
     metrics_names: Literal["trtllm", "vllm", "none"] = Field(
         "trtllm", description="Whose names the metrics have too, beside our own."
-    )
-    audit_file: Path | None = Field(
-        None,
-        description="Where changes of keys and acts of admins are noted; none: audit.jsonl in "
-        "data_dir.",
     )
     allowed_hosts: Annotated[Words, AfterValidator(hosts)] = Field(
         (), description="Host headers answered besides the loopback's; `*` allows any."
@@ -185,9 +163,6 @@ class Logs(SettingGroup):
         pattern=r"^https?://[^\s]+$",
         description="Where spans are sent over OTLP/HTTP, `http://collector:4318/v1/traces`; needs "
         "the extra `otel`. None: nowhere.",
-    )
-    otlp_names: Literal["gen_ai", "none"] = Field(
-        "gen_ai", description="Names of a span's values: the conventions' for AI, or ours alone."
     )
     log_level: str = Field(
         "info", pattern="^(debug|info|warning|error)$", description="How much is logged."

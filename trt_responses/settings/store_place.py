@@ -15,6 +15,8 @@ class StorePlace(NamedTuple):
     kind: Literal["memory", "sqlite", "redis"]
     where: str
     """A file's path, a Redis server's URL, or nothing."""
+    synchronous: Literal["normal", "full"] = "normal"
+    """What survives in a file: the server's death, or the machine's too."""
 
 
 def place_of(url: str) -> StorePlace:
@@ -24,7 +26,10 @@ def place_of(url: str) -> StorePlace:
     if kind == "memory" and not rest:
         return StorePlace("memory", "")
     if kind == "sqlite" and (path := rest.removeprefix("/")):
-        return StorePlace("sqlite", path)
+        path, _, option = path.partition("?")
+        if option not in ("", "synchronous=normal", "synchronous=full"):
+            raise ValueError(f"expected ?synchronous=full behind the path, got {option!r:.60}")
+        return StorePlace("sqlite", path, "full" if option.endswith("full") else "normal")
     if kind in ("redis", "rediss", "unix"):
         if why := _redis_fault(url):
             raise ValueError(why)

@@ -10,7 +10,6 @@ from pydantic import Field
 from trt_responses.settings.values import (
     LARGEST,
     MIB,
-    YEAR_S,
     Positive,
     Seconds,
     SettingGroup,
@@ -41,12 +40,7 @@ class ServerTools(SettingGroup):
     container_bytes: int = Field(
         256 * MIB, ge=MIB, le=LARGEST, description="Bytes of files in one container."
     )
-    container_files: Positive = Field(10_000, description="Files and directories in one container.")
-    container_idle_s: Seconds = Field(
-        1200.0, description="Seconds after which an unused container is removed."
-    )
     containers: Positive = Field(16, description="Containers at once, each with an interpreter.")
-    containers_per_owner: Positive = Field(4, description="Containers of one owner at once.")
     browser: Literal["off", "boxed", "unboxed"] = Field(
         "off",
         description="Whether `web_search` runs here: pages are read by a process in a box, or, for "
@@ -56,27 +50,21 @@ class ServerTools(SettingGroup):
         "seen",
         description="URLs that the model may open: those it was shown or given, or any.",
     )
-    browser_s: Seconds = Field(20.0, description="Seconds for one page to arrive.")
-    browser_page_bytes: int = Field(
-        4 * MIB, ge=1024, le=64 * MIB, description="Bytes of one page; what is longer is cut."
-    )
-    browser_memory_bytes: int = Field(
-        768 * MIB, ge=256 * MIB, le=LARGEST, description="Memory of a process that reads a page."
-    )
     browser_ports: Words = Field(("80", "443"), description="Ports that pages may be fetched from.")
     private_networks: Words = Field(
         (),
         description="Networks, such as `10.1.0.0/16`, that are not public and may be reached for a "
         "model or a client all the same.",
     )
-    search_service: Literal["searxng", "brave"] | None = Field(
-        None, description="The service that searches for the browser."
-    )
     search_url: str | None = Field(
-        None, description="Where it is, such as http://localhost:8080; Brave's own by default."
+        None,
+        description="What searches for the browser: a SearXNG server, http://localhost:8080, or "
+        "`brave`.",
     )
     search_key: str | None = Field(
-        None, repr=False, description="Its key, which Brave asks for; SearXNG: a bearer token."
+        None,
+        repr=False,
+        description="The search service's key, which Brave asks for; SearXNG: a bearer token.",
     )
     mcp_servers: Path | None = Field(
         None,
@@ -88,16 +76,4 @@ class ServerTools(SettingGroup):
         description="URLs at or below which a request may name an MCP server of its own; none: no "
         "request may.",
     )
-    mcp_connect_s: Seconds = Field(
-        20.0, description="Seconds for an MCP server to be reached and to list its tools."
-    )
     mcp_call_s: Seconds = Field(60.0, description="Seconds after which an MCP call is given up.")
-    mcp_bytes: int = Field(
-        MIB, ge=1024, le=LARGEST, description="Bytes that an MCP server may send for one request."
-    )
-    mcp_tools: Positive = Field(
-        128, description="Tools of one MCP server in a request; of more, `allowed_tools` chooses."
-    )
-    mcp_list_s: float = Field(
-        300.0, ge=0, le=YEAR_S, description="Seconds for which a list of MCP tools is remembered."
-    )

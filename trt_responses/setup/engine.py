@@ -55,9 +55,10 @@ def served_engine(
     if (engine := given.engine) is not None:  # by the program that embeds this one
         model, dialect = settings.model or settings.engine or "demo", given.speaks or dialect_of()
         return Served(model, "given", dialect, lambda: engine, given, {"kind": "given"})
-    if (far := engine_elsewhere(settings)) is not None:
-        kind, place = ("triton", settings.triton) if settings.triton else ("grpc", settings.grpc)
-        model = settings.model or str(place).partition("/")[2]
+    if (elsewhere := settings.engine_elsewhere()) is not None:
+        far = engine_elsewhere(elsewhere)
+        kind, place = elsewhere
+        model = settings.model or place.partition("/")[2]
         about = {"kind": kind, "name": place}
         return Served(model, kind, dialect_of(), lambda: far, given, about)
     selection = chosen_engine(settings)

@@ -41,22 +41,24 @@ FOLDERS = (
     "features.explain",
     "features.containers",
     "features.background",
+    "features.description",
     "features.rollout",  # what is loaded is given up before background runs are waited for
     "apis.websocket",
     "apis.chat",
     "apis.messages",
     "apis.kserve",
     "apis.playground",
+    "features.idempotency",  # what it makes is cancelled before anything else ends
 )
 """Each is installed behind those that it needs parts of, and left out where it, or a part it needs,
 is missing."""
 
-ASKED_FOR = {
+REQUIRED_BY = {
     "features.limits": "keys_file",
     "features.seal": "seal_keys",
     "features.traces": "otlp_endpoint",
 }
-"""Settings that ask for a folder, and mean nothing without it."""
+"""The setting that requires each of these folders."""
 
 
 def install_all(server: Server) -> None:
@@ -73,7 +75,7 @@ def _found(settings: Settings) -> Iterator[Install]:
         except ModuleNotFoundError as error:
             if not (error.name or "").startswith(f"{PACKAGE}."):
                 raise
-            setting = ASKED_FOR.get(folder, "")
+            setting = REQUIRED_BY.get(folder, "")
             if getattr(settings, setting, None):
                 raise StartupError(
                     f"{PREFIX}{setting.upper()}: {folder} is not installed (there is no "

@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING
 
 from starlette.routing import BaseRoute, WebSocketRoute
 
-from trt_responses.web.docs import Docs, hot_routes
-from trt_responses.web.fields import Fields
+from trt_responses.web.docs import hot_routes
 from trt_responses.web.guard import Guard
 from trt_responses.web.health import HealthChecks
 from trt_responses.web.models import Models
 from trt_responses.web.responses import Responses
 from trt_responses.web.shared import Shared
 from trt_responses.web.stored import Stored
-from trt_responses.wire.fields import FIELDS
 from trt_responses.wire.limits import RequestLimits
 
 if TYPE_CHECKING:
@@ -34,16 +32,11 @@ def add_routes(app: FastAPI, server: Server) -> None:
 
     def state(shared: Shared) -> list[Cold]:
         return [
-            Fields(
-                shared.headers,
-                {"/v1/responses": FIELDS, **server.field_tables},
-                lambda: shared.parts.engine.limits().ignores,
-            ),
             Models(server.names, int(time.time()), shared.headers),
             HealthChecks(server.health, shared.headers, about=shared.about),
         ]
 
-    own: list[tuple[int, Routes]] = [(0, _hot), (30, _stored), (60, state), (90, _docs)]
+    own: list[tuple[int, Routes]] = [(0, _hot), (30, _stored), (60, state)]
     ordered = sorted([*own, *server.routes], key=lambda one: one[0])
     made = [each for _, routes in ordered for each in routes(shared)]
     raw = [each for each in made if isinstance(each, BaseRoute)]
@@ -77,6 +70,7 @@ def _shared(server: Server) -> Shared:
         card_of=server.card_of,
         sleep=server.sleep,
         jobs=server.jobs,
+        repeats=server.repeats,
         on_delete=server.on_delete,
         by_class=server.by_class,
     )
@@ -90,15 +84,10 @@ def _stored(shared: Shared) -> list[Cold]:
     return [Stored(shared)]
 
 
-def _docs(shared: Shared) -> list[Cold]:
-    return [Docs(shared.headers)]
-
-
 def _limits(settings: Settings) -> RequestLimits:
     return RequestLimits(
         body_bytes=settings.max_body_bytes,
         body_values=settings.max_body_values,
         tools=settings.max_tools,
         input=settings.max_input,
-        metadata=settings.max_metadata,
     )

@@ -15,6 +15,7 @@ import asyncio
 import sys
 import time
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from trt_responses import __version__
@@ -33,7 +34,6 @@ from trt_responses.run.recovery import Recovery
 from trt_responses.run.runs import Runs
 from trt_responses.steering.steering import Steering
 from trt_responses.web.headers import Origins, ReplyHeaders
-from trt_responses.web.idempotency import Repeats
 from trt_responses.web.stream.keepalive import KeepAlive
 from trt_responses.web.stream.sse import StreamLimits
 
@@ -55,12 +55,22 @@ if TYPE_CHECKING:
     from trt_responses.web.guard import Keys
     from trt_responses.web.jobs import Jobs
     from trt_responses.web.middleware import RequestListener
+    from trt_responses.web.repeats import Repeats
     from trt_responses.web.shared import Routes
     from trt_responses.wire.fields import Field
 
     Life = Callable[[], AbstractAsyncContextManager[object]]
 
 T = TypeVar("T")
+
+
+DAY_S = 86_400
+
+
+@lru_cache(maxsize=1)
+def _date_of(day: int) -> str:
+    """The date of a day since the epoch, in UTC."""
+    return datetime.fromtimestamp(day * DAY_S, UTC).strftime("%Y-%m-%d")
 
 
 class Reading(NamedTuple):
@@ -108,6 +118,7 @@ class Server:
         self.sealing: Sealing | None = None
         self.keys: Keys | None = None
         self.jobs: Jobs | None = None
+        self.repeats: Repeats | None = None
         self.features: list[Feature] = []
         self.listeners: list[Listener] = []
         self.request_listeners: list[RequestListener] = []
@@ -177,8 +188,8 @@ class Server:
         )
         names = self.names = ModelNames(
             self.served.model,
-            settings.model_aliases,
-            settings.any_model,
+            tuple(name for name in settings.model_aliases if name != "*"),
+            "*" in settings.model_aliases,
             lambda: tuple(self.loaded()),
         )
         self.parts = self._parts(engine, admission, names, [*self.listeners, watch])
@@ -186,13 +197,8 @@ class Server:
         self.health = Health(self.lifecycle, engine, admission, watch, clock_ns=time.monotonic_ns)
         keep_alive = KeepAlive(settings.keep_alive_s, settings.keep_alive_event_s, self.sleep)
         self.stream_limits = StreamLimits(keep_alive, settings.max_backlog_bytes)
-        repeats = Repeats(
-            max_keys=settings.idempotency_keys,
-            ttl_s=settings.idempotency_ttl_s,
-            clock_s=time.monotonic,
-        )
-        self.lives += (keep_alive.life, repeats.life, watch.life)
-        self.provide(names, self.lifecycle, self.health, keep_alive, repeats)
+        self.lives += (keep_alive.life, watch.life)
+        self.provide(names, self.lifecycle, self.health, keep_alive)
         for then in self._later:
             then()
 
@@ -214,7 +220,7 @@ class Server:
             knowledge_cutoff=settings.knowledge_cutoff,
             admission=admission,
             mint=mint,
-            today=lambda: settings.date or datetime.now(UTC).strftime("%Y-%m-%d"),
+            today=lambda: settings.date or _date_of(int(time.time() // DAY_S)),
             clock_s=time.time,
             clock_ns=time.monotonic_ns,
             listeners=listeners,

@@ -135,11 +135,11 @@ class Steering:
                 after_tool = without_tools
         strict = _strict(accepted, calls) if choices is None else []
         thought = accepted.thought.tokens if accepted.thought else None
-        told = strict if choices is None else choices
+        followed = strict if choices is None else choices
         theirs = tuple(tool.place for tool in accepted.tools if tool.server is not None)
         left = dict.fromkeys(
             part
-            for choice in told
+            for choice in followed
             if choice.form
             for part in choice.form.left
             if not (theirs and part.place.startswith(theirs))
@@ -164,10 +164,10 @@ class Steering:
         allowance = Allowance(self._schema_s, self._clock_s)
         compiled = partial(self._forms.form, allowance=allowance)
         answer = None
-        if (asked := accepted.answer) is not None:
-            place = f"{asked.place}.schema"
-            schema = ANY_OBJECT if asked.schema is None else asked.schema
-            answer = compiled(schema, place, strict=asked.strict)
+        if (wanted := accepted.answer) is not None:
+            place = f"{wanted.place}.schema"
+            schema = ANY_OBJECT if wanted.schema is None else wanted.schema
+            answer = compiled(schema, place, strict=wanted.strict)
         calls = dict(_without_forms(accepted.tools))
         for tool in _with_forms(accepted):
             form = None
@@ -300,8 +300,8 @@ def _as_far(tool: Tool, compiled: Callable[..., Form]) -> Form:
 
 
 def _of_server(tool: Tool, compiled: Callable[..., Form]) -> Form | None:
-    """The same of a schema that no client has written: it is nobody's fault here. What only a judge
-    of the whole text can see is left to the server, which tells the model."""
+    """The same for an MCP server's schema. One that cannot be followed is ignored: the client
+    cannot mend it, and the MCP server checks the arguments and reports errors to the model."""
     try:
         return replace(_as_far(tool, compiled), judge=ANY_JSON)
     except InvalidRequest:

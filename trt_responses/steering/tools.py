@@ -36,8 +36,8 @@ def shown(tools: Sequence[Tool]) -> Functions:
 
 
 def _shown(tool: Tool) -> FunctionTool:
-    told = "\n".join(filter(None, (tool.description, _language(tool.grammar))))
-    return FunctionTool(tool.name, told, _arguments(tool))
+    description = "\n".join(filter(None, (tool.description, _language(tool.grammar))))
+    return FunctionTool(tool.name, description, _arguments(tool))
 
 
 def _arguments(tool: Tool) -> Mapping[str, object] | None:

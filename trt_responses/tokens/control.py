@@ -1,6 +1,6 @@
-"""Harmony's control ids, and where they stand in the vocabulary.
+"""Harmony's control ids and their range in the vocabulary.
 
-Knows numbers; knows no file and no text.
+Numbers only: no file and no text.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from typing import NamedTuple
 VOCABULARY_SIZE = 201_088
 """Rows of a gpt-oss embedding."""
 FIRST_CONTROL_ID = 199_998
-"""Ordinary tokens fill the ids below it, control ids and spares the rest."""
+"""Ids below are ordinary tokens; ids from here on are control ids and reserved ones."""
 
 FIRST_PADDING_ID = 200_019
-"""From here on ids fill up the embedding: no tokeniser spells them."""
+"""Ids from here on pad the embedding; they have no text."""
 
 
 class Control(NamedTuple):

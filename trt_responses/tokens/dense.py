@@ -1,9 +1,9 @@
-"""Text of letters, digits and `+/=_-` alone, such as base64, to its exact ids, by numpy.
+"""Tokenises text made only of letters, digits and `+/=_-`, such as base64, with numpy.
 
-Such text falls into pre-tokens of two characters or three, most of which must be merged, and
-openai-harmony takes them one by one. Here all of a stretch are found, looked up and merged side by
-side, in half the time. Knows o200k's rules for this alphabet only, and leaves to openai-harmony
-what would be slow here.
+Such text splits into pre-tokens of two or three characters, and most of them need merging.
+openai-harmony merges them one by one; this module finds, looks up and merges those of a whole
+stretch together, in half the time. The ids are exact. It implements o200k's rules for this alphabet
+only, and returns None for text that openai-harmony tokenises faster.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     Flags = NDArray[np.bool_]
 
 MOST = 4096
-"""Characters taken at once: half a millisecond. Twice as many would save a tenth for each."""
+"""Characters per call: half a millisecond. Twice as many would cost a tenth less each."""
 LEAST = 2048
-"""Characters from which it is worth it."""
+"""The shortest stretch, in characters, that is faster here."""
 LONGEST_PIECE = 16
-"""Characters of a pre-token: so many rounds of merging there may be."""
+"""Upper bound on a pre-token's length, and so on the rounds of merging."""
 RARE = 128
-"""Characters to each pre-token longer than what `ShortTokens` knows. In base64 they are 550."""
+"""The least characters per pre-token that is too long for `ShortTokens`. Base64 has 550."""
 
 ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=_-"
 _STRETCH = re.compile(r"[A-Za-z0-9+/=_-]*")
@@ -42,10 +42,10 @@ _CLASSES = bytes(
 
 
 def _starts_here(before: int, last: int, this: int) -> bool:
-    """Whether a pre-token starts with a character, by its class and those of the two before it.
+    """Whether a pre-token starts at a character, by its class and those of the two before it.
 
-    One of the others begins the word after it, if it stands alone. Digits, which come in threes,
-    are counted elsewhere.
+    A single character of class other joins the word after it. Digits come in threes; `_starts`
+    counts them.
     """
     if this in (_OTHER, _DIGIT) or last == this:
         return last != this
@@ -60,12 +60,12 @@ _STARTS = np.array(
 _THREE_DIGITS = _DIGIT * 0b010101
 _NEVER = MISSING << 32
 _LOW = (1 << 32) - 1
-"""Two numbers travel in one, rank << 32 | place: the least is the lowest rank, leftmost first."""
+"""Packs two numbers as rank << 32 | place: the minimum is the lowest rank, leftmost first."""
 _MASKS = np.array([(1 << 8 * n) - 1 for n in range(LONGEST + 1)], np.uint64)
 
 
 class Dense:
-    """The ids of dense stretches of text."""
+    """Tokenises dense stretches of text."""
 
     __slots__ = ("_least", "_long", "_most", "_short")
 
@@ -79,13 +79,13 @@ class Dense:
         self._most = most
 
     def encode(self, text: str, at: int) -> tuple[NDArray[np.uint32], int] | None:
-        """The ids from here, where a pre-token starts, and up to where; None if that is no use."""
-        found = _STRETCH.match(text, at, at + self._most)
-        if found is None or found.end() - at < self._least:
+        """The ids from `at`, the start of a pre-token, and their end; None if this is no faster."""
+        stretch = _STRETCH.match(text, at, at + self._most)
+        if stretch is None or stretch.end() - at < self._least:
             return None
-        data = found.group().encode()
+        data = stretch.group().encode()
         start = _starts(data)
-        if found.end() < len(text):  # only openai-harmony knows where the last one ends
+        if stretch.end() < len(text):  # only openai-harmony knows where the last one ends
             start = start[: 1 + int(start[:-1].nonzero()[0][-1])]
         place = start.nonzero()[0]
         if place.size == 1 or _slow(np.diff(place)):
@@ -94,7 +94,8 @@ class Dense:
         return self._ids(data[:end], start).astype(np.uint32), at + end
 
     def _ids(self, data: bytes, start: Flags) -> Ints:
-        """Pre-tokens that are tokens, and the rest merged. `start` is told where tokens start."""
+        """The ids: pre-tokens that are tokens as they are, the rest merged. Marks token starts in
+        `start`."""
         text = _Bytes(data, self._short, self._long)
         place = start.nonzero()[0]
         ids = text.ids(place[:-1], place[1:])
@@ -106,23 +107,23 @@ class Dense:
         return ids
 
     def _merge(self, data: bytes, low: Ints, high: Ints, start: Flags) -> None:
-        """Merge what lies from `low` to `high`, piece by piece, and mark where its tokens start.
+        """Merge each piece from `low` to `high`, and mark in `start` where its tokens start.
 
-        The pieces are laid out with a space behind each: no token here holds one, so nothing
-        merges across.
+        A space follows each piece: no token here contains one, so pieces never merge together.
         """
         behind = (high - low + 1).cumsum()
         first = behind - (high - low + 1)
-        origin = np.arange(behind[-1]) + (low - first).repeat(high - low + 1)
-        start[origin] = True
-        laid = np.frombuffer(data + b" ", np.uint8).take(origin)
+        source = np.arange(behind[-1]) + (low - first).repeat(high - low + 1)
+        start[source] = True
+        laid = np.frombuffer(data + b" ", np.uint8).take(source)
         laid[behind - 1] = ord(" ")
         for gone in _merges(_Bytes(laid.tobytes(), self._short, self._long), first):
-            start[origin.take(gone)] = False
+            start[source.take(gone)] = False
 
 
 def _merges(pieces: _Bytes, first: Ints) -> Iterator[Ints]:
-    """Where tokens end to start: each round merges each piece's lowest pair, leftmost first."""
+    """The places where no token starts any longer, round by round: each round merges the lowest
+    pair of each piece, leftmost first."""
     here = np.arange(len(pieces))
     following, before = here + 1, np.roll(here, 1)
     pair = pieces.ids(here, here + 2) << 32 | here
@@ -144,7 +145,7 @@ def _merges(pieces: _Bytes, first: Ints) -> Iterator[Ints]:
 
 
 class _Bytes:
-    """Bytes of which many parts are looked up at once."""
+    """Bytes with a vectorised look-up of the ids of their parts."""
 
     __slots__ = ("_data", "_long", "_numbers", "_short")
 
@@ -153,7 +154,7 @@ class _Bytes:
         self._short = short
         self._long = long
         self._numbers = np.ndarray((len(data),), "<u8", data + bytes(LONGEST), strides=(1,))
-        """The eight bytes from each place on."""
+        """The eight bytes that start at each place, as one number."""
 
     def __len__(self) -> int:
         return len(self._data)
@@ -168,15 +169,15 @@ class _Bytes:
 
 
 def _slow(length: Ints) -> bool:
-    """Whether pre-tokens of these lengths take many rounds, or many looks one by one."""
+    """Whether pre-tokens of these lengths need many rounds or many single look-ups."""
     many = int(np.count_nonzero(length > LONGEST)) * RARE > int(length.sum())
     return many or int(length.max()) > LONGEST_PIECE
 
 
 def _starts(data: bytes) -> Flags:
-    """Where pre-tokens start, and the end."""
+    """Flags of the places where pre-tokens start; the end is flagged too."""
     n = len(data)
-    classes = np.full(n + 2, _DIGIT, np.uint8)  # two digits before the text change nothing in it
+    classes = np.full(n + 2, _DIGIT, np.uint8)  # two digits before the text do not change it
     classes[2:] = np.frombuffer(data.translate(_CLASSES), np.uint8)
     codes = classes[:-2] << 4 | classes[1:-1] << 2 | classes[2:]
     start = np.ones(n + 1, np.bool_)

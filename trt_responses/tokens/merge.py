@@ -1,7 +1,7 @@
 """Byte-pair merging of one pre-token, exact and in bounded steps.
 
-Knows ranks and bytes; knows no text, no pre-token rule and no event loop. Everything here is a
-generator that yields None after a bounded number of steps, so that a caller may do other work.
+Works on ranks and bytes: no text, no pre-token rule, no event loop. Each function is a generator
+that yields None after a bounded number of steps, so that the caller can do other work.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping
 
 STEPS = 256
-"""Merges (or first look-ups, times eight) between two pauses; under a millisecond."""
+"""Merges between two pauses (or eight times as many first look-ups); under a millisecond."""
 WINDOW = 1024
 OVERLAP = 256
 """Bytes. No token has more than 128, so two windows nearly always agree within the overlap."""
 
 _NEVER = 1 << 31
 _LOW = (1 << 32) - 1
-"""Two numbers travel in one int, high << 32 | low: the garbage collector never looks at ints."""
+"""Packs two numbers as high << 32 | low: the garbage collector does not track ints."""
 
 
 def merged(data: bytes, ranks: Mapping[bytes, int]) -> Generator[None, None, list[int]]:
@@ -86,12 +86,12 @@ def _pieces(
 
 
 class LongRun:
-    """The tokens of one long pre-token, window by window.
+    """Tokenises one long pre-token window by window.
 
-    Why windows may be joined: a row of tokens is the merge of its bytes exactly when every two
-    neighbours are the merge of theirs. (Until a merge first crosses a boundary, the merges inside
-    two neighbours are those of the two alone, so the first crossing would happen there as well;
-    and without a crossing nothing differs.) Two windows that hold the same token at the same
+    Why windows can be joined: a sequence of tokens is the merge of its bytes exactly when each
+    pair of neighbours is the merge of its own bytes. (Until a merge first crosses a boundary, the
+    merges inside two neighbours are those of the two alone, so the first crossing would also
+    happen there; without a crossing nothing differs.) Two windows with the same token at the same
     place can therefore be joined at it: each pair of neighbours lies in one of them.
     """
 
@@ -112,11 +112,11 @@ class LongRun:
         self._covered = 0
         self._last: tuple[bytes, list[int]] = (b"", [])
         self.pieces: list[int] = []
-        """Start << 32 | id of the merge of the data covered so far; its end may still change."""
+        """Tokens of the data covered so far, as start << 32 | id; the last ones may change."""
 
     @property
     def least_count(self) -> int:
-        """Tokens that further windows leave as they are."""
+        """The number of tokens that further windows cannot change."""
         if self._covered == len(self._data):
             return len(self.pieces)
         return max(0, len(self.pieces) - self._overlap)
@@ -131,15 +131,16 @@ class LongRun:
             kept = self._first_after(self._covered - overlap)
             start = self.pieces[kept] >> 32 if self.pieces else 0
             end = min(len(self._data), self._covered + max(self._window, overlap))
-            found = yield from self._merged(bytes(self._data[start:end]))
-            if self._joined(kept, start, found):
+            window = yield from self._merged(bytes(self._data[start:end]))
+            if self._join(kept, start, window):
                 self._covered = end
                 overlap = self._overlap
             else:
                 overlap *= 2  # never seen outside tests; ends at the start of the data
 
     def _merged(self, window: bytes) -> Generator[None, None, list[int]]:
-        """Long runs are mostly one character repeated, so windows are often the same."""
+        """The tokens of a window. Long runs mostly repeat one character, so the last window is
+        remembered."""
         if window == self._last[0]:
             yield
         else:
@@ -155,14 +156,15 @@ class LongRun:
             index -= 1
         return min(index, len(self.pieces) - 1)
 
-    def _joined(self, kept: int, start: int, found: list[int]) -> bool:
+    def _join(self, kept: int, start: int, window: list[int]) -> bool:
+        """Append a window's tokens from a token that both have; False when they share none."""
         if start == 0:
-            self.pieces = found
+            self.pieces = window
             return True
         shift = start << 32
         tail = {piece - shift: index for index, piece in enumerate(self.pieces[kept:], kept)}
-        for j, piece in enumerate(found):
+        for j, piece in enumerate(window):
             if (index := tail.get(piece)) is not None:
-                self.pieces[index:] = [piece + shift for piece in found[j:]]
+                self.pieces[index:] = [piece + shift for piece in window[j:]]
                 return True
         return False

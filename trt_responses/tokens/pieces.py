@@ -1,6 +1,6 @@
-"""Every id's text as a piece of JSON, and the rule for bytes that are no text yet.
+"""Each id's text as a piece of JSON, and the decoding of bytes that split a character.
 
-Knows ids and bytes; knows no message, and not that some control ids end one.
+Works on ids and bytes: no messages, and no meaning of control ids.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 
 def escaped(text: str) -> bytes:
-    """A JSON string body. Cut out of orjson's answer, which keeps 4 kB: a copy of exact size."""
+    """A JSON string body, copied to its exact size: orjson's result keeps a 4 kB buffer."""
     return orjson.dumps(text)[1:-1]
 
 
-@lru_cache(maxsize=8192)  # an exception costs 1 µs, and the same few characters are cut again
+@lru_cache(maxsize=8192)  # an exception costs 1 µs, and the same few characters are split often
 def advance(waiting: bytes) -> tuple[bytes, bytes]:
-    """What of these bytes can be said now, as JSON, and what waits for the next id.
+    """The decodable part of these bytes as JSON, and the rest, which waits for the next id.
 
-    openai-harmony's rule: valid bytes are said; a character cut short waits; bad bytes become one
-    U+FFFD and are dropped, and what follows them waits without being looked at.
+    As openai-harmony does it: valid bytes are decoded, an incomplete character waits, and the first
+    invalid bytes become one U+FFFD. Bytes after those wait undecoded.
     """
     try:
         return escaped(waiting.decode()), b""
@@ -40,7 +40,7 @@ def advance(waiting: bytes) -> tuple[bytes, bytes]:
 class Pieces:
     """The tables of a vocabulary: `plain` for ordinary ids that are text alone, `raw` for every id.
 
-    `plain` is a dict and not a list: control ids, negative and huge ones are simply absent.
+    `plain` is a dict, not a list: control ids, negative ids and huge ids are absent.
     """
 
     __slots__ = ("_spelled", "_token_bytes", "plain")

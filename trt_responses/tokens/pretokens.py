@@ -1,10 +1,9 @@
-"""Where o200k's pre-tokens end, found in bounded steps.
+"""Finds the ends of o200k's pre-tokens in bounded steps.
 
-openai-harmony cuts a text into pre-tokens by a regular expression and merges each by itself. A
-text may be cut for it only where the expression would cut too; this module finds such places:
-cheap ones that hold whatever stands around them, and, where there are none, exact ones. It knows
-no ids and no ranks. What class a character has it asks openai-harmony, whose Unicode tables are
-newer than Python's.
+openai-harmony splits a text into pre-tokens by a regular expression and merges each one alone. A
+text may be cut only where that expression would cut it too. This module finds such places: cheap
+ones that are valid in any context, or else exact ones. It has no ids and no ranks. It derives a
+character's class from openai-harmony, whose Unicode tables are newer than Python's.
 """
 
 from __future__ import annotations
@@ -16,19 +15,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
 BLOCK = 64
-"""A pre-token of 2 × BLOCK + 4 characters or more fills one whole aligned block with one kind."""
+"""A pre-token of 2 × BLOCK + 4 characters or more fills an aligned block with one class."""
 PIECE = 128
-"""Characters whose classes are looked up at once: a millisecond if all are new, else 5 µs."""
+"""Characters classified per look-up: a millisecond if all are new, else 5 µs."""
 PIECES = 16
-"""Pieces of a run between two pauses, if nothing in them is new."""
+"""Pieces of a run between two pauses, if all their characters are known."""
 SEVERAL = 126
-"""Digits that count as one pre-token; they come in threes, whatever follows."""
+"""Digits returned as one pre-token: a multiple of three, so it ends where one does."""
 
 _PUNCTUATION = r"!-&(-/:-@\[-`{-~、-〃〈-】！-／：-＠‐-‧"
 _LETTERS = r"A-Za-zА-яぁ-ゖァ-ヺ一-鿋가-힣"
 _HOMOGENEOUS = re.compile(rf"[^\s0-9'{_PUNCTUATION}]{{{BLOCK}}}|[^0-9{_LETTERS}]{{{BLOCK}}}")
 _LAST_CUT = re.compile(
-    # No alternative of the expression crosses these, and none looks ahead over them.
+    # No alternative of the expression matches or looks ahead across these.
     rf".*(?:\S(?=[ \t])|[{_LETTERS}](?=[0-9{_PUNCTUATION}])|[0-9](?=[{_LETTERS}{_PUNCTUATION}])"
     rf"|\n(?=[0-9{_LETTERS}]))",
     re.DOTALL,
@@ -50,24 +49,24 @@ _WHITES = re.compile("[ tn]*")
 
 
 def has_long_run(text: str, start: int, stop: int) -> bool:
-    """Whether a pre-token of more than 2 × BLOCK + 4 characters may lie in the stretch."""
+    """Whether the stretch may contain a pre-token of more than 2 × BLOCK + 4 characters."""
     match = _HOMOGENEOUS.match
     return any(match(text, at, stop) for at in range(start, stop, BLOCK))
 
 
 def last_cut(text: str, start: int, stop: int) -> int:
-    """The last place in the stretch where the text may surely be cut, or `start`."""
-    found = _LAST_CUT.match(text, start, stop)
-    return found.end() if found else start
+    """The last place in the stretch where a cut is certainly valid, or `start`."""
+    cut = _LAST_CUT.match(text, start, stop)
+    return cut.end() if cut else start
 
 
 def looks_ahead(text: str, at: int) -> bool:
-    """Whether a cut here would hide from white space the word after it: `\\s+(?!\\S)`."""
+    """Whether a cut here would hide the next word from white space's look-ahead `\\s+(?!\\S)`."""
     return at < len(text) and _BEFORE_WORD.match(text, at - 1) is not None
 
 
 class Shapes(dict[int, str]):
-    """A table for `str.translate`: a character's class, asked of the encoder once.
+    """A table for `str.translate` of characters' classes, probed once each with the encoder.
 
     U upper case, w lower case, b both (letters without case), m marks (both, and also others),
     0 numbers, ! others, / itself, n line ends, t white space but the space.
@@ -87,16 +86,16 @@ class Shapes(dict[int, str]):
             "t": _WHITE,
             " ": " ",
             "/": "/",
-            "b": "片",  # the one character that merges with the word of the question
+            "b": "片",  # the one character that merges with the word of the probe
         }.items():
             self.update(dict.fromkeys(map(ord, characters), shape))
 
     def __missing__(self, code: int) -> str:
-        shape = self[code] = self._asked(chr(code))
+        shape = self[code] = self._probe(chr(code))
         return shape
 
-    def _asked(self, c: str) -> str:
-        """Each question puts the character where its class moves a boundary between known ones."""
+    def _probe(self, c: str) -> str:
+        """The class of a character. Each probe puts it where its class moves a known boundary."""
         native = self._native
         if native(c + "'s")[-1:] != self._s:
             return "!"
@@ -110,7 +109,7 @@ class Shapes(dict[int, str]):
 
 
 class Scanner:
-    """Exact ends of pre-tokens from a place that is one itself."""
+    """Finds exact ends of pre-tokens, from a place where one starts."""
 
     __slots__ = ("_learnt", "_number", "_piece", "_shapes", "_text")
 
@@ -122,7 +121,7 @@ class Scanner:
         self._piece = ""
 
     def end(self, start: int) -> Generator[None, None, int]:
-        """The end of the pre-token (or of several short ones of digits) that starts here."""
+        """The end of the pre-token that starts here; digits may be several pre-tokens."""
         first = self._shape(start)
         if first in _LETTERLIKE:
             return (yield from self._letters(start))
@@ -140,9 +139,9 @@ class Scanner:
         uppers = yield from self._run(_UPPERS, start)
         end = yield from self._run(_LOWERS, uppers)
         if end == uppers and (both := (yield from self._last("bm", start, uppers))) is not None:
-            end = both + 1  # nothing lower follows, so the last caseless letter is the lower part
-        found = _CONTRACTION.match(self._text, end)
-        return found.end() if found else end
+            end = both + 1  # no lower case follows, so the last caseless letter is the lower part
+        contraction = _CONTRACTION.match(self._text, end)
+        return contraction.end() if contraction else end
 
     def _numbers(self, start: int) -> Generator[None, None, int]:
         end = yield from self._run(_DIGITS, start, start + SEVERAL)
@@ -171,11 +170,11 @@ class Scanner:
     def _run(
         self, kinds: re.Pattern[str], start: int, stop: int | None = None
     ) -> Generator[None, None, int]:
-        """The end of the run of some classes."""
+        """The end of the run of these classes."""
         at = start
         while self._shape(at):
-            found = kinds.match(self._piece, at % PIECE)
-            length = found.end() - at % PIECE if found else 0
+            run = kinds.match(self._piece, at % PIECE)
+            length = run.end() - at % PIECE if run else 0
             at += length
             if at % PIECE or not length or (stop is not None and at >= stop):
                 break
@@ -184,7 +183,7 @@ class Scanner:
         return at
 
     def _last(self, kinds: str, start: int, end: int) -> Generator[None, None, int | None]:
-        """The last place of some classes in the stretch, searched backwards."""
+        """The last place of these classes in the stretch, searched backwards."""
         while end > start:
             self._shape(end - 1)
             low = self._number * PIECE

@@ -1,8 +1,8 @@
-"""The ids of many short byte strings at once.
+"""Looks up the ids of many short byte strings at once.
 
-A string of up to eight bytes is a number, low byte first. Each token's number lies in one of two
-places of a table, so that two looks, each one operation for a whole array, find them all. Knows
-bytes and ids; knows no text and no merging.
+A string of up to eight bytes is a number, low byte first. Each token's number is in one of two
+places of a hash table, so two array operations look up a whole array. Works on bytes and ids: no
+text and no merging.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 LONGEST = 8
 """Bytes."""
 MISSING = 1 << 30
-"""Said of what is no token: higher than any id, and still an int when another one stands beside."""
+"""The id of a string that is no token: above any id, and small enough to pack with a place."""
 
 _FACTORS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F)
 _WORD = (1 << 64) - 1
 _LOADED = 0.4
-"""Of the places are taken at most. Up to a half, every token can be given one of its two."""
+"""Upper bound on the table's load. Up to one half, each token fits in one of its two places."""
 
 
 class ShortTokens:
@@ -33,15 +33,15 @@ class ShortTokens:
     __slots__ = ("_first", "_ids", "_numbers", "_second", "_shift")
 
     def __init__(self, tokens: Mapping[bytes, int]) -> None:
-        known = {int.from_bytes(token, "little"): i for token, i in tokens.items()}
-        bits = max(4, int(len(known) / _LOADED).bit_length())
-        while (places := _places(list(known), 64 - bits)) is None:
+        id_of = {int.from_bytes(token, "little"): i for token, i in tokens.items()}
+        bits = max(4, int(len(id_of) / _LOADED).bit_length())
+        while (places := _places(list(id_of), 64 - bits)) is None:
             bits += 1
         self._numbers = np.zeros(1 << bits, np.uint64)
         self._ids = np.full(1 << bits, MISSING, np.int64)
-        taken = np.fromiter(places, np.int64)
-        self._numbers[taken] = np.fromiter(places.values(), np.uint64)
-        self._ids[taken] = [known[number] for number in places.values()]
+        filled = np.fromiter(places, np.int64)
+        self._numbers[filled] = np.fromiter(places.values(), np.uint64)
+        self._ids[filled] = [id_of[number] for number in places.values()]
         self._first, self._second = map(np.uint64, _FACTORS)
         self._shift = np.uint64(64 - bits)
 
@@ -54,7 +54,8 @@ class ShortTokens:
 
 
 def _places(numbers: list[int], shift: int) -> dict[int, int] | None:
-    """A place for each number: whoever comes takes it, and who was there goes to its other one."""
+    """The number in each filled place, by cuckoo hashing: a newcomer moves the present number to
+    its other place. None when the table is too small."""
     places: dict[int, int] = {}
     moves = 2 * len(numbers) + 100
     for newcomer in numbers:

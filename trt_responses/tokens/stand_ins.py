@@ -1,8 +1,8 @@
-"""Characters that stand in for bytes which are no whole character within their id.
+"""Private characters that stand in for bytes of a character which several ids share.
 
-llama.cpp streams no id while its text ends inside a character, so a model file spells such bytes as
-private characters, one for each; and a guide that forces a split character, or counts some, must
-say it in theirs. Knows the vocabulary; knows no file and no engine.
+llama.cpp streams no id while the text ends inside a character. So a model file spells each such
+byte as one private character, and a guide must use the same spelling for characters it forces or
+counts. Works on the vocabulary: no file and no engine.
 """
 
 from __future__ import annotations
@@ -24,11 +24,10 @@ if TYPE_CHECKING:
 
 
 _FIRST = 0xFFE00, 0x10FE00
-"""Before the private characters of even bytes and of odd ones. A guide forces what all that may
-follow has in common, and tokenises it: the bytes that may follow in a character must not begin
-alike."""
+"""The first private characters for even and for odd bytes. A guide forces and tokenises the common
+beginning of all continuations, so the possible next bytes of a character must not begin alike."""
 _OF_ESCAPE = {0xDC00 + byte: _FIRST[byte % 2] + byte // 2 for byte in range(0x80, 0x100)}
-"""Python's own mark for a byte that is no part of a whole character."""
+"""The stand-in for each of Python's surrogate escapes."""
 _BEYOND_ASCII = re.compile("[^\x00-\x7f]")
 
 
@@ -38,7 +37,7 @@ def stand_in(byte: int) -> str:
 
 
 def spelled(raw: bytes) -> str:
-    """Bytes as a model file spells them: whole characters as they are, other bytes by stand-ins."""
+    """Bytes as a model file spells them: whole characters unchanged, other bytes as stand-ins."""
     return raw.decode("utf-8", "surrogateescape").translate(_OF_ESCAPE)
 
 
@@ -52,7 +51,7 @@ def is_whole(raw: bytes) -> bool:
 
 
 class StandIns:
-    """Texts as a model file spells them: each character that its ids split, by stand-ins."""
+    """Spells texts as a model file does: stand-ins for each character that ids split."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
@@ -60,9 +59,9 @@ class StandIns:
     def __call__(self, text: str) -> str:
         return text if text.isascii() else _BEYOND_ASCII.sub(self._spelled, text)
 
-    def _spelled(self, found: re.Match[str]) -> str:
+    def _spelled(self, match: re.Match[str]) -> str:
         token_bytes = self._vocabulary.token_bytes
-        ids = self._vocabulary.encode_plain(found[0])
+        ids = self._vocabulary.encode_plain(match[0])
         if all(is_whole(token_bytes[token_id]) for token_id in ids):
-            return found[0]
-        return "".join(map(stand_in, found[0].encode()))
+            return match[0]
+        return "".join(map(stand_in, match[0].encode()))

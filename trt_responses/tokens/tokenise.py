@@ -1,9 +1,9 @@
-"""Any text to its exact o200k ids, without ever holding the event loop.
+"""Turns any text into its exact o200k ids without blocking the event loop.
 
 openai-harmony does the common work, in slices cut where it would cut itself. Its merge takes
-quadratic time in one unbroken run, so such runs are merged by our own; and dense text, such as
-base64, is taken by numpy, which is twice as fast there. Only ordinary ids come
-from here: the spelling of a control id in a text is text. Knows no message and no request.
+quadratic time in one unbroken run, so `merge.py` merges such runs. `dense.py` tokenises dense text,
+such as base64, twice as fast. All ids are ordinary: a control id spelled in a text is text. Works
+on text alone: no message and no request.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
     from trt_responses.tokens.vocabulary import Vocabulary
 
 SLICE = 2048
-"""Characters handed to openai-harmony at once: 0.2 ms of prose, 2 ms at worst."""
+"""Characters per call of openai-harmony: 0.2 ms of prose, 2 ms at worst."""
 LONG = 2 * BLOCK + 4
-"""Characters from which a pre-token is merged by us: 0.1 ms of openai-harmony's quadratic time."""
+"""Length from which `merge.py` merges a pre-token: 0.1 ms of openai-harmony's quadratic time."""
 LONGEST_TOKEN = 128
-"""Characters of the longest token, so a text has at least its length / 128 tokens."""
+"""Characters of the longest token: a text has at least its length / 128 tokens."""
 SCANNED_AT_ONCE = 2 * PIECE
-"""Characters in which the exact scanner looks for pre-tokens between two pauses."""
+"""Characters that the exact scanner reads between two pauses."""
 CHECKED_AT_ONCE = 65_536
-"""Characters searched for lone surrogates, or turned into bytes, between two pauses."""
+"""Characters searched for surrogates, or encoded, between two pauses."""
 
 _SURROGATES = re.compile("[\ud800-\udfff]+")
 
@@ -64,7 +64,7 @@ class Tokeniser:
         self._ranks = {data: i for i, data in enumerate(vocabulary.token_bytes)}
 
     async def encode(self, text: str, *, at_most: int | None = None) -> array[int]:
-        """The ids of a text; other tasks run between two slices, and between many short texts."""
+        """The ids of a text. Other tasks run between slices, and between many short texts."""
         ids: array[int] = array("I")
         for _ in self.steps(text, ids, at_most):
             await self.pause()
@@ -80,7 +80,7 @@ class Tokeniser:
     def steps(
         self, text: str, ids: array[int], at_most: int | None = None
     ) -> Generator[None, None, None]:
-        """Append the text's ids to `ids`, pausing after each bounded piece of work."""
+        """Append the text's ids to `ids`; yield after each bounded piece of work."""
         refuse_longer(len(text) // LONGEST_TOKEN, at_most)
         text = yield from _well_formed(text)
         scanner = Scanner(text, self._shapes)
@@ -106,7 +106,7 @@ class Tokeniser:
         return (yield from self._scanned(scanner, text, at, stop, ids, at_most))
 
     def _cut(self, text: str, at: int, stop: int) -> int:
-        """Up to where openai-harmony may take the text at once; `at` when it must not."""
+        """The end of what openai-harmony may tokenise in one call; `at` if it must not."""
         if has_long_run(text, at, stop):
             return at
         return stop if stop == len(text) else last_cut(text, at, stop)
@@ -120,23 +120,23 @@ class Tokeniser:
         ids: array[int],
         at_most: int | None,
     ) -> Generator[None, None, int]:
-        """Take whole pre-tokens until `stop` is reached: short ones together, long ones alone."""
-        taken = paused = at
+        """Tokenise whole pre-tokens up to `stop`: short ones together, long ones alone."""
+        done = paused = at
         while at < stop:
             end = yield from scanner.end(at)
             if end - at >= LONG:
-                self._take(text, taken, at, ids)
+                self._append(text, done, at, ids)
                 yield from self._merged(text, at, end, ids, at_most)
-                taken = end
+                done = end
             at = end
             if at - paused >= SCANNED_AT_ONCE:
                 paused = at
                 yield
-        self._take(text, taken, at, ids)
+        self._append(text, done, at, ids)
         return at
 
-    def _take(self, text: str, start: int, end: int, ids: array[int]) -> None:
-        """Whole short pre-tokens; white space that looked ahead stays a pre-token of its own."""
+    def _append(self, text: str, start: int, end: int, ids: array[int]) -> None:
+        """Append the ids of short pre-tokens; white space that looks ahead stays separate."""
         if start < end and looks_ahead(text, end):
             ids.extend(self._native(text[start : end - 1]))
             start = end - 1
@@ -159,7 +159,7 @@ class Tokeniser:
 
 
 def _well_formed(text: str) -> Generator[None, None, str]:
-    """Surrogate pairs joined and lone ones replaced, as openai-harmony does."""
+    """The text with surrogate pairs joined and lone ones replaced, as openai-harmony does."""
     if text.isascii():
         return text
     for low in range(0, len(text), CHECKED_AT_ONCE):
@@ -170,5 +170,5 @@ def _well_formed(text: str) -> Generator[None, None, str]:
     return text
 
 
-def _joined(found: re.Match[str]) -> str:
-    return found.group().encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+def _joined(match: re.Match[str]) -> str:
+    return match.group().encode("utf-16", "surrogatepass").decode("utf-16", "replace")

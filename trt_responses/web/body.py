@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from trt_responses.wire.limits import RequestLimits
 
 R = TypeVar("R", bound=Options)
+T = TypeVar("T")
 
 LENGTH_DIGITS = 18
 """A length with more digits is too large for any limit, and in the end for `int` itself."""
@@ -78,13 +79,13 @@ async def parsed(body: bytes, kind: type[R], limits: RequestLimits) -> R:
     return await in_pieces(parse.steps(body, kind, limits))
 
 
-async def in_pieces(steps: Generator[None, None, R]) -> R:
+async def in_pieces(steps: Generator[None, None, T]) -> T:
     """What the steps return, with a turn for other tasks between them."""
     while True:
         try:
             next(steps)
         except StopIteration as end:
-            made: R = end.value
+            made: T = end.value
             return made
         await give_way()
 
@@ -102,7 +103,7 @@ async def check_values(body: bytes, limits: RequestLimits) -> None:
     for start in range(0, len(body), COUNTED_AT_ONCE):
         values.feed(body[start : start + COUNTED_AT_ONCE])
         if values.count > at_most:
-            raise too_large(f"{at_most} values (TRT_RESPONSES_MAX_BODY_VALUES)")
+            raise too_large(f"{at_most} values")
         await give_way()
 
 

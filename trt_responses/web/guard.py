@@ -26,7 +26,7 @@ ANYONE = ""
 class Keys(Protocol):
     """Whose the keys of requests are."""
 
-    asked: bool
+    required: bool
     """Whether a request needs a key."""
 
     def owner_of(self, key: str) -> str | None:
@@ -103,7 +103,7 @@ class Guard:
             raise origin_refused(origin)
 
     def _check_key(self, request: Request) -> str:
-        if self._keys is None or not self._keys.asked:
+        if self._keys is None or not self._keys.required:
             return ANYONE
         if not (key := key_of(request)):
             raise Unauthorized("No API key: send it as `Authorization: Bearer KEY`.")

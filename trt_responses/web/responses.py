@@ -13,10 +13,12 @@ from starlette.requests import ClientDisconnect
 
 from trt_responses.accept.model_names import ModelNames
 from trt_responses.accept.responses import accept
+from trt_responses.accept.shapes import Shapes
 from trt_responses.errors import ApiError
 from trt_responses.log.log import END_OF_STREAM
 from trt_responses.run.request import RunRequest
-from trt_responses.web.body import check_json, parsed, read_body
+from trt_responses.web import repeats
+from trt_responses.web.body import check_json, in_pieces, parsed, read_body
 from trt_responses.web.endpoint import fault, json_reply
 from trt_responses.web.headers import (
     dialect_of,
@@ -25,13 +27,11 @@ from trt_responses.web.headers import (
     ignored_header,
     run_headers,
 )
-from trt_responses.web.idempotency import HEADER, Repeats
 from trt_responses.web.jobs import installed
 from trt_responses.web.stream.sse import Follow, Stream, shared_end, watched
 from trt_responses.wire.base import Options
 from trt_responses.wire.dialect import DIALECTS
 from trt_responses.wire.request import CountRequest
-from trt_responses.wire.request import Request as CreateRequest
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound=Options)
 
 
-class Asked(NamedTuple):
+class Call(NamedTuple):
     """One client's request, as far as the reply depends on it."""
 
     request: Request
@@ -71,7 +71,7 @@ class Making:
 
     def __init__(self, shared: Shared) -> None:
         self._runs = shared.runs
-        self._repeats = shared.of(Repeats)
+        self._repeats = shared.repeats
         self._names = shared.of(ModelNames)
         self._headers = shared.headers
         self._stream_limits = shared.stream_limits
@@ -102,19 +102,20 @@ class Making:
 
     async def _reply(
         self,
-        call: Asked,
+        call: Call,
         start: Callable[[], Awaitable[Run]],
         whole: Callable[[Run], bytes],
-        kept: Callable[[Run, Asked, Extra], ASGIApp] | None = None,
+        kept: Callable[[Run, Call, Extra], ASGIApp] | None = None,
     ) -> ASGIApp:
         """The reply to a client: a stream, or the `whole` of a run at its end; of a background run
         what `kept` makes. Requests with one key share a run, which ends when all have left."""
         request, leave, extra = call.request, None, call.extra
-        if (key := header(request, HEADER)) is None:
+        if (key := header(request, repeats.HEADER)) is None:
             run = await start()
         else:
             every = call.kind + call.body
-            run, leave, more = await self._repeats.join(key, every, start, call.owner, self._runs)
+            known = repeats.installed(self._repeats)
+            run, leave, more = await known.join(key, every, start, call.owner, self._runs)
             extra = extra | more
         extra = extra | run_headers(run)
         if kept is not None and run.log.response.background:
@@ -151,16 +152,18 @@ class Responses(Making):
         super().__init__(shared)
         self._jobs = shared.jobs
         self._dialect = DIALECTS[shared.settings.dialect]
+        self._shapes = Shapes(shared.limits, shared.runs.built_in)
 
     async def create(self, request: Request, owner: str) -> ASGIApp:
-        body, wanted = await self._parsed(request, CreateRequest)
+        check_json(request)
+        body = await read_body(request, self._limits)
         dialect = dialect_of(request, self._dialect)
-        accepted = accept(wanted, dialect, self._runs.built_in)
-        self._names.check(wanted.model)
+        accepted, stream, _ = await in_pieces(self._shapes.steps(body, dialect))
+        self._names.check(accepted.echo.model)
         extra = ignored_header(self._runs.ignored(accepted)) | dropped_header(
             accepted.unsupported_tools
         )
-        call = Asked(request, owner, body, dialect.name.encode(), bool(wanted.stream), extra)
+        call = Call(request, owner, body, dialect.name.encode(), stream, extra)
         start = partial(self._start, accepted, request, owner, dialect, body)
         return await self._reply(call, start, snapshot, self._background_reply)
 
@@ -192,7 +195,7 @@ class Responses(Making):
         request.scope["state"]["run"] = run  # for those who count how requests end
         return run
 
-    def _background_reply(self, run: Run, call: Asked, extra: Extra) -> ASGIApp:
+    def _background_reply(self, run: Run, call: Call, extra: Extra) -> ASGIApp:
         headers = self._headers(call.request) | extra
         if call.stream:
             return installed(self._jobs).stream(run, headers)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from trt_responses.web.guard import Guard
     from trt_responses.web.headers import ReplyHeaders
     from trt_responses.web.jobs import Jobs
+    from trt_responses.web.repeats import Repeats
     from trt_responses.web.stream.sse import StreamLimits
     from trt_responses.wire.limits import RequestLimits
 
@@ -51,6 +52,8 @@ class Shared:
     sleep: Callable[[float], Awaitable[None]]
     jobs: Jobs | None
     """Background responses; None: not installed."""
+    repeats: Repeats | None
+    """Idempotency keys; None: not installed."""
     on_delete: Sequence[Callable[[str, str], None]]
     """Called with the id of each deleted response and its owner."""
     by_class: Mapping[type, object]

@@ -1,6 +1,6 @@
 """The base of every object that a client sends, and the ways to choose among kinds of them.
 
-Knows no field of the API. Imports nothing of ours.
+Knows no field of the API. Imports no other module of this package.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The two spellings of the API's events: the OpenAI SDKs', and the Open Responses specification's.
 
 They name reasoning differently and put an error in different places, so no stream satisfies both.
-A log is written in one of them. Imports nothing of ours but the words themselves.
+A log is written in one of them. Imports nothing of this package but `wire`.
 """
 
 from __future__ import annotations

@@ -141,7 +141,7 @@ class OutputTextDelta(OfContent):
 
 @dataclass(frozen=True)
 class AnnotationAdded(OfContent):
-    """An annotation of text that has been told before."""
+    """An annotation of text that earlier events have sent."""
 
     annotation_index: int
     annotation: UrlCitation

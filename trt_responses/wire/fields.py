@@ -59,7 +59,7 @@ OPTIONS: tuple[Field, ...] = (
         "honoured",
         "those that the client runs, and those that run here: see `tools[].type`",
     ),
-    Field("tool_choice", "honoured", "the choice is forced, not asked for"),
+    Field("tool_choice", "honoured", "the choice is forced by steering, not by the prompt"),
     Field("text.format", "honoured", "JSON is guided: see structured-output.md"),
     Field(
         "reasoning.effort",
@@ -117,7 +117,7 @@ def rows(path: str, treatment: Treatment, note: str, *kinds: str) -> list[Field]
 
 
 SWITCHED_ON = "where the operator has switched it on: see tools.md; else as others of its kind"
-HISTORY = "brought back as history; shown to the model as a call and its result"
+HISTORY = "accepted as history; shown to the model as a call and its result"
 RUN_ELSEWHERE = "left out and named in `x-trt-dropped-tools`; refused when all of them are such"
 
 KINDS: tuple[Field, ...] = (
@@ -218,7 +218,7 @@ KINDS: tuple[Field, ...] = (
     *rows(
         "tool_choice.type=",
         "refused",
-        "nobody runs it here",
+        "this server does not run it",
         *("file_search", "computer_use_preview", "computer_use", "image_generation"),
         *("programmatic_tool_calling", "computer"),
     ),
@@ -231,7 +231,7 @@ NESTED = frozenset(field.path.partition(".")[0] for field in OPTIONS if "." in f
 
 
 def honoured(prefix: str) -> list[str]:
-    """The kinds of entry that are taken, such as those of `input[].type=`."""
+    """The supported kinds of one field, such as `input[].type=`."""
     return [
         path.removeprefix(prefix)
         for path, field in TABLE.items()

@@ -56,7 +56,7 @@ class InputMessage(ClientObject):
 
 
 class FunctionCall(ClientObject):
-    """A call of a client's function, brought back as history."""
+    """A call of a client's function, sent as history."""
 
     type: Literal["function_call"]
     call_id: NonEmpty
@@ -134,7 +134,7 @@ class ReasoningText(ClientObject):
 
 
 class Reasoning(ClientObject):
-    """A thought, brought back in the open or sealed."""
+    """A reasoning item, sent as history in plain text or sealed."""
 
     type: Literal["reasoning"]
     summary: ListOf[SummaryText] = Field(default_factory=list)
@@ -175,7 +175,7 @@ class ConfigurationUpdate(ClientObject):
 
 
 class Compaction(ClientObject):
-    """What stands for a conversation's older messages, brought back as it came."""
+    """A compaction item, sent back unchanged: it replaces a conversation's older messages."""
 
     type: Literal["compaction"]
     encrypted_content: Annotated[str, Field(min_length=1, max_length=10 * 1024 * 1024)]

@@ -16,7 +16,7 @@ from trt_responses.wire.fields import TABLE as TABLE
 from trt_responses.wire.fields import Field as Field
 from trt_responses.wire.fields import nothing
 from trt_responses.wire.known_tools import known
-from trt_responses.wire.tools import NamespaceTool, kind_of, run_by_nobody
+from trt_responses.wire.tools import NamespaceTool, kind_of, runs_nowhere
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -34,17 +34,17 @@ class Column(NamedTuple):
     """What one endpoint does with each field."""
 
     table: Mapping[str, Field]
-    taken: frozenset[str]
-    """Fields about which there is nothing to judge: all that most requests have."""
+    accepted: frozenset[str]
+    """Honoured and echoed fields, which need no check. Most requests have only these."""
     nested: frozenset[str]
 
 
 def column_of(*fields: Field) -> Column:
     """What an endpoint does, from the rows of its table."""
     table = {field.path: field for field in fields}
-    taken = (path for path, f in table.items() if f.treatment in ("honoured", "echoed"))
+    accepted = (path for path, f in table.items() if f.treatment in ("honoured", "echoed"))
     nested = (path.partition(".")[0] for path in table if "." in path)
-    return Column(table, frozenset(taken), frozenset(nested))
+    return Column(table, frozenset(accepted), frozenset(nested))
 
 
 OVER_HTTP = column_of(*FIELDS)
@@ -81,7 +81,7 @@ def judge(
 def judge_fields(request: ClientObject, column: Column) -> list[str]:
     """The same by the request's fields alone, for an API with a table of its own."""
     ignored = []
-    for path, value in _sent(request, column.taken, column.nested):
+    for path, value in _sent(request, column.accepted, column.nested):
         field = column.table.get(path)
         if field is None or (field.treatment == "ignored" and not nothing(value)):
             ignored.append(path)
@@ -91,10 +91,10 @@ def judge_fields(request: ClientObject, column: Column) -> list[str]:
 
 
 def _sent(
-    request: ClientObject, taken: frozenset[str], nested: frozenset[str]
+    request: ClientObject, accepted: frozenset[str], nested: frozenset[str]
 ) -> Iterator[tuple[str, Any]]:
     """What the client wrote down itself, nested options by their path."""
-    for name in sorted((request.model_fields_set - taken).union(request.model_extra or ())):
+    for name in sorted((request.model_fields_set - accepted).union(request.model_extra or ())):
         value = getattr(request, name)
         if name not in nested:
             yield name, value
@@ -123,19 +123,19 @@ def _ignored_keys(tools: Sequence[Tool], built_in: Collection[str]) -> list[str]
     """Keys of tools that mean nothing here, each named once."""
     sent = {
         f"tools[].{key}"
-        for tool in _told_back(tools, built_in)
+        for tool in _echoed_tools(tools, built_in)
         for key in (tool.model_extra or {})
         if tool.model_extra and tool.model_extra[key] not in (None, False)
     }
     return sorted(p for p in sent if p not in TABLE or TABLE[p].treatment == "ignored")
 
 
-def _told_back(tools: Sequence[Tool], built_in: Collection[str]) -> Iterator[Tool]:
+def _echoed_tools(tools: Sequence[Tool], built_in: Collection[str]) -> Iterator[Tool]:
     for tool in tools:
         if isinstance(tool, NamespaceTool):
             yield tool
             yield from tool.tools
-        elif not run_by_nobody(tool, built_in):
+        elif not runs_nowhere(tool, built_in):
             yield tool
 
 
@@ -166,8 +166,8 @@ def named_twice(name: str, place: str) -> Unsupported:
 
 def _refused_tool(kind: str) -> Unsupported:
     return Unsupported(
-        f"Unsupported tool type '{kind:.100}': nobody runs it here, and the request has no other "
-        "tool. Send 'function', 'custom' or 'namespace' tools.",
+        f"Unsupported tool type '{kind:.100}': this server does not run it, and the request "
+        "has no other tool. Send 'function', 'custom' or 'namespace' tools.",
         param="tools[0].type",
         code="unsupported_tool",
     )

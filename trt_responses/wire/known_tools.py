@@ -42,7 +42,7 @@ LOOKED_AT = 64
 """Such places of a body at which a list is looked for: namespaces have lists within the list, and
 items of the input may have some before it."""
 BEGINNING = 64
-"""Bytes of a list by which others are told from it at once; a shorter one is not kept."""
+"""The first bytes of a list, by which it is looked up; a shorter list is not kept."""
 MOST_ALIKE = 32
 """Lists that are kept of those that begin alike, which are looked through one by one."""
 STANDS_FOR = secrets.token_hex(16).encode()
@@ -51,7 +51,7 @@ DECODER = json.JSONDecoder()
 
 
 class Known(Read[T]):
-    """A list that nobody changes, and what was made of it."""
+    """An immutable list with memoised derived values."""
 
     __slots__ = ("_made",)
 
@@ -60,8 +60,8 @@ class Known(Read[T]):
         self._made: dict[Hashable, Any] = {}
 
     def once(self, name: Hashable, make: Callable[[], M]) -> M:
-        """What `make` returns, the first time that something of this name is asked for. It must
-        depend on nothing but the list and the name."""
+        """The value named `name`, made by `make` on the first call. It must depend on nothing but
+        the list and the name."""
         if name not in self._made:
             self._made[name] = make()
         made: M = self._made[name]
@@ -111,6 +111,8 @@ class KnownTools:
     def parsed(self, body: bytes, parse: Callable[[bytes], Any]) -> Any:
         """The JSON of a body. Its `tools` are a `Known` list if they came before, and `SentTools`
         where `keep` can keep them."""
+        if NAME not in body:
+            return parse(body)
         places = [*_places(body)]
         known = [(sent, start) for start in places if (sent := self._known_at(body, start))]
         if known:
@@ -187,8 +189,8 @@ def _places(body: bytes) -> Iterator[int]:
 def _sent(
     tools: list[Any], body: bytes, places: Iterable[int], parse: Callable[[bytes], Any]
 ) -> bytes:
-    """The bytes in which a body says these tools; none when they are not found, or are too many."""
-    end, left, said = 0, MOST_BYTES, None
+    """The bytes of these tools in the body; empty if they are not found or too long."""
+    end, left, expected = 0, MOST_BYTES, None
     for start in places:
         if start < end:  # within the list before
             continue
@@ -199,8 +201,8 @@ def _sent(
             end = start + length
             left -= length
             if len(found) == len(tools):
-                said = said or bytes_of(tools)
-                if bytes_of(parse(sent := body[start:end])) == said:
+                expected = expected or bytes_of(tools)
+                if bytes_of(parse(sent := body[start:end])) == expected:
                     return sent
         except (InvalidRequest, ValueError, RecursionError):
             return b""

@@ -1,4 +1,4 @@
-"""How much one request may hold: the one place for these bounds, which are the operator's to set.
+"""How much one request may hold: the one place for these bounds.
 
 Bytes and values are counted before a body is parsed, entries of lists before they are read. Knows
 no HTTP.
@@ -16,9 +16,6 @@ from trt_responses.wire.known_tools import once
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-API_METADATA = 16
-"""Pairs of metadata that the API itself allows; more are a fault of the field's type."""
-
 
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
@@ -28,22 +25,19 @@ class RequestLimits:
     body_values: int = 64_000
     tools: int = 1024
     input: int = 10_000
-    metadata: int = API_METADATA
 
     def check(self, sent: Mapping[str, Any]) -> None:
         """Raise an `InvalidRequest` for the first list or map of a body that is too long."""
-        _check("input", sent.get("input"), self.input, "input")
-        _check("messages", sent.get("messages"), self.input, "input")
-        if isinstance(pairs := sent.get("metadata"), dict) and len(pairs) <= API_METADATA:
-            _check("metadata", pairs, self.metadata, "metadata")
+        _check("input", sent.get("input"), self.input)
+        _check("messages", sent.get("messages"), self.input)
         if tools := sent.get("tools"):
-            _check("tools", tools, self.tools, "tools")
+            _check("tools", tools, self.tools)
         if isinstance(tools, list):
-            _check("tools", once(tools, "flat", partial(_flat, tools)), self.tools, "tools")
+            _check("tools", once(tools, "flat", partial(_flat, tools)), self.tools)
         if isinstance(choice := sent.get("tool_choice"), dict):
-            _check("tool_choice.tools", choice.get("tools"), self.tools, "tools")
+            _check("tool_choice.tools", choice.get("tools"), self.tools)
             if isinstance(allowed := choice.get("allowed_tools"), dict):
-                _check("tool_choice.allowed_tools.tools", allowed.get("tools"), self.tools, "tools")
+                _check("tool_choice.allowed_tools.tools", allowed.get("tools"), self.tools)
 
 
 def _flat(tools: list[Any]) -> list[Any]:
@@ -55,10 +49,10 @@ def _flat(tools: list[Any]) -> list[Any]:
     return flat
 
 
-def _check(param: str, value: Any, at_most: int, setting: str) -> None:
+def _check(param: str, value: Any, at_most: int) -> None:
     if isinstance(value, list | dict) and len(value) > at_most:
         raise invalid_value(
             param,
-            f"{at_most} entries at most, got {len(value)} (TRT_RESPONSES_MAX_{setting.upper()})",
+            f"{at_most} entries at most, got {len(value)}",
             code="too_many_entries",
         )

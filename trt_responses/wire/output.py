@@ -321,7 +321,7 @@ class OutputWebSearchCall:
 
 @dataclass(frozen=True)
 class OutputMcpCall:
-    """A call of a tool of an MCP server. `error` is told apart from `output`: one is None."""
+    """A call of a tool of an MCP server. Of `output` and `error`, one is None."""
 
     id: str
     server_label: str

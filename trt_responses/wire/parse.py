@@ -80,10 +80,7 @@ def steps_of(
     """The same for JSON that is loaded, and was of so many bytes; what was read takes the place of
     its lists."""
     if isinstance(sent, dict):
-        limits.check(sent)
-        if size > SMALL_BYTES:
-            yield
-        yield from _lists(sent, kind.lists or RESPONSES)
+        yield from read_lists(sent, size, limits, kind.lists or RESPONSES)
     try:
         request = kind.model_validate(sent)
     except ValidationError as error:
@@ -91,6 +88,16 @@ def steps_of(
     if size > SMALL_BYTES:
         yield
     return request
+
+
+def read_lists(
+    sent: dict[str, Any], size: int, limits: RequestLimits, lists: Lists = RESPONSES
+) -> Steps:
+    """Put what was read in place of the lists of a request's JSON, which was of so many bytes."""
+    limits.check(sent)
+    if size > SMALL_BYTES:
+        yield
+    yield from _lists(sent, lists)
 
 
 def request_json(body: bytes) -> Any:

@@ -138,6 +138,6 @@ OptionalInput = Annotated[Input, BeforeValidator(_null_is_empty_list)]
 
 
 class CompactRequest(Request):
-    """A request for a compaction alone. What is said of an answer means nothing here."""
+    """A request for a compaction only. Fields about the answer have no effect."""
 
     input: OptionalInput = Field(default_factory=list)

@@ -1,4 +1,4 @@
-"""The response object, with every key the API promises. Imports nothing of ours but items."""
+"""The response object, with every key the API promises. Imports only items of this package."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ class IncompleteDetails:
 
 @dataclass(frozen=True)
 class Response:
-    """A snapshot. The first block is this response's own; the rest echoes the request, and is
-    stored once for all that were asked alike: it begins as `store.blocks.ASKED_FROM` says."""
+    """A snapshot. The first block of fields is this response's own; the rest echoes the request.
+    A store keeps equal echoes once, from the key in `stores/at_rest/blocks.py` on."""
 
     id: str
     created_at: int
@@ -117,7 +117,7 @@ class Response:
 
 @dataclass(frozen=True)
 class InspectedResponse(Response):
-    """A last snapshot that also says how it was made, as `include` has asked. All of it is ours."""
+    """A final snapshot with the fields that `include` requested, which extend OpenAI's API."""
 
     metrics: Mapping[str, Any] | None = None
     input_messages: Sequence[Mapping[str, Any]] | None = None

@@ -1,6 +1,6 @@
 """The tools of a request, spelled as the API spells them.
 
-A kind of tool that has no model of its own here is one that nobody runs.
+A kind of tool without a model here runs nowhere.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ class McpTool(Options):
 
     @model_serializer(mode="wrap")
     def _without_secrets(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without keys that nobody knows, too: any of them could be a secret."""
+        """Drops unknown keys too: any of them could be a secret."""
         known = McpTool.model_fields.keys() - SECRETS
         return {name: value for name, value in dump(self).items() if name in known}
 
@@ -171,7 +171,7 @@ SECRETS = ("authorization", "headers")
 
 
 class LocalSkill(Options):
-    """A skill of the client's machine, of which the model is told."""
+    """A skill on the client's machine, described to the model."""
 
     name: str
     description: str
@@ -311,8 +311,8 @@ class Placed(NamedTuple):
         return f"{self.namespace.name}{SEPARATOR}{self.tool.name}"
 
 
-def run_by_nobody(tool: Tool, built_in: Collection[str]) -> bool:
-    """Whether neither the client runs it nor the server, which runs these kinds."""
+def runs_nowhere(tool: Tool, built_in: Collection[str]) -> bool:
+    """Whether neither the client nor this server, which runs the kinds `built_in`, runs it."""
     if hosted(tool):
         return kind_of(tool.type) not in built_in
     return isinstance(tool, OtherTool)

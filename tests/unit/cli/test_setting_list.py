@@ -9,7 +9,7 @@ import pytest
 
 from trt_responses.cli.main import main
 from trt_responses.cli.setting_list import SECRET, groups
-from trt_responses.settings import PREFIX, Settings
+from trt_responses.settings import PREFIX, VARIABLES
 
 if TYPE_CHECKING:
     Output = pytest.CaptureFixture[str]
@@ -22,29 +22,29 @@ def printed(capsys: Output) -> dict[str, tuple[str, str]]:
 
 
 def test_every_setting_is_in_one_group() -> None:
-    assert [name for _, names in groups() for name in names] == list(Settings.model_fields)
-    assert set(Settings.model_fields) >= SECRET
+    assert [name for _, names in groups() for name in names] == list(VARIABLES)
+    assert set(VARIABLES) >= SECRET
 
 
 def test_help_has_every_setting_with_its_default(capsys: Output) -> None:
     with pytest.raises(SystemExit):
         main(["serve", "--help"])
     out = capsys.readouterr().out
-    for name in Settings.model_fields:
+    for name in VARIABLES:
         assert re.search(rf"^  {name.upper()}( \[.*\])?$", out, re.MULTILINE), name
     assert "\nHistory of responses:\n" in out
-    assert "  MAX_TOOLS [1024]\n" in out
+    assert "  MAX_CALLS [1]\n" in out
 
 
 def test_what_is_in_force_is_told_with_where_it_came_from(
     capsys: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TRT_RESPONSES_MAX_TOOLS", "7")
+    monkeypatch.setenv("TRT_RESPONSES_MAX_CALLS", "7")
     monkeypatch.setenv("TRT_RESPONSES_PORT", "9")
     assert main(["serve", "--port", "8001", "--print-settings"]) == 0
     shown = printed(capsys)
-    assert list(shown) == list(Settings.model_fields)
-    assert shown["max_tools"] == ("7", "environment")
+    assert list(shown) == list(VARIABLES)
+    assert shown["max_calls"] == ("7", "environment")
     assert shown["port"] == ("8001", "option --port")
     assert shown["host"] == ("127.0.0.1", "default")
 
@@ -64,6 +64,6 @@ def test_keys_and_passwords_are_not_printed(
 def test_what_cannot_be_used_is_told_instead(
     capsys: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TRT_RESPONSES_MAX_TOOLS", "many")
+    monkeypatch.setenv("TRT_RESPONSES_MAX_CALLS", "many")
     assert main(["serve", "--print-settings"]) == 1
-    assert "TRT_RESPONSES_MAX_TOOLS" in capsys.readouterr().err
+    assert "TRT_RESPONSES_MAX_CALLS" in capsys.readouterr().err

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def test_an_engine_that_is_there_says_what_it_can_do() -> None:
     async def look() -> list[Check]:
         async with served(Servicer(echo_llm())) as port:
-            settings = Settings(grpc=f"127.0.0.1:{port}/demo")
+            settings = Settings(engine=f"grpc://127.0.0.1:{port}/demo")
             return await asyncio.to_thread(lambda: list(elsewhere_checks(settings)))
 
     (check,) = asyncio.run(look())
@@ -29,7 +29,7 @@ def test_an_engine_that_is_there_says_what_it_can_do() -> None:
 
 
 def test_an_engine_that_is_not_there_is_a_fault_with_a_remedy() -> None:
-    (check,) = elsewhere_checks(Settings(grpc="127.0.0.1:9/demo"), start_s=0)
+    (check,) = elsewhere_checks(Settings(engine="grpc://127.0.0.1:9/demo"), start_s=0)
     assert check.state == "fault"
     assert "127.0.0.1:9/demo: it took no request within 0 s" in check.found
     assert "trtllm-serve MODEL --grpc" in check.remedy
@@ -38,5 +38,5 @@ def test_an_engine_that_is_not_there_is_a_fault_with_a_remedy() -> None:
 
 def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "grpc", None)
-    (check,) = elsewhere_checks(Settings(grpc="127.0.0.1:9/demo"))
+    (check,) = elsewhere_checks(Settings(engine="grpc://127.0.0.1:9/demo"))
     assert "'trt-responses[grpc]'" in check.found

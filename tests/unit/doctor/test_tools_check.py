@@ -61,14 +61,14 @@ def test_it_says_whether_commands_are_shut_in(shell: str, boxed: bool, state: st
     assert check.found.startswith(f"switched {'off' if shell == 'off' else 'on'}")
 
 
-SEARXNG: dict[str, Any] = {"search_service": "searxng", "search_url": "http://localhost:8080/x"}
+SEARXNG: dict[str, Any] = {"search_url": "http://localhost:8080/x"}
 BROWSERS: dict[str, tuple[dict[str, Any], bool, str, str]] = {
     "off": ({"browser": "off"}, False, "ok", "switched off"),
     "boxed": (SEARXNG, True, "ok", "searxng at localhost:8080 listens"),
     "no box": (SEARXNG, False, "fault", "cannot be read in a box: the kernel has no Landlock"),
     "unboxed": (SEARXNG | {"browser": "unboxed"}, False, "note", "WITHOUT A BOX"),
-    "no service": ({}, True, "fault", "TRT_RESPONSES_SEARCH_SERVICE"),
-    "no key": ({"search_service": "brave"}, True, "fault", "TRT_RESPONSES_SEARCH_KEY"),
+    "no service": ({}, True, "fault", "TRT_RESPONSES_SEARCH_URL"),
+    "no key": ({"search_url": "brave"}, True, "fault", "TRT_RESPONSES_SEARCH_KEY"),
     "no host": (SEARXNG | {"search_url": "http:///x"}, True, "fault", "the URL names no host"),
     "ports": (SEARXNG | {"browser_ports": ("x",)}, True, "fault", "TRT_RESPONSES_BROWSER_PORTS"),
 }
@@ -92,11 +92,11 @@ def test_it_says_what_pages_may_be_opened_and_that_nobody_searches() -> None:
     assert "any URLs at ports 80, 443, networks besides public addresses: 10.0.0.0/8" in found
     check = browser_tool_check(settings, lambda: 4, is_away)
     assert check.state == "fault"
-    assert check.found == "searxng at localhost:8080 is not there (nobody at localhost 8080)"
+    assert check.found == "cannot connect to searxng at localhost:8080 (nobody at localhost 8080)"
 
 
 def test_a_key_of_a_search_service_is_not_told() -> None:
-    settings = Settings(browser="boxed", search_service="brave", search_key="s3cret")
+    settings = Settings(browser="boxed", search_url="brave", search_key="s3cret")
     check = browser_tool_check(settings, lambda: 4, listens)
     assert "brave at api.search.brave.com:443 listens" in check.found
     assert "s3cret" not in repr(check)
@@ -117,7 +117,7 @@ def mcp_check(tmp_path: Path, servers: object, where: Any = listens) -> Any:
 def test_it_says_which_mcp_servers_there_are_and_none_of_their_secrets(tmp_path: Path) -> None:
     check = mcp_check(tmp_path, SERVERS)
     assert check.state == "ok"
-    assert "servers here: docs, files;" in check.found
+    assert "configured servers: docs, files;" in check.found
     assert "https://a.test:443/x" in check.found
     assert "s3cret" not in repr(check)
     assert mcp_tool_check(Settings()).state == "ok"
@@ -128,7 +128,7 @@ def test_it_says_which_mcp_servers_are_away(tmp_path: Path) -> None:
     check = mcp_check(tmp_path, servers, is_away)
     assert check.state == "note"
     assert "docs: nobody at mcp.test 80" in check.found
-    assert "gone: there is no program '/no/such/program'" in check.found
+    assert "gone: program '/no/such/program' not found" in check.found
     assert "files:" not in check.found
     assert "s3cret" not in repr(check)
 

@@ -18,10 +18,10 @@ from uvicorn.protocols.http import flow_control, httptools_impl
 from uvicorn.protocols.websockets import websockets_sansio_impl
 
 import trt_responses.serve as serve
+from trt_responses.apis.websocket.protocol import SocketProtocol
 from trt_responses.serve.protocol import Protocol
 from trt_responses.serve.server import Server
 from trt_responses.serve.silence import Flow
-from trt_responses.serve.websocket import SocketProtocol
 
 CONNECTION = {
     *("_get_upgrade", "answered", "cycle", "flow", "headers", "loop", "parser", "pipeline"),

@@ -9,7 +9,7 @@ import pytest
 from trt_responses.backends.engines import engine_of
 from trt_responses.engines.grpc.engine import GrpcEngine
 from trt_responses.engines.triton.engine import TritonEngine
-from trt_responses.errors import ApiError, StartupError
+from trt_responses.errors import ApiError
 from trt_responses.features.rollout.bodies import LoadRequest
 from trt_responses.features.rollout.exchange import Exchange
 from trt_responses.settings import Settings
@@ -24,21 +24,15 @@ PLACE = "engines:50051/openai/gpt-oss"
 def test_an_engine_of_another_server_needs_none_on_the_shelf(
     kind: str, engine: type[GrpcEngine] | type[TritonEngine]
 ) -> None:
-    found = served_engine(Settings(**{kind: PLACE}), Given(), engine_of)
+    found = served_engine(Settings(engine=f"{kind}://{PLACE}"), Given(), engine_of)
     assert isinstance(found.new_engine(), engine)
     assert found.model == "openai/gpt-oss"
     assert found.kind == kind
 
 
-def test_two_other_servers_are_one_too_many() -> None:
-    settings = Settings(triton=PLACE, grpc=PLACE)
-    with pytest.raises(StartupError, match="leave out one of them"):
-        served_engine(settings, Given(), engine_of)
-
-
 @pytest.mark.parametrize(("kind", "why"), [("grpc", "another server's"), ("triton", "a Triton's")])
 def test_versions_of_another_servers_engine_are_exchanged_there(kind: str, why: str) -> None:
-    settings = Settings(**{kind: PLACE}, store="memory")
+    settings = Settings(engine=f"{kind}://{PLACE}", store="memory")
     server = Server(settings, served_engine(settings, Given(), engine_of), tools=[])
     install_all(server)
     server.build()

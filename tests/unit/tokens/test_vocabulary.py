@@ -107,6 +107,24 @@ def test_a_cache_that_cannot_be_made_stops_the_start(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("no_directory_named")
+@pytest.mark.parametrize("home", ["", "nobody"])
+def test_a_service_without_a_home_keeps_it_in_its_data_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str
+) -> None:
+    (tmp_path / "nobody").write_bytes(b"")
+    monkeypatch.setenv("HOME", str(tmp_path / home / "x") if home else "~")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.delenv("CACHE_DIRECTORY", raising=False)
+    monkeypatch.setenv("TRT_RESPONSES_DATA_DIR", str(tmp_path / "data"))
+    v.load()
+    assert os.environ[v.ENCODINGS_BASE] == str(tmp_path / "data" / "vocabulary")
+    os.environ.pop(v.ENCODINGS_BASE)
+    monkeypatch.setenv("CACHE_DIRECTORY", str(tmp_path / "cache"))  # systemd's, and still empty
+    v.load()
+    assert os.environ[v.ENCODINGS_BASE] == str(tmp_path / "data" / "vocabulary")
+
+
+@pytest.mark.usefixtures("no_directory_named")
 def test_without_any_package_the_start_stops(tmp_path: Path) -> None:
     with pytest.raises(StartupError) as raised:
         v.load(tmp_path, ("no_such_package",))

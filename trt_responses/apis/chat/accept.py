@@ -192,23 +192,23 @@ def _tools(sent: Sequence[c.Tool]) -> list[Tool]:
 def _tool(tool: c.Tool, place: str) -> Tool:
     if isinstance(tool, c.FunctionTool):
         function = tool.function
-        told = (function.name, place, Callee(function.name), function.description or "")
-        return Tool(*told, function.parameters, bool(function.strict))
+        common = (function.name, place, Callee(function.name), function.description or "")
+        return Tool(*common, function.parameters, bool(function.strict))
     custom, form = tool.custom, tool.custom.format
-    told = (custom.name, place, Callee(custom.name, custom=True), custom.description or "")
+    common = (custom.name, place, Callee(custom.name, custom=True), custom.description or "")
     if not isinstance(form, c.GrammarInput):
-        return Tool(*told)
-    return Tool(*told, grammar=Grammar(form.grammar.syntax, form.grammar.definition))
+        return Tool(*common)
+    return Tool(*common, grammar=Grammar(form.grammar.syntax, form.grammar.definition))
 
 
-def _choice(asked: c.ToolChoice | None, tools: Sequence[Tool]) -> ToolChoice:
-    match asked:
+def _choice(choice: c.ToolChoice | None, tools: Sequence[Tool]) -> ToolChoice:
+    match choice:
         case c.AllowedTools(allowed_tools=allowed):
             place = "tool_choice.allowed_tools.tools[{}].function"
             among = named([_named(tool) for tool in allowed.tools], tools, place)
             return ToolChoice(among, may_answer=allowed.mode == "auto", narrows=True)
         case c.NamedFunction() | c.NamedCustom():
-            one = named((_named(asked),), tools, f"tool_choice.{asked.type}")
+            one = named((_named(choice),), tools, f"tool_choice.{choice.type}")
             return ToolChoice(one, may_answer=False, narrows=True)
         case mode:
             return choice_of(mode, tools)
@@ -221,9 +221,9 @@ def _named(tool: c.NamedTool) -> NamedTool:
 
 def _answer(form: c.ResponseFormat | None) -> AnswerFormat | None:
     match form:
-        case c.JsonSchema(json_schema=asked):
+        case c.JsonSchema(json_schema=schema):
             place = "response_format.json_schema"
-            return AnswerFormat(place, asked.name, asked.description, asked.schema_)
+            return AnswerFormat(place, schema.name, schema.description, schema.schema_)
         case c.JsonObject():
             return AnswerFormat("response_format", ANY_OBJECT, "A JSON object.", None)
         case _:

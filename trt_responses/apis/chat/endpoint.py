@@ -19,7 +19,7 @@ from trt_responses.errors import InvalidRequest, NotFound
 from trt_responses.web.docs import STREAMED, body_route
 from trt_responses.web.framework import ColdRoute, Owner, replies
 from trt_responses.web.headers import ignored_header
-from trt_responses.web.responses import Asked, Making
+from trt_responses.web.responses import Call, Making
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -66,9 +66,9 @@ class ChatCompletions(Making):
         def whole(run: Run) -> bytes:
             return orjson.dumps(completion_of(run.log.response, thought=thought))
 
-        asked = Asked(request, owner, body, b"chat", bool(wanted.stream), ignored)
+        call = Call(request, owner, body, b"chat", bool(wanted.stream), ignored)
         start = partial(self._unstored, accepted, request, owner, spelling)
-        return await self._reply(asked, start, whole)
+        return await self._reply(call, start, whole)
 
     async def _read(self, request: Request) -> tuple[bytes, ChatRequest]:
         """The request. Some clients send a Responses body here, for some names of models."""

@@ -34,7 +34,7 @@ FIELDS: tuple[Field, ...] = (
         harmless=lambda value: value in (None, ["text"]),
     ),
     *rows("", "refused", "the model writes text", "audio", "prediction"),
-    Field("web_search_options", "refused", "nobody searches here"),
+    Field("web_search_options", "refused", "this server runs no search on this API"),
     Field("functions", "refused", "their newer name is `tools`"),
     Field("function_call", "refused", "its newer name is `tool_choice`"),
     Field("moderation", "refused", "nothing is moderated"),

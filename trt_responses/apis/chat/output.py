@@ -87,7 +87,7 @@ def call_of(item: OutputItem) -> Object | None:
 
 
 def text_of(output: Sequence[OutputItem]) -> str:
-    """All that the model said to its user: a preamble and an answer are one text."""
+    """The text of all messages: a preamble and an answer are joined."""
     messages = (item for item in output if isinstance(item, OutputMessage))
     return "".join(message.content[0].text for message in messages)
 

@@ -60,7 +60,7 @@ class ChatSpelling:
                 return b"data: %b\n\n" % orjson.dumps({"error": error | {"code": event.code}})
             case e.Completed() | e.Incomplete():
                 last = self._chunk({}, finish_of(event.response))
-                return last + self._told(event.response) if self._usage else last
+                return last + self._usage_chunk(event.response) if self._usage else last
             case _:
                 return b""
 
@@ -92,7 +92,7 @@ class ChatSpelling:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
         return self._head + orjson.dumps(choice) + END
 
-    def _told(self, response: Response) -> bytes:
+    def _usage_chunk(self, response: Response) -> bytes:
         usage = orjson.dumps(usage_of(response.usage))
         return self._shared + b',"usage":%b,"choices":[' % usage + END
 
@@ -109,13 +109,14 @@ class _ThoughtChunks(Deltas):
 
 
 class _ScoredChunks(ScoredDeltas):
-    """Chunks of text whose tokens are told with how likely they were."""
+    """Chunks of text with the log probabilities of their tokens."""
 
     __slots__ = ()
 
     def frames(self, start: int) -> list[bytes]:
         scored = zip(self.pieces[start:], self.logprobs[start:], strict=True)
         return [
-            b'%b%b"},"logprobs":%b}%b' % (self.head, piece, orjson.dumps(logprobs_of(told)), END)
-            for piece, told in scored
+            b'%b%b"},"logprobs":%b}%b'
+            % (self.head, piece, orjson.dumps(logprobs_of(of_token)), END)
+            for piece, of_token in scored
         ]

@@ -22,27 +22,27 @@ ENDS = frozenset({CONTROL.end, CONTROL.return_, CONTROL.call, CONTROL.endoftext}
 
 
 def accept_kserve(wanted: Wanted, model: str) -> Accepted:
-    """What the request asks for of the model, or of one version of it. Nothing of it is stored."""
-    asked = wanted.parameters
+    """The accepted form of a request to the model or to one of its versions. It is never stored."""
+    parameters = wanted.parameters
     prompt, begun = (None, ()) if wanted.ids is None else _split(wanted.ids)
-    tokens = EFFORT_BUDGETS.get(asked.reasoning_effort or "")
+    tokens = EFFORT_BUDGETS.get(parameters.reasoning_effort or "")
     return Accepted(
         input=wanted.text or "",
         previous_response_id=None,
-        instructions=asked.instructions,
+        instructions=parameters.instructions,
         tools=(),
         choice=ToolChoice(()),
         answer=None,
-        effort=asked.reasoning_effort,
+        effort=parameters.reasoning_effort,
         thought=None if tokens is None else ThoughtBudget(tokens, "reasoning_effort"),
-        sampling=sampling_of(asked, None),
-        max_output_tokens=asked.max_tokens,
+        sampling=sampling_of(parameters, None),
+        max_output_tokens=parameters.max_tokens,
         parallel_calls=False,
         truncates=False,
         seals=False,
         store=False,
         echo=Response(id="", created_at=0, model=model, store=False),
-        ignored=sorted(asked.model_extra or ()),
+        ignored=sorted(parameters.model_extra or ()),
         unsupported_tools=(),
         prompt_ids=prompt,
         begun=begun,

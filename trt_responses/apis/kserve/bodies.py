@@ -89,9 +89,9 @@ class Wanted:
     parameters: Parameters
     id: str | None = None
     outputs: Mapping[str, bool] | None = None
-    """The outputs that were named, each with whether it is wanted as binary; None for all."""
+    """The named outputs, each with whether its data is sent as binary; None for all outputs."""
     binary: bool = False
-    """Whether an output of which nothing is said is wanted as binary."""
+    """Whether outputs without a setting of their own are sent as binary."""
 
 
 def generate_request(body: bytes) -> Wanted:
@@ -269,14 +269,14 @@ def load_request(body: bytes, number: str | None) -> LoadRequest:
         raise _invalid("parameters", "should be an object")
     for name, value in (given or {}).items():
         if name != "config":
-            raise _invalid(name, "is not taken: this server loads what was prepared for it")
+            raise _invalid(name, "is not supported: this server loads only prepared versions")
         number = _version_in(value)
     return load_request_of({} if number is None else {"version": number})
 
 
 def _version_in(config: object) -> str:
-    told = json_of(config.encode()) if isinstance(config, str) else None
-    match told:
+    parsed = json_of(config.encode()) if isinstance(config, str) else None
+    match parsed:
         case {"version_policy": {"specific": {"versions": [version]}}, **others} if not others:
             return str(version)
     raise _invalid(
@@ -334,7 +334,7 @@ def _described(name: str, datatype: str) -> Object:
 
 
 def config(model: str, engine: Mapping[str, object]) -> Object:
-    """The same as Triton's ModelConfig; `engine` is what the engine is said to be."""
+    """The same as Triton's ModelConfig; `engine` holds facts about the engine."""
     inputs = [
         {**_configured(name, datatype), "optional": True} for name, datatype in INPUTS.items()
     ]
@@ -349,7 +349,7 @@ def config(model: str, engine: Mapping[str, object]) -> Object:
         "instance_group": [],
         "model_transaction_policy": {"decoupled": False},
         "parameters": {
-            f"engine_{key}": {"string_value": str(said)} for key, said in engine.items()
+            f"engine_{key}": {"string_value": str(value)} for key, value in engine.items()
         },
     }
 

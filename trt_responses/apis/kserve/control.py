@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 
 class Control:
-    """Loads and unloads versions, and sets the log's level. An act that cannot be noted is not
-    done; where the server has neither keys nor an admin, nobody is named and nothing noted."""
+    """Loads and unloads versions, and sets the log level. An act that cannot be written to the
+    audit log is refused; a server with neither keys nor an admin key writes no audit entry."""
 
     def __init__(self, shared: Shared) -> None:
         self._exchange = shared.of(Exchange)
@@ -36,9 +36,9 @@ class Control:
     async def load(self, request: Request, found: re.Match[str]) -> Response:
         """The promoted version if it is not the one that is served, else the newest; a version
         may be named as Triton's configuration does."""
-        asked = k.load_request(await read_body(request, self._limits), found["version"])
-        await self._note(request, "engine.load", engine=found["model"], version=asked.version)
-        await self._exchange.load(found["model"], asked)
+        load = k.load_request(await read_body(request, self._limits), found["version"])
+        await self._note(request, "engine.load", engine=found["model"], version=load.version)
+        await self._exchange.load(found["model"], load)
         return Response(headers=self._headers(request))
 
     async def unload(self, request: Request, found: re.Match[str]) -> Response:

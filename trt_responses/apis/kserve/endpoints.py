@@ -1,8 +1,8 @@
 """`/v2`: KServe's protocol with Triton's extensions, for clients and probes of a Triton fleet.
 
 Errors are flat, `{"error": "text"}`, and success is exactly 200. Triton's own client sends no JSON
-content type, so none is asked for; Host, Origin and key are checked as everywhere. What changes the
-server, the control routes, needs an admin's key.
+content type, so none is required; Host, Origin and key are checked as on every route. The control
+routes, which change the server, need an admin key.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class KServe:
             reply = await self._reply(request)
         except ClientDisconnect:
             return
-        except Exception as error:  # no headers have gone, so that the client can be told
+        except Exception as error:  # no headers are sent yet, so an error reply is possible
             reply = _fault(error, request, self._headers(request))
         note_status(request, reply)
         await reply(scope, receive, send)
@@ -131,15 +131,15 @@ class KServe:
         raise NotFound("Not Found")
 
     def _checked(self, request: Request, answer: Answer) -> str:
-        """The owner that the request speaks for. What changes the server is an admin's, unless this
-        server asks nobody for a key and has no admin."""
+        """The owner of the request's key. Control routes need an admin key, unless this server
+        requires no keys and has no admin key."""
         control = answer in (self._control.load, self._control.unload, self._control.set_logging)
-        if control and (self._keys.asked or self._keys.has_admin):
+        if control and (self._keys.required or self._keys.has_admin):
             admin = request.scope["state"]["admin"] = self._guard.admin(request)
             return admin
         return self._guard.owner(request)
 
-    # --- what is asked of the server ----------------------------------------------------------
+    # --- about the server ---------------------------------------------------------------------
 
     async def _server(self, request: Request, _: re.Match[str]) -> ASGIApp:
         body = {"name": "trt_responses", "version": __version__, "extensions": EXTENSIONS}
@@ -178,7 +178,7 @@ class KServe:
     async def _logging(self, request: Request, _: re.Match[str]) -> ASGIApp:
         return self._json(request, log_settings())
 
-    # --- what is asked of the model -----------------------------------------------------------
+    # --- about the model ----------------------------------------------------------------------
 
     async def _metadata(self, request: Request, found: re.Match[str]) -> ASGIApp:
         self._model.check(found)
@@ -190,15 +190,15 @@ class KServe:
 
     async def _model_ready(self, request: Request, found: re.Match[str]) -> ASGIApp:
         self._model.check(found)
-        asked = [e for e in self._versions if found["version"] in (None, number(e.version))]
-        if self._state(asked[0])["state"] != "READY":
+        chosen = [e for e in self._versions if found["version"] in (None, number(e.version))]
+        if self._state(chosen[0])["state"] != "READY":
             raise InvalidRequest("Model version not ready")
         return Response(headers=self._headers(request))
 
     async def _stats(self, request: Request, found: re.Match[str]) -> ASGIApp:
         self._model.check(found)
-        asked = [found["version"]] if found["version"] else self._model.numbers()
-        return self._stats_of(request, asked)
+        numbers = [found["version"]] if found["version"] else self._model.numbers()
+        return self._stats_of(request, numbers)
 
     async def _all_stats(self, request: Request, _: re.Match[str]) -> ASGIApp:
         return self._stats_of(request, self._model.numbers())

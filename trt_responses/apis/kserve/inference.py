@@ -1,6 +1,6 @@
 """Inference over `/v2`: a request's tensors or texts become a run, and its end an answer.
 
-`generate` speaks JSON, and streams where it is asked to; `infer` takes binary tensors too, and
+`generate` speaks JSON, and streams on request; `infer` also takes binary tensors and
 compressed bodies.
 """
 
@@ -55,18 +55,18 @@ class Inference:
             return KServeSpelling(self._generated(response.id, wanted, {}))
 
         run, begun = await self._start(request, found, wanted, spelling if stream else None)
-        told = ignored_header(sorted(wanted.parameters.model_extra or ())) | run_headers(run)
+        extra = ignored_header(sorted(wanted.parameters.model_extra or ())) | run_headers(run)
         if stream:
             return Stream(
                 run,
                 self._runs,
-                self._headers(request) | told,
+                self._headers(request) | extra,
                 self._stream_limits,
                 lambda: self._last_event(run, wanted, begun),
             )
         values = await self._made(request, run, begun)
         body = self._generated(run.id, wanted, values)
-        return json_reply(body, self._headers(request) | told)
+        return json_reply(body, self._headers(request) | extra)
 
     async def infer(self, request: Request, found: re.Match[str]) -> ASGIApp:
         self._model.check(found)
@@ -74,24 +74,28 @@ class Inference:
         run, begun = await self._start(request, found, wanted, None)
         values = await self._made(request, run, begun)
         body, json_length = k.inferred(self._model.name, self._model.maker(run.id), wanted, values)
-        told = self._headers(request) | ignored_header(sorted(wanted.parameters.model_extra or ()))
+        headers = self._headers(request) | ignored_header(
+            sorted(wanted.parameters.model_extra or ())
+        )
         kind = "application/json"
         if json_length is not None:
-            told[JSON_LENGTH.decode()] = str(json_length)
+            headers[JSON_LENGTH.decode()] = str(json_length)
             kind = "application/octet-stream"
         coding = reply_coding(header(request, b"accept-encoding") or "")
         if coding:
-            body, told["content-encoding"] = deflated(body, coding), coding
-        return Response(body, 200, told, media_type=kind)
+            body, headers["content-encoding"] = deflated(body, coding), coding
+        return Response(body, 200, headers, media_type=kind)
 
     async def _infer_request(self, request: Request) -> k.Wanted:
         body = await read_bytes(request, self._limits)
         if coding := header(request, b"content-encoding"):
             body = inflated(body, coding, self._limits.body_bytes)
-        asked = header(request, JSON_LENGTH)
-        if asked is not None and not (asked.isascii() and asked.isdecimal() and len(asked) < 12):
-            raise InvalidRequest(f"Inference-Header-Content-Length is no length: {asked!r:.40}")
-        json_length = None if asked is None else int(asked)
+        length = header(request, JSON_LENGTH)
+        if length is not None and not (
+            length.isascii() and length.isdecimal() and len(length) < 12
+        ):
+            raise InvalidRequest(f"Inference-Header-Content-Length is no length: {length!r:.40}")
+        json_length = None if length is None else int(length)
         await check_values(body[:json_length], self._limits)
         return k.infer_request(body, json_length)
 
@@ -104,7 +108,7 @@ class Inference:
     ) -> tuple[Run, int]:
         """The run, and how many of its ids are the prompt's own."""
         state = request.scope["state"]
-        accepted = accept_kserve(wanted, self._model.asked(found["version"]))
+        accepted = accept_kserve(wanted, self._model.model_name(found["version"]))
         run = await self._runs.start(
             RunRequest(accepted, state["owner"], state["arrival_ns"], spelling=spelling)
         )
@@ -116,14 +120,14 @@ class Inference:
         with watched(run.cancel, request.receive):
             last = await self._runs.make(run)
         if last.status == "cancelled":
-            raise ClientDisconnect  # nobody is there to be told
+            raise ClientDisconnect  # the client has left
         if last.status == "failed":
             raise run.error or ApiError("The response failed.")
         return {"text_output": text_of(last.output)} | _ending(run, begun)
 
     def _last_event(self, run: Run, wanted: k.Wanted, begun: int) -> bytes:
         if run.log.response.status == "failed":
-            return b""  # it has been told
+            return b""  # the log's error event has been sent
         values = {"text_output": ""} | _ending(run, begun)
         return b"data: %b\n\n" % self._generated(run.id, wanted, values)
 

@@ -1,4 +1,4 @@
-"""The settings of the log in Triton's words. There is one level: the least that is told."""
+"""The log settings in Triton's words. There is one level: the minimum severity logged."""
 
 from __future__ import annotations
 

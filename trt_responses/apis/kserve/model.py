@@ -44,8 +44,8 @@ class ServedModel:
         """The number of the version that makes a response."""
         return str(number_in(response_id) or k.UNNUMBERED)
 
-    def asked(self, number: str | None) -> str:
-        """The model as the line before the engine knows it: with its version, if one is asked."""
+    def model_name(self, number: str | None) -> str:
+        """The model's name for a run: with its version, if `number` names a live one."""
         versions = self._versions.live()
         return next((v.label for v in versions if str(v.number) == number), self.name)
 

@@ -1,6 +1,6 @@
-"""How a log is written as the events of `generate_stream`: the answer's text, and an error.
+"""Writes a log as the events of `generate_stream`: the answer's text, and an error.
 
-What ends the stream is not in the log: whoever streams writes it. Knows events and entries.
+The last event is not in the log: the endpoint writes it. Knows events and entries.
 """
 
 from __future__ import annotations

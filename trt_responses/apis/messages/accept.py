@@ -98,8 +98,8 @@ async def accept_messages(request: m.CountRequest, *, seals: bool = True) -> Acc
 
 def _instructions(system: str | list[m.TextBlock] | None) -> str | None:
     texts = [system] if isinstance(system, str) else [block.text for block in system or ()]
-    told = [text for text in texts if text and not text.startswith(NOT_FOR_THE_MODEL)]
-    return "\n\n".join(told) if told else None
+    shown = [text for text in texts if text and not text.startswith(NOT_FOR_THE_MODEL)]
+    return "\n\n".join(shown) if shown else None
 
 
 # --- the conversation ----------------------------------------------------------------------------
@@ -111,7 +111,7 @@ def _placed(messages: Sequence[m.Message]) -> Iterator[Placed]:
         place = f"messages[{number}]"
         match message:
             case m.UserMessage():
-                yield from _asked(message, place)
+                yield from _user_items(message, place)
             case m.AssistantMessage():
                 yield from _written(message, place)
             case m.SystemMessage():
@@ -119,8 +119,8 @@ def _placed(messages: Sequence[m.Message]) -> Iterator[Placed]:
                 yield i.ItemPlace(place), i.InputMessage(role="developer", content=text)
 
 
-def _asked(message: m.UserMessage, place: str) -> Iterator[Placed]:
-    """What tools gave, and what the user says: blocks that stand together are one message."""
+def _user_items(message: m.UserMessage, place: str) -> Iterator[Placed]:
+    """The items of a user's message: tool results, and a message for each run of other blocks."""
     if isinstance(message.content, str):
         yield i.ItemPlace(place), i.InputMessage(role="user", content=message.content)
         return
@@ -130,27 +130,27 @@ def _asked(message: m.UserMessage, place: str) -> Iterator[Placed]:
             parts.append(_part(block))
             continue
         if parts:
-            yield _said(parts, place, number)
+            yield _user_message(parts, place, number)
             parts = []
         yield _result(block, f"{place}.content[{number}]")
     if parts:
-        yield _said(parts, place, len(message.content))
+        yield _user_message(parts, place, len(message.content))
 
 
-def _said(parts: list[i.Part], place: str, end: int) -> Placed:
+def _user_message(parts: list[i.Part], place: str, end: int) -> Placed:
     """A user's message of the blocks before `end`."""
     at = i.ItemPlace(place, f"{place}.content", end - len(parts))
     return at, i.InputMessage(role="user", content=parts)
 
 
 def _result(block: m.ToolResult, place: str) -> Placed:
-    """What a tool gave. That it failed is said before it, for the model has no mark for it."""
+    """A tool result. A text before it marks a failure: the model has no token for that."""
     content, failed = block.content or "", block.is_error is True
     if isinstance(content, str):
         output: str | list[i.Part] = f"{FAILED} {content}" if failed else content
     else:
-        told = [i.TextPart(type="text", text=FAILED)] if failed else []
-        output = [*told, *map(_part, content)]
+        mark = [i.TextPart(type="text", text=FAILED)] if failed else []
+        output = [*mark, *map(_part, content)]
     return (
         i.ItemPlace(place, f"{place}.content", -failed, call_id="tool_use_id"),
         i.FunctionCallOutput(type="function_call_output", call_id=block.tool_use_id, output=output),
@@ -252,18 +252,18 @@ def _tools(sent: Sequence[m.Tool]) -> list[Tool]:
         )
     if sent and not tools:
         raise Unsupported(
-            f"Unsupported tool type '{sent[0].type:.100}': nobody runs it here, and the request "
-            "has no other tool. Send tools with an 'input_schema'.",
+            f"Unsupported tool type '{sent[0].type:.100}': this server does not run it, and "
+            "the request has no other tool. Send tools with an 'input_schema'.",
             param="tools[0].type",
             code="unsupported_tool",
         )
     return list(tools.values())
 
 
-def _choice(asked: m.ToolChoice | None, tools: Sequence[Tool]) -> ToolChoice:
-    match asked:
+def _choice(choice: m.ToolChoice | None, tools: Sequence[Tool]) -> ToolChoice:
+    match choice:
         case m.NamedChoice():
-            one = NamedTool(type="function", name=asked.name)
+            one = NamedTool(type="function", name=choice.name)
             names = named((one,), tools, "tool_choice")
             return ToolChoice(names, may_answer=False, narrows=True)
         case m.AnyChoice(type="any") if not tools:

@@ -17,7 +17,7 @@ from trt_responses.prompt.sealed import NO_OPENER
 from trt_responses.web.docs import STREAMED, body_route
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.headers import dropped_header, ignored_header
-from trt_responses.web.responses import Asked, Making
+from trt_responses.web.responses import Call, Making
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -87,21 +87,21 @@ class Messages(Making):
     async def create(self, request: Request, owner: str) -> ASGIApp:
         """A message, plain or streamed. It is not stored."""
         body, wanted, accepted = await self._read(request, MessagesRequest)
-        thoughts, told = thoughts_of(wanted), self._told(accepted)
+        thoughts, extra = thoughts_of(wanted), self._extra(accepted)
 
         def whole(run: Run) -> bytes:
             return orjson.dumps(message_of(run.log.response, run.stop, thoughts))
 
-        asked = Asked(request, owner, body, b"messages", bool(wanted.stream), told)
+        call = Call(request, owner, body, b"messages", bool(wanted.stream), extra)
         spelling = partial(MessagesSpelling, thoughts=thoughts)
         start = partial(self._unstored, accepted, request, owner, spelling)
-        return await self._reply(asked, start, whole)
+        return await self._reply(call, start, whole)
 
     async def count(self, request: Request, owner: str) -> ASGIApp:
         """The tokens of a conversation, as a message made from it would count them."""
         _, _, accepted = await self._read(request, CountRequest)
         tokens = await self._runs.count(accepted, owner=owner)
-        headers = self._headers_of(request) | self._told(accepted)
+        headers = self._headers_of(request) | self._extra(accepted)
         return json_reply(orjson.dumps({"input_tokens": tokens}), headers)
 
     async def _read(self, request: Request, kind: type[R]) -> tuple[bytes, R, Accepted]:
@@ -110,8 +110,8 @@ class Messages(Making):
         self._names.check(wanted.model)
         return body, wanted, accepted
 
-    def _told(self, accepted: Accepted) -> dict[str, str]:
-        """Headers that say what of the request meant nothing here."""
+    def _extra(self, accepted: Accepted) -> dict[str, str]:
+        """Headers that name ignored fields and dropped tools."""
         return ignored_header(self._runs.ignored(accepted)) | dropped_header(
             accepted.unsupported_tools
         )
@@ -128,5 +128,5 @@ def thoughts_of(request: MessagesRequest) -> Thoughts:
     match request.thinking:
         case None | NoThinking():
             return "hidden"
-        case asked:
-            return "omitted" if asked.display == "omitted" else "shown"
+        case chosen:
+            return "omitted" if chosen.display == "omitted" else "shown"

@@ -13,7 +13,7 @@ FIELDS: tuple[Field, ...] = (
     *[Field(name, "honoured", "older clients", ours=True) for name in SAMPLING],
     Field("stop_sequences", "honoured", "in the answer alone, not in thoughts and calls"),
     Field("tools", "honoured", "those with an `input_schema`; others are left out and named"),
-    Field("tool_choice", "honoured", "the choice is forced, not asked for"),
+    Field("tool_choice", "honoured", "the choice is forced by steering, not by the prompt"),
     Field(
         "thinking",
         "honoured",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from trt_responses.wire.response import Response, Usage
 
 Thoughts = Literal["shown", "omitted", "hidden"]
-"""Whether a client sees thoughts, gets their signatures alone, or has asked for none."""
+"""Whether a client gets thoughts, only their signatures, or neither."""
 
 StopReason = Literal[
     "end_turn", "max_tokens", "stop_sequence", "tool_use", "model_context_window_exceeded"
@@ -69,7 +69,7 @@ def begun(response: Response, prompt_tokens: int = 0) -> Object:
 
 
 def block_of(item: OutputItem, thoughts: Thoughts) -> Object | None:
-    """An item as a block; None for a thought that the client has not asked for."""
+    """An item as a block; None for a thought that the client does not get."""
     match item:
         case OutputReasoning():
             text = "".join(part.text for part in item.content)
@@ -78,8 +78,8 @@ def block_of(item: OutputItem, thoughts: Thoughts) -> Object | None:
         case OutputMessage():
             return {"type": "text", "text": "".join(part.text for part in item.content)}
         case OutputFunctionCall():
-            told = {"type": "tool_use", "id": item.call_id, "name": item.name}
-            return told | {"input": _input(item.arguments)}
+            block = {"type": "tool_use", "id": item.call_id, "name": item.name}
+            return block | {"input": _input(item.arguments)}
         case _:
             raise TypeError(f"a {item.type} is no block of a message")
 
@@ -119,8 +119,8 @@ def error_of(error: ApiError, request_id: str | None = None) -> Object:
     message, place = error.message, error.param
     if place is not None and place not in message:
         message = f"{place}: {message}"
-    told: Object = {"type": ERROR_TYPES.get(error.status, "api_error"), "message": message}
-    return {"type": "error", "error": told} | ({"request_id": request_id} if request_id else {})
+    body: Object = {"type": ERROR_TYPES.get(error.status, "api_error"), "message": message}
+    return {"type": "error", "error": body} | ({"request_id": request_id} if request_id else {})
 
 
 def _usage(read: int, cached: int, written: int, thought: int) -> Object:

@@ -82,8 +82,7 @@ class MessagesSpelling:
         return Deltas(first, template, head + b'"delta":' + KINDS[type(template)], TAILS, _tail)
 
     def _place(self, item_id: str) -> int:
-        """The number of an item's block. Items ask in their order, be it for a frame or for
-        deltas."""
+        """The number of an item's block. Called first in the items' order."""
         return self._blocks.setdefault(item_id, len(self._blocks))
 
     def _block_start(self, item: OutputItem) -> bytes:

@@ -80,7 +80,7 @@ class SlowClient(Exception):
 
 
 class Connection:
-    """One client's connection. Its owner is asked for again before each response."""
+    """One client's connection. Its key is checked again before each response."""
 
     def __init__(
         self, shared: Shared, intake: Intake, send: Send, owner: Callable[[], str], dialect: Dialect
@@ -111,7 +111,7 @@ class Connection:
         self._tasks = asyncio.TaskGroup()
 
     async def serve(self, receive: Receive) -> None:
-        """Serve the client until it leaves, or has been told that the connection is over."""
+        """Serve the client until it leaves or this server ends the connection."""
         try:
             async with self._tasks:
                 timer = self._tasks.create_task(self._grow_old())
@@ -125,7 +125,7 @@ class Connection:
             pass  # the server closes what is left of it
 
     def end_idle(self) -> None:
-        """End a connection whose place is wanted, or that nobody has used."""
+        """End an idle connection, or one whose slot another client needs."""
         self.end(NORMAL, error_frame(TOO_IDLE, None))
 
     def end(self, code: int = RESTART, last_frame: str | None = None) -> None:

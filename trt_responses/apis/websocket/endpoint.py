@@ -22,6 +22,7 @@ from trt_responses.web.headers import dialect_of
 from trt_responses.wire.dialect import DIALECTS
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Collection
 
     from starlette.types import Receive, Scope, Send
@@ -89,6 +90,13 @@ class Sockets:
         idlest.end_idle()
         self._open.discard(idlest)
         return True
+
+    @staticmethod
+    def protocol(read_timeout_s: float) -> type[asyncio.Protocol]:
+        """What serves a connection under uvicorn."""
+        from trt_responses.apis.websocket.protocol import socket_protocol
+
+        return socket_protocol(read_timeout_s=read_timeout_s)
 
     def drain(self) -> None:
         """Let what is being made end, and close each connection behind it."""

@@ -28,8 +28,8 @@ BAD_STREAM_ID = InvalidRequest(
     code="invalid_stream_id",
 )
 NO_RECORD = ("previous_response_not_found", "previous_response_expired")
-"""Codes with which HTTP refuses a response that is not there. Clients of a WebSocket know the first
-alone, with status 400: they connect anew, and send the whole conversation."""
+"""HTTP's error codes for a missing response. WebSocket clients know only the first, with status
+400: they reconnect and send the whole conversation."""
 
 
 class SocketSpelling(ResponsesSpelling):
@@ -93,18 +93,18 @@ def client_event(frame: bytes) -> ClientEvent:
 
 
 def error_frame(error: ApiError, stream_id: str | None) -> str:
-    """An answer to what made no response."""
-    told: dict[str, Any] = {**error_body(error)}
+    """The error frame for a request that made no response."""
+    body: dict[str, Any] = {**error_body(error)}
     status = error.status
     if error.code in NO_RECORD:
-        status, told["code"] = 400, NO_RECORD[0]
+        status, body["code"] = 400, NO_RECORD[0]
     if error.headers:
-        told["headers"] = error.headers
-    return _frame({"type": "error", "status": status, "error": told}, stream_id)
+        body["headers"] = error.headers
+    return _frame({"type": "error", "status": status, "error": body}, stream_id)
 
 
 def steer_refused(fields: Mapping[str, Any]) -> str:
-    """The answer to each steering: a run here goes on as it was asked. The input is given back."""
+    """The reply to a steering event: a running response cannot change. It returns the input."""
     steered = {name: fields.get(name) for name in ("input", "previous_response_id")}
     error = {
         "type": "invalid_request_error",

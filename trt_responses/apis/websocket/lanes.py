@@ -58,7 +58,7 @@ class Lane:
             self.latest = None
 
     def leave(self) -> None:
-        """Drop what waits: nobody is there to be answered."""
+        """Drop waiting requests and cancel the run: the client has left."""
         self.waiting.clear()
         if self.writer is not None:
             self.writer.drop()

@@ -1,7 +1,7 @@
-"""What the arguments of a call must be where they are no JSON: a grammar, and who follows it.
+"""Forms of call arguments that are not JSON: a grammar for guides, and a matcher to check them.
 
-A text is followed by the same grammar that engines are guided by, and judged, when it is whole, as
-the JSON that the reader makes of it, by the schema's own judge.
+The matcher follows a text with the grammar that guides the engine. A complete text is converted to
+JSON by the reader, and the schema's judge judges that.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from trt_responses.schema.matching import Matcher
 
 KEPT = 64
-"""Forms that are kept."""
+"""Cached forms."""
 NAME = "f"
-"""Of the function, while its arguments are judged: any would do."""
+"""Placeholder name of the function while its arguments are judged."""
 
 
 class CallForms:
-    """Of one checkpoint, by schemas."""
+    """Creates the forms of one checkpoint's call arguments, with a cache by schema."""
 
     def __init__(self, calls: Calls, id_of: Callable[[str], int | None]) -> None:
-        """`id_of`: of a mark that is one token."""
+        """`id_of` returns the id of a mark that is one token."""
         self._calls = calls
         marks = [(mark, id_of(mark)) for mark in marks_of(calls)]
         self._ids = {mark: token_id for mark, token_id in marks if token_id is not None}
@@ -42,30 +42,30 @@ class CallForms:
         self.marks: Mapping[int, bytes] = {
             token_id: self._signs[mark].encode() for mark, token_id in self._ids.items()
         }
-        """What stands for each mark in a text that is followed."""
+        """The stand-in for each mark in a followed text."""
         self._mark_of = {sign: mark for mark, sign in self._signs.items()}
         self._parts = re.compile(f"([{''.join(self._mark_of)}])" if self._mark_of else "$.").split
-        self._made = lru_cache(KEPT)(self._make)
+        self._grammar = lru_cache(KEPT)(self._make_grammar)
 
     def form(self, of_json: Form, schema: Mapping[str, object]) -> Form:
-        """Of the form of the same arguments as JSON. Raises `Unguided`."""
-        source, matcher = self._made(of_json.source, orjson.dumps(schema))
+        """The form that corresponds to the JSON form of the same arguments. Raises `Unguided`."""
+        source, matcher = self._grammar(of_json.source, orjson.dumps(schema))
         as_json = partial(self._as_json, schema)
         return Form("lark", source, matcher, of_json.judge, of_json.left, as_json)
 
-    def _make(self, guide: str, schema: bytes) -> tuple[str, Matcher]:
-        asked, told = orjson.loads(guide), orjson.loads(schema)
-        source = arguments_grammar(self._calls, asked, told, self._by_id)
-        followed = arguments_grammar(self._calls, asked, told, self._by_sign)
+    def _make_grammar(self, guide: str, schema: bytes) -> tuple[str, Matcher]:
+        schemas = orjson.loads(guide), orjson.loads(schema)
+        source = arguments_grammar(self._calls, *schemas, self._by_id)
+        followed = arguments_grammar(self._calls, *schemas, self._by_sign)
         try:
             return source, matcher(f"%llguidance {{}}\n{followed}")
         except GrammarFault as fault:
-            raise Unguided(f"it is too much for a guide ({fault})") from None
+            raise Unguided(f"it is too complex for a guide ({fault})") from None
 
     def _as_json(self, schema: Mapping[str, object], text: str) -> str:
-        """What the reader makes of a text."""
-        said = _Said()
-        body = BODIES[self._calls.body](self._calls, {NAME: schema}, said)
+        """The JSON that the reader makes of a text."""
+        collector = _Collector()
+        body = BODIES[self._calls.body](self._calls, {NAME: schema}, collector)
         body.feed(f"<function={NAME}>\n" if self._calls.body == "xml" else f"{NAME}\n")
         for part in self._parts(text):
             if (mark := self._mark_of.get(part)) is None:
@@ -73,7 +73,7 @@ class CallForms:
             else:
                 body.mark(mark)
         body.finish(closed=True)
-        return "".join(said.pieces)
+        return "".join(collector.pieces)
 
     def _by_id(self, mark: str) -> str:
         return f"<[{self._ids[mark]}]>" if mark in self._ids else f'"{mark}"'
@@ -82,17 +82,17 @@ class CallForms:
         return f'"{self._signs.get(mark, mark)}"'
 
 
-class _Said:
-    """Takes in what a body reads."""
+class _Collector:
+    """Collects the arguments that a body reads."""
 
     def __init__(self) -> None:
         self.pieces: list[str] = []
 
     def opened(self, name: str) -> None:
-        """Its name is known."""
+        """Ignore the name."""
 
-    def said(self, text: str) -> None:
+    def arguments(self, text: str) -> None:
         self.pieces.append(text)
 
     def fault(self) -> None:
-        """The grammar lets none through."""
+        """Ignore a fault: the grammar allows none."""

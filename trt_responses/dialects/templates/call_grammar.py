@@ -1,8 +1,8 @@
-"""The grammar, in Lark, of a call's arguments where they are no JSON but keys and values in text.
+"""Builds Lark grammars for call arguments that are keys and values in text, not JSON.
 
-A member that the reader takes for text is text here too, under what its schema says of a string;
-every other is JSON. Members come in the schema's order. What cannot be said raises `Unguided`.
-Knows schemas as `schema/normalise.py` writes them, and marks; knows no ids but those it is given.
+A member that the reader reads as text is text here too, restricted by its schema's string keywords;
+every other member is JSON. Members come in the schema's order. A schema that a grammar cannot
+express raises `Unguided`. Works on schemas as `schema/normalise.py` writes them.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ if TYPE_CHECKING:
     Json = dict[str, Any]
 
 STAND_INS = 0x10FF00
-"""From here on, characters that stand for marks that are one token: no value may hold them."""
+"""First of the characters that stand in for one-token marks; no value may contain them."""
 ANY = rf"[\x{{9}}\x{{a}}\x{{d}}\x{{20}}-\x{{{STAND_INS - 1:x}}}]"
-"""A character of a value."""
+"""One character of a value."""
 TEXT_NAME = "TEXT"
-"""The terminal of a text in which no mark is spelled."""
+"""The terminal for a text that spells no mark."""
 STRICTLY = {"x-guidance": {"whitespace_flexible": False}}
-"""Free white space is a place where a model can stay for ever."""
-SAYS_NOTHING = frozenset({"type", "title", "description", "$defs"})
+"""Forbids free white space, in which a model can loop for ever."""
+WITHOUT_EFFECT = frozenset({"type", "title", "description", "$defs"})
 DEPTH = 8
-"""How far references are followed."""
-OF_OBJECT = frozenset({"properties", "required", "additionalProperties", *SAYS_NOTHING})
+"""Maximum depth of followed references."""
+OF_OBJECT = frozenset({"properties", "required", "additionalProperties", *WITHOUT_EFFECT})
 
 
 def arguments_grammar(
     calls: Calls, guide: Json, schema: Mapping[str, object], mark: Callable[[str], str]
 ) -> str:
-    """`guide` is the schema as guides read it, `schema` as the client wrote it; `mark` writes a
-    mark as a symbol of the grammar."""
+    """The grammar of one tool's arguments. `guide`: the normalised schema; `schema`: the client's;
+    `mark` returns a mark as a symbol of the grammar."""
     if extra := guide.keys() - OF_OBJECT:
-        raise Unguided(f"its members hang on {', '.join(sorted(extra))}")
+        raise Unguided(f"its members depend on {', '.join(sorted(extra))}")
     members = guide.get("properties", {})
     if not members and guide.get("additionalProperties") is not False:
-        raise Unguided("it names no members, and allows any")
+        raise Unguided("it names no members and allows any")
     if _refers_to_whole(guide):
-        raise Unguided("it holds itself")
+        raise Unguided("it refers to itself")
     return "\n".join(_Grammar(calls, guide, schema, mark).lines())
 
 
@@ -61,15 +61,15 @@ def _refers_to_whole(value: object) -> bool:
 
 
 class _Grammar:
-    """One tool's."""
+    """The grammar of one tool's arguments."""
 
     def __init__(
         self, calls: Calls, guide: Json, schema: Mapping[str, object], mark: Callable[[str], str]
     ) -> None:
         self._is_xml = calls.body == "xml"
         self._guide, self._schema, self._mark = guide, schema, mark
-        known = schema.get("properties")
-        self._known: Mapping[str, object] = known if isinstance(known, dict) else {}
+        properties = schema.get("properties")
+        self._known: Mapping[str, object] = properties if isinstance(properties, dict) else {}
         own = (XmlBody.END_VALUE,) if self._is_xml else (Kv.KEY, Kv.KEY_END, Kv.VALUE, Kv.VALUE_END)
         self._marks = (*own, calls.open, calls.close)
 
@@ -96,7 +96,7 @@ class _Grammar:
             return
         texts = list(self._texts(part, key, DEPTH))
         if not texts:
-            raise Unguided(f"'{key}' allows no text, and is read as one")
+            raise Unguided(f"'{key}' is read as text, and its schema allows no text")
         if "null" in types and types != TYPES:
             texts.append("/null/")
         yield from self._text_value(number, texts, behind)
@@ -109,7 +109,7 @@ class _Grammar:
 
     @staticmethod
     def _text_value(number: str, texts: Sequence[str], behind: str) -> Iterator[str]:
-        """A text and a mark that is text are one terminal, for a text alone would take in half of
+        """Joins a text and a mark that is text into one terminal: a text alone would match half of
         the mark."""
         names = [f"T{number}_{place}" for place in range(len(texts))]
         for name, text in zip(names, texts, strict=True):
@@ -122,7 +122,7 @@ class _Grammar:
         yield f"v{number}: {' | '.join(f'E{name}' for name in names)}"
 
     def _around(self, key: str) -> tuple[str, str]:
-        """What stands before a value and behind it, as symbols."""
+        """The symbols before and after a value."""
         if self._is_xml:
             return _literal(f"<parameter={key}>\n"), _literal(f"\n{XmlBody.END_VALUE}\n")
         before = (self._mark(Kv.KEY), _literal(key), self._mark(Kv.KEY_END), _literal("\n"))
@@ -130,7 +130,7 @@ class _Grammar:
         return f"{' '.join(before)} {self._mark(Kv.VALUE)}", behind
 
     def _texts(self, part: object, key: str, depth: int) -> Iterator[str]:
-        """What a string may be, as terminals."""
+        """The terminals for a string value."""
         if part is False:
             return
         if part is True or not isinstance(part, dict):
@@ -140,33 +140,33 @@ class _Grammar:
         kinds = part.get("type", "string")
         if "string" not in ([kinds] if isinstance(kinds, str) else kinds):
             return
-        said = part.keys() - SAYS_NOTHING
+        keywords = part.keys() - WITHOUT_EFFECT
         if "enum" in part:
             values = [value for value in part["enum"] if isinstance(value, str)]
             free = [value for value in values if not any(mark in value for mark in self._marks)]
             if free:
                 yield f"/{'|'.join(map(_escaped, free))}/"
         elif "$ref" in part:
-            self._alone("$ref", said, key)
+            self._alone("$ref", keywords, key)
             target = self._guide.get("$defs", {}).get(part["$ref"].removeprefix("#/$defs/"))
             yield from self._texts(target, key, depth - 1)
         elif "anyOf" in part:
-            self._alone("anyOf", said, key)
+            self._alone("anyOf", keywords, key)
             for one in part["anyOf"]:
                 yield from self._texts(one, key, depth - 1)
         else:
             yield " & ".join((*self._expressions(part, key), TEXT_NAME))
 
     @staticmethod
-    def _alone(keyword: str, said: set[str], key: str) -> None:
-        if said != {keyword}:
-            raise Unguided(f"'{key}' says more beside {keyword}")
+    def _alone(keyword: str, keywords: set[str], key: str) -> None:
+        if keywords != {keyword}:
+            raise Unguided(f"'{key}' has other keywords beside {keyword}")
 
     def _expressions(self, part: Json, key: str) -> Iterator[str]:
         patterns = [part["pattern"]] if "pattern" in part else []
         for one in part.get("allOf", ()):
             if not isinstance(one, dict) or one.keys() != {"pattern"}:
-                raise Unguided(f"'{key}' says more beside allOf")
+                raise Unguided(f"'{key}' has other keywords than patterns in allOf")
             patterns.append(one["pattern"])
         for pattern in patterns:
             yield f"/{_between_slashes(whole(pattern, key))}/"
@@ -176,7 +176,7 @@ class _Grammar:
 
 
 def whole(pattern: str, key: str) -> str:
-    """A pattern that may stand anywhere in a text, as one of the whole text."""
+    """An unanchored pattern as a pattern of the whole text."""
     signs = list(_signs(pattern))
     begins, ends = (0, "^", 0) in signs, (len(pattern) - 1, "$", 0) in signs
     inside = [
@@ -192,7 +192,7 @@ def whole(pattern: str, key: str) -> str:
 
 
 def _signs(pattern: str) -> Iterator[tuple[int, str, int]]:
-    """Where `^`, `$` and `|` stand outside of classes, and in how many groups."""
+    """Each `^`, `$` and `|` outside of character classes: place, sign and depth of groups."""
     depth = at = 0
     in_class = False
     while at < len(pattern):
@@ -215,10 +215,10 @@ def _literal(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """A text as an expression: each character by its number, for none to mean anything else."""
+    """A text as an expression, with all but letters and digits escaped by number."""
     return "".join(c if c.isascii() and c.isalnum() else f"\\x{{{ord(c):x}}}" for c in text)
 
 
 def _between_slashes(pattern: str) -> str:
-    """Without a slash, which would end it."""
+    """A pattern without slashes, which would end the terminal."""
     return pattern.replace("\\/", "/").replace("/", "\\x{2f}").replace("\n", "\\x{a}")

@@ -1,4 +1,4 @@
-"""What a prepared model speaks, from the keys of its file: tokeniser, template and family."""
+"""Reads a prepared model's tokeniser, template and family from the keys of its file."""
 
 from __future__ import annotations
 
@@ -17,51 +17,51 @@ if TYPE_CHECKING:
 
 GGUF = "tokenizer.ggml."
 HUGGING_FACE, RESPONSE_TEMPLATE = "tokenizer.huggingface.json", "tokenizer.response_template"
-"""Of a checkpoint that was a directory: its tokenizer.json, and what it says of its answers."""
+"""Keys from a checkpoint directory: its tokenizer.json, and its `response_template`."""
 ENDS = ("eos", "eot", "eom")
-"""Of the ids that GGUF names, those that end a turn."""
+"""GGUF's names of ids that end a turn."""
 
 
 class Speech(NamedTuple):
-    """All that a dialect is made of."""
+    """The parts of a dialect."""
 
     template: Template
     tokeniser: Tokeniser
     family: Family
     stop_ids: tuple[int, ...]
-    """They end a turn; the first is the one that the template writes."""
+    """Ids that end a turn; the first is the one that the template writes."""
 
 
-def speech_of(told: Path, family: str | None = None) -> Speech:
-    """From `dialect.json`, which holds a GGUF file's keys about tokens. `family` is the operator's
-    word, or what a card says."""
+def speech_of(path: Path, family: str | None = None) -> Speech:
+    """The speech in `dialect.json`, which holds a GGUF file's token keys. `family`: from the
+    operator or the card."""
     try:
-        keys: Mapping[str, Any] = orjson.loads(told.read_bytes())
+        keys: Mapping[str, Any] = orjson.loads(path.read_bytes())
     except (OSError, orjson.JSONDecodeError) as error:
-        raise StartupError(f"{told} cannot be read: {error}") from None
+        raise StartupError(f"{path} cannot be read: {error}") from None
     tokens, types = keys[f"{GGUF}tokens"], keys[f"{GGUF}token_type"]
     pre = keys.get(f"{GGUF}pre", "default")
-    if (settings := keys.get(HUGGING_FACE)) is not None:  # the tokeniser's own file says more
-        tokeniser = Tokeniser.from_settings(settings, str(told))
+    if (settings := keys.get(HUGGING_FACE)) is not None:  # the tokeniser's own file has more
+        tokeniser = Tokeniser.from_settings(settings, str(path))
     else:
         tokeniser = Tokeniser.from_gguf(tokens, types, keys[f"{GGUF}merges"], pre)
     template = template_of_gguf(keys, tokens)
     if template is None:
-        raise StartupError("The file holds no chat template: use one that was made with it.")
+        raise StartupError("The file has no chat template: use a file that includes one.")
     named = [keys.get(f"{GGUF}{end}_token_id") for end in ENDS]
     ends = [n for n in named if isinstance(n, int) and n in tokeniser.controls]
     spelled = [tokeniser.controls[n] for n in ends]
-    found = find(
+    row = find(
         template.source,
         tokeniser.controls.values(),
         response_template=keys.get(RESPONSE_TEMPLATE),
         setting=family,
         terminators=spelled,
     )
-    own = [tokeniser.id_of(text) for text in found.terminators]
+    own = [tokeniser.id_of(text) for text in row.terminators]
     stop_ids = dict.fromkeys(n for n in (*own, *ends) if n is not None)
     if not stop_ids:
         raise StartupError(
             "The file names no token that ends a turn (tokenizer.ggml.eos_token_id)."
         )
-    return Speech(template, tokeniser, found, tuple(stop_ids))
+    return Speech(template, tokeniser, row, tuple(stop_ids))

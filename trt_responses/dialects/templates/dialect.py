@@ -1,4 +1,4 @@
-"""A checkpoint's template as a dialect: its renderer, its reader and its plans."""
+"""The dialect of a checkpoint with a chat template: renderer, reader and plans."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 
 class Words:
-    """The ids of a checkpoint, as bytes and as people read them."""
+    """A checkpoint's lexicon: ids as bytes and as readable text."""
 
     def __init__(self, tokeniser: Tokeniser, token_bytes: tuple[bytes, ...]) -> None:
         self.token_bytes = token_bytes
         self._tokeniser = tokeniser
 
     def is_control(self, token_id: int) -> bool:
-        """Whether an id is no text."""
+        """Whether an id is a control id, or outside the vocabulary."""
         return not (0 <= token_id < len(self.token_bytes) and self.token_bytes[token_id])
 
     def control_name(self, token_id: int) -> str:
@@ -43,17 +43,17 @@ class Words:
         return self._tokeniser.controls.get(token_id, f"<|no id {token_id}|>")
 
     def text(self, token_ids: list[int]) -> str:
-        """Ids as people read them: bad UTF-8 replaced, control ids spelled out."""
+        """Readable text of ids: bad UTF-8 replaced, control ids spelled out."""
         return self._tokeniser.text(token_ids)
 
 
 class TemplateDialect:
-    """What a model with a chat template speaks, as far as its family is known."""
+    """The dialect of a model with a chat template, as far as its family is known."""
 
     def __init__(
         self, template: Template, tokeniser: Tokeniser, family: Family, stop_ids: Sequence[int]
     ) -> None:
-        """`stop_ids` end a turn; the first is the one that the template writes."""
+        """`stop_ids`: ids that end a turn; the first is the one that the template writes."""
         self.name = family.name
         self.vocabulary = f"{family.name}-{tokeniser.digest}"
         self.places = Places(family, tokeniser, stop_ids)
@@ -72,25 +72,27 @@ class TemplateDialect:
         self.renderer = Renderer(self._process, tokeniser, family, stop_ids, self._reader_behind)
 
     async def close(self) -> None:
-        """End the process that renders."""
+        """Stop the render process."""
         await self._process.close()
 
     def probed(self) -> dict[str, str | bool]:
-        """What the template does; raises `StartupError` where the family says otherwise. Not for
-        callers inside an event loop."""
+        """The results of probing the template. Raises a `StartupError` if they contradict the
+        family. Must not be called inside an event loop."""
         with asyncio.Runner() as runner:
             try:
                 return probe(
-                    lambda *asked, **switches: runner.run(self._process.render(*asked, **switches)),
+                    lambda *inputs, **switches: runner.run(
+                        self._process.render(*inputs, **switches)
+                    ),
                     self._family,
-                ).told()
+                ).to_dict()
             finally:
                 runner.run(self.close())
 
     async def prompts(self, texts: Sequence[str]) -> list[list[int]]:
-        """A prompt for each of a user's texts, for who prepares an engine."""
+        """The prompt for each user text, for the preparation of an engine."""
         try:
-            return [list(await self.renderer.asked(text)) for text in texts]
+            return [list(await self.renderer.user_prompt(text)) for text in texts]
         finally:
             await self.close()
 
@@ -110,7 +112,7 @@ class TemplateDialect:
         return of_json if forms is None else forms.form(of_json, tool.parameters or {})
 
     def messages(self, ids: Sequence[int]) -> list[Sequence[int]]:
-        """Up to each id that ends a turn."""
+        """The ids split after each id that ends a turn."""
         parts: list[Sequence[int]] = []
         begin = 0
         for place, token_id in enumerate(ids, 1):
@@ -125,7 +127,7 @@ class TemplateDialect:
         return self.reader(ReaderOptions(call_ends=False, tools=tools, prompt=before))
 
     def _begins(self, prompt: Sequence[int]) -> Begins:
-        """Inside a thought, where the template has begun one at the prompt's end."""
+        """The reader's first state: inside a thought if the prompt's end opens one."""
         if self.places.thought is None:
             return "text"
         opened, closed = self.places.thought

@@ -1,8 +1,8 @@
-"""Families of models as rows of data: what marks a thought, a call and a turn's end.
+"""Families of models as rows of data: the marks of thoughts, calls and turn ends.
 
-A row is found by what the operator says, else by the checkpoint's `response_template`, else by the
-marks that stand in the template and in the vocabulary. Found nothing: text alone, with no tools and
-no thoughts. Nothing is guessed while a request is served. Knows no ids and renders nothing.
+The operator's setting chooses a row, else the checkpoint's `response_template`, else the marks in
+the template and the vocabulary. Without a row the model gets text alone: no tools, no thoughts.
+Nothing is guessed while serving. No ids here, and no rendering.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
 Body = Literal["json", "xml", "kv", "named"]
-"""How a call is written between its marks:
+"""The form of a call between its marks:
 
 - `json`: one object with the keys `name` and `arguments`;
 - `xml`: `<function=NAME>`, then `<parameter=KEY>` VALUE `</parameter>`, then `</function>`;
@@ -28,23 +28,23 @@ Body = Literal["json", "xml", "kv", "named"]
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """How calls are marked. `section` stands around all calls of a turn."""
+    """The marks of calls. `section` encloses all calls of a turn."""
 
     open: str
     close: str
     body: Body
     section: tuple[str, str] | None = None
     before_name: str = ""
-    """Of a `named` body, and so are the next two: what stands before the name,"""
+    """The text before the name in a `named` body."""
     after_name: str = ""
-    """between the name and the arguments,"""
+    """The text between name and arguments in a `named` body."""
     after_arguments: str = ""
-    """and behind them."""
+    """The text after the arguments in a `named` body."""
 
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """A variable of the template that turns thinking on and off."""
+    """The template variable that switches thinking on and off."""
 
     name: str
     on: bool = True
@@ -53,24 +53,24 @@ class Switch:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One row."""
+    """One family of models."""
 
     name: str
     terminators: tuple[str, ...]
-    """They end a turn, beside what the checkpoint's `generation_config.json` names."""
+    """Marks that end a turn, besides those in the checkpoint's `generation_config.json`."""
     foreign: tuple[str, ...] = ()
-    """They begin a turn of somebody else: a model that writes one has nothing more to say."""
+    """Marks that begin another author's turn: they end the model's turn."""
     thought: tuple[str, str] | None = None
     calls: Calls | None = None
     switch: Switch | None = None
     arguments: Literal["object", "string"] = "object"
-    """How the template takes the arguments of earlier calls."""
+    """The form in which the template expects the arguments of earlier calls."""
     shows_tools: bool = True
-    """Its templates show tools. Of a row that does not say so, the probe tells."""
+    """Whether its templates show tools; if False, the probe decides."""
     numbers_calls: bool = False
-    """Call ids are `functions.NAME:INDEX`, counted over the conversation."""
+    """Whether call ids are `functions.NAME:INDEX`, counted over the conversation."""
     seen_in: tuple[str, ...] = ()
-    """Texts that stand in the template, and by which the row is known."""
+    """Texts that identify the family: all occur in its templates."""
 
 
 _THINK = ("<think>", "</think>")
@@ -141,13 +141,13 @@ FAMILIES = (
         seen_in=("<｜Assistant｜>", "<｜tool▁sep｜>", "```json"),
     ),
 )
-"""In the order in which they are looked for: the one that asks for more stands first."""
+"""In the order of the search: a family with more required texts comes first."""
 
 BY_NAME: Mapping[str, Family] = {family.name: family for family in FAMILIES}
 OWN_WORDS = "response_template"
-"""The family of a checkpoint that says itself how its answers are to be read."""
+"""The family name of a checkpoint that has its own `response_template`."""
 TEXT_ONLY = "text"
-"""What an operator says who wants none of them."""
+"""The setting for text alone."""
 
 
 def find(
@@ -158,11 +158,11 @@ def find(
     setting: str | None = None,
     terminators: Collection[str] = (),
 ) -> Family:
-    """The row of a checkpoint. `terminators`: the end ids that its own files name, spelled."""
+    """The family of a checkpoint. `terminators`: spellings of the end ids in its own files."""
     if setting == TEXT_ONLY:
         return text_only(terminators)
     if setting == OWN_WORDS and response_template is None:
-        raise StartupError(f"The checkpoint has no {OWN_WORDS}: name the model's family instead.")
+        raise StartupError(f"The checkpoint has no {OWN_WORDS}: name the model's family.")
     if setting not in (None, OWN_WORDS):
         return _named(setting, controls)
     if response_template is not None:
@@ -174,7 +174,7 @@ def find(
 
 
 def text_only(terminators: Collection[str]) -> Family:
-    """A model of which nothing is known but where its turn ends."""
+    """The family of a model with known turn ends and nothing else."""
     return Family(TEXT_ONLY, tuple(terminators))
 
 
@@ -182,19 +182,19 @@ def _named(setting: str, controls: Collection[str]) -> Family:
     family = BY_NAME.get(setting)
     if family is None:
         raise StartupError(
-            f"The family {setting!r} is not known: known are {', '.join(BY_NAME)} and {TEXT_ONLY}."
+            f"No family named {setting!r}: use one of {', '.join(BY_NAME)}, {TEXT_ONLY}."
         )
     if missing := _missing(family, controls):
         raise StartupError(
-            f"The family {setting!r} has the marks {', '.join(missing)}, and the checkpoint's "
-            "vocabulary has no token for them: name another family, or none."
+            f"The family {setting!r} needs tokens for {', '.join(missing)}, and the checkpoint's "
+            "vocabulary has none: name another family, or none."
         )
     return family
 
 
 def _missing(family: Family, controls: Collection[str]) -> list[str]:
-    """The control strings of a row that the vocabulary lacks. A thought's marks may be missing:
-    models of a family that do not think have none."""
+    """The family's required control strings that the vocabulary lacks. Marks of thoughts are
+    optional: some models of a family do not think."""
     needed = [family.terminators[0]]
     if family.calls is not None:
         needed += [family.calls.open, family.calls.close]
@@ -203,16 +203,16 @@ def _missing(family: Family, controls: Collection[str]) -> list[str]:
 
 THOUGHT_FIELDS = ("thinking", "reasoning_content", "reasoning")
 _LITERAL = re.compile(r"(?:[^\\.^$*+?{}\[\]|()]|\\[^\w\s])*")
-"""The head of a pattern that is a text and no pattern."""
+"""The literal beginning of a pattern."""
 
 
-def of_response_template(told: Mapping[str, Any], terminators: Collection[str]) -> Family:
-    """The row that a checkpoint's own `response_template` says."""
-    fields = told.get("fields")
-    if told.get("version", 1) != 1 or not isinstance(fields, dict):
+def of_response_template(template: Mapping[str, Any], terminators: Collection[str]) -> Family:
+    """The family that a checkpoint's own `response_template` describes."""
+    fields = template.get("fields")
+    if template.get("version", 1) != 1 or not isinstance(fields, dict):
         raise StartupError(
-            "The checkpoint's response_template has another version than 1, or no fields: name "
-            "the model's family instead."
+            "The checkpoint's response_template has no fields, or a version other than 1: name "
+            "the model's family."
         )
     thought = next((fields[name] for name in THOUGHT_FIELDS if name in fields), None)
     calls, content = fields.get("tool_calls"), fields.get("content")
@@ -227,7 +227,7 @@ def of_response_template(told: Mapping[str, Any], terminators: Collection[str]) 
 
 
 def _thought(field: object) -> tuple[str, str]:
-    """An opening that is a pattern alone is that of a thought that the prompt has opened."""
+    """The marks of a thought. If `open` is only a pattern, the prompt opens the thought."""
     close = _needed(field, "close")
     return _mark(field, "open") or close.replace("/", "", 1), close
 
@@ -244,8 +244,8 @@ def _calls(field: Mapping[str, Any]) -> Calls:
         body = "kv"
     else:
         raise StartupError(
-            f"The checkpoint's response_template writes calls as {form!r} in a way that is not "
-            f"read here: name the model's family instead ({', '.join(BY_NAME)}, {TEXT_ONLY})."
+            f"The checkpoint's response_template writes calls as {form!r} in an unsupported way: "
+            f"name the model's family ({', '.join(BY_NAME)}, {TEXT_ONLY})."
         )
     return Calls(_needed(field, "open"), _needed(field, "close"), body)
 
@@ -254,17 +254,17 @@ def _needed(field: object, side: str) -> str:
     if not (text := _mark(field, side)):
         raise StartupError(
             f"The checkpoint's response_template has a field without {side!r}: name the model's "
-            "family instead."
+            "family."
         )
     return text
 
 
 def _mark(field: object, side: str) -> str:
-    """A field's mark on one side: the text itself, or the head of its pattern."""
+    """A field's mark on one side: its text, or the literal beginning of its pattern."""
     if not isinstance(field, dict):
         return ""
     if isinstance(text := field.get(side), str):
         return text.strip()
     pattern = field.get(f"{side}_pattern")
-    found = _LITERAL.match(pattern) if isinstance(pattern, str) else None
-    return re.sub(r"\\(.)", r"\1", found[0]).strip() if found else ""
+    literal = _LITERAL.match(pattern) if isinstance(pattern, str) else None
+    return re.sub(r"\\(.)", r"\1", literal[0]).strip() if literal else ""

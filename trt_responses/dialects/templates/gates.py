@@ -1,5 +1,4 @@
-"""The gates of this room: which ids of a segment count beside those that every dialect's gates let
-through. Knows ids and bytes."""
+"""Gates for template dialects. They work on ids and bytes."""
 
 from __future__ import annotations
 
@@ -15,8 +14,8 @@ if TYPE_CHECKING:
 
 
 class CallOrAnswer(Gate):
-    """Lets a call's mark through, and nothing of anything else: that is an answer, which is then
-    begun anew under its guide."""
+    """Admits a call's mark and nothing else: any other output is an answer, which then restarts
+    under its guide."""
 
     def __init__(
         self, mark: tuple[int, ...], ends: frozenset[int], token_bytes: Sequence[bytes]
@@ -51,7 +50,7 @@ class CallOrAnswer(Gate):
 
 
 class MarkedGate(GuidedGate):
-    """Follows a text in which some control ids may stand."""
+    """Follows a text that may contain some control ids."""
 
     def __init__(
         self,

@@ -1,9 +1,9 @@
-"""User text inside a rendered prompt: no part of it may ever be read as a control string.
+"""Shields user text in a rendered prompt, so that no part of it becomes a control string.
 
-A template writes text, and its control strings become control ids only afterwards. So each text
-that a user gives is shielded before it is rendered: where it holds a control string, or could be a
-part of one together with what stands beside it, a `SHIELD` is put into it. A control string with a
-shield inside is none any more; the shields are taken out of what is encoded plainly. Knows no ids.
+A template renders text, and its control strings become control ids afterwards. So each user text is
+shielded before it is rendered: a `SHIELD` character goes into each control string, and into each
+text that could form one together with its neighbours. A control string with a shield inside is no
+longer one; the shields are removed before the text is encoded as ordinary ids. No ids here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 SHIELD = "\U0010fffd"
 _ESCAPE = "\U0010fffc"
-"""Two characters for private use. Where a user writes one, it is spelled with the second."""
+"""Two private-use characters. If a user's text contains one, the second escapes it."""
 SHIELDS = SHIELD + _ESCAPE
 _SPELLED = ((_ESCAPE, f"{_ESCAPE}e"), (SHIELD, f"{_ESCAPE}s"))
 KEYWORDS = frozenset(
@@ -31,13 +31,13 @@ KEYWORDS = frozenset(
         *("strict", "text", "title", "type", "uniqueItems"),
     )
 )
-"""Keys that templates look for: no user chose them."""
+"""Keys that templates look up; users do not choose them."""
 _CORE = re.compile(r"[^\W_](?:.*[^\W_])?", re.DOTALL)
-"""A control string without the signs around it: `tool_call` of `</tool_call>`."""
+"""A control string without surrounding punctuation: `tool_call` of `</tool_call>`."""
 
 
 class Marks:
-    """The control strings of a vocabulary, and how text is shielded from them."""
+    """The control strings of a vocabulary, and the shielding of text against them."""
 
     def __init__(self, controls: Iterable[str]) -> None:
         self.controls = frozenset(controls)
@@ -48,13 +48,13 @@ class Marks:
         self._cores = {part for control in self.controls for part in _cores(control)}
 
     def shielded(self, text: str) -> str:
-        """The text as a template may be shown it; `plain` undoes it."""
+        """The text, safe for a template; `plain` reverses it."""
         for sign, spelled in _SPELLED:
             if sign in text:
                 text = text.replace(sign, spelled)
-        if text in self._cores:  # `<` and `>` may stand around it: a template writes keys so
+        if text in self._cores:  # a template may write a key between `<` and `>`
             return _broken(text)
-        text = self._whole.sub(lambda found: _broken(found[0]), text)
+        text = self._whole.sub(lambda match: _broken(match[0]), text)
         if self._begun.search(text, max(0, len(text) - self._longest)):
             text += SHIELD
         if self._ended.match(text):
@@ -62,7 +62,7 @@ class Marks:
         return text
 
     def shielded_json(self, value: Any) -> Any:
-        """The same for every text in a JSON value, and for its keys but those of schemas."""
+        """The JSON value with all texts shielded, and all keys except those of schemas."""
         if isinstance(value, str):
             return self.shielded(value)
         if isinstance(value, dict):
@@ -75,14 +75,14 @@ class Marks:
         return value
 
     def shielded_messages(self, messages: Iterable[Json]) -> list[Json]:
-        """Messages of a conversation: all but their roles is shielded."""
+        """The messages of a conversation, shielded except for their roles."""
         return [
             {key: one if key == "role" else self._field(key, one) for key, one in message.items()}
             for message in messages
         ]
 
     def shielded_tools(self, tools: Iterable[Json]) -> list[Json]:
-        """Tools as templates take them: all is shielded but the words of the form itself."""
+        """Tools in the form of templates, shielded except for the form's own keys."""
         return [{**tool, "function": self.shielded_json(tool["function"])} for tool in tools]
 
     def _field(self, key: str, value: Any) -> Any:
@@ -96,11 +96,11 @@ class Marks:
     def pieces(self, rendered: str) -> Iterator[tuple[str, bool]]:
         """A rendered prompt in pieces, and whether each is a control string of the template."""
         at = 0
-        for found in self._whole.finditer(rendered):
-            if found.start() > at:
-                yield plain(rendered[at : found.start()]), False
-            yield found[0], True
-            at = found.end()
+        for match in self._whole.finditer(rendered):
+            if match.start() > at:
+                yield plain(rendered[at : match.start()]), False
+            yield match[0], True
+            at = match.end()
         if at < len(rendered):
             yield plain(rendered[at:]), False
 
@@ -116,7 +116,7 @@ def plain(text: str) -> str:
 
 
 def _broken(text: str) -> str:
-    """A text of which no two characters stand together any more."""
+    """The text with a shield around each character."""
     return SHIELD.join(("", *text, ""))
 
 
@@ -129,9 +129,9 @@ def _ends(controls: Iterable[str]) -> set[str]:
 
 
 def _cores(control: str) -> Iterator[str]:
-    """What, with signs alone around it, becomes the control string: `think`, `/think`."""
-    found = _CORE.search(control)
-    first, last = found.span() if found else (len(control) // 2, len(control) // 2 + 1)
+    """The parts that punctuation alone can complete to the control string: `think`, `/think`."""
+    core = _CORE.search(control)
+    first, last = core.span() if core else (len(control) // 2, len(control) // 2 + 1)
     for start in range(first + 1):
         for end in range(last, len(control) + 1):
             if (start, end) != (0, len(control)):
@@ -139,8 +139,8 @@ def _cores(control: str) -> Iterator[str]:
 
 
 def _either(words: Iterable[str]) -> str:
-    """A pattern that finds the longest of these words at a place; as a tree, for there may be a
-    thousand of them. Of no words: one that finds nothing."""
+    """A pattern for the longest of these words, as a prefix tree, since there may be a thousand.
+    For no words it matches nothing."""
     tree: dict[str, Any] = {}
     for word in words:
         at = tree

@@ -1,7 +1,7 @@
-"""The pre-tokenisers that a GGUF file names, as `tokenizers` takes them. A closed list.
+"""The pre-tokenisers that GGUF files name, in the form of `tokenizers`. A closed list.
 
-A file that names another is refused: to guess would give a model other ids than it was trained on.
-The patterns are those of the tokenisers' own files, as llama.cpp's table names them.
+A file that names another one is refused: a guess could give ids that the model was not trained on.
+The patterns come from the tokenisers' own files; the names are llama.cpp's.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ PRETOKENISERS: dict[str, tuple[str, ...]] = {
     "gpt-2": (_GPT2,),
     "smollm": (r"\p{N}", _GPT2),
 }
-"""By what `tokenizer.ggml.pre` says: the patterns that part a text, one after another."""
+"""The patterns that split a text, applied in order, by the value of `tokenizer.ggml.pre`."""
 
 COMPOSED = frozenset({"qwen2", "qwen35"})
-"""Those whose own tokeniser composes characters (NFC) first."""
+"""Pre-tokenisers that first compose characters (NFC)."""
 
 WHOLE_WORDS = frozenset({"llama-bpe", "llama3", "tekken"})
-"""Those that take a word of the vocabulary as it stands, whatever its merges (`ignore_merges`)."""
+"""Pre-tokenisers that use a word of the vocabulary without its merges (`ignore_merges`)."""
 
 BYTE_LEVEL: Json = {
     "type": "ByteLevel",
@@ -68,11 +68,11 @@ BYTE_LEVEL: Json = {
     "trim_offsets": False,
     "use_regex": False,
 }
-"""Each byte as a character of its own; as a decoder, the way back."""
+"""Maps each byte to a character; as a decoder, the reverse."""
 
 
 def pretokeniser(pre: str) -> Json:
-    """A `pre_tokenizer` of tokenizer.json."""
+    """The `pre_tokenizer` for tokenizer.json."""
     splits = [
         {"type": "Split", "pattern": {"Regex": one}, "behavior": "Isolated", "invert": False}
         for one in PRETOKENISERS[pre]
@@ -81,5 +81,5 @@ def pretokeniser(pre: str) -> Json:
 
 
 def normaliser(pre: str) -> Json | None:
-    """A `normalizer` of tokenizer.json."""
+    """The `normalizer` for tokenizer.json, or None."""
     return {"type": "NFC"} if pre in COMPOSED else None

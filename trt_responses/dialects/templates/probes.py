@@ -1,7 +1,8 @@
-"""What a template does with a conversation, found out by rendering some: once, when it is prepared.
+"""Probes what a template does with conversations, once, when a model is prepared.
 
-A probe is a small conversation with words that occur nowhere else; the answer is whether they are
-in the prompt, or where two prompts begin to differ. Pure: the same template gives the same answers.
+A probe renders a small conversation with unique words. Its result is whether they are in the
+prompt, or where two prompts begin to differ. Deterministic: the same template gives the same
+results.
 """
 
 from __future__ import annotations
@@ -42,64 +43,64 @@ TOOLS: list[Json] = [
 
 @dataclass(frozen=True, slots=True)
 class Probes:
-    """The answers, as a card keeps them."""
+    """The results, as a card stores them."""
 
     tools: Seen
     arguments: Literal["object", "string", "neither"]
-    """How earlier calls' arguments are taken."""
+    """The form that the template accepts for the arguments of earlier calls."""
     developer: Seen
     second_system: Seen
-    """A system message behind the first turn."""
+    """A system message after the first turn."""
     results: Seen
-    """A tool's answer."""
+    """A tool result."""
     keeps_prefix: bool
-    """Within a tool loop each prompt begins with the one before."""
+    """Whether, in a tool loop, each prompt begins with the one before."""
     keeps_prefix_without_thinking: bool
-    """The same with thinking switched off; where the row has no switch, the same answer."""
+    """The same with thinking off; equal to `keeps_prefix` if the family has no switch."""
     thoughts_in_loop: bool
     thoughts_behind_turn: bool
-    """Thoughts are still shown once the next user's message has come."""
+    """Whether thoughts are still shown after the next user message."""
     switches: bool
-    """Thinking off gives another prompt than thinking on."""
+    """Whether thinking off gives another prompt than thinking on."""
 
-    def told(self) -> dict[str, str | bool]:
-        """For a card."""
+    def to_dict(self) -> dict[str, str | bool]:
+        """The results for a card."""
         return asdict(self)
 
 
 def probe(render: Render, family: Family) -> Probes:
-    """The answers, or `StartupError` where they contradict the row, or the template takes more time
-    or memory than it may. `render` is a template's own `render`, or one that bounds it."""
+    """The results. Raises a `StartupError` if they contradict the family, or if the template
+    exceeds its time or memory. `render`: the template's own `render`, or one with limits."""
     try:
-        found = _Probe(render, family).answers()
+        results = _Probe(render, family).results()
     except TemplateLimitError as error:
         raise StartupError(str(error)) from None
-    if faults := contradictions(found, family):
+    if faults := contradictions(results, family):
         raise StartupError(
-            f"The chat template does not do what the family {family.name!r} says: "
+            f"The chat template does not fit the family {family.name!r}: "
             f"{'; '.join(faults)}. Name another family, or `text`."
         )
-    return found
+    return results
 
 
-def contradictions(found: Probes, family: Family) -> list[str]:
-    """Where the template and the row say different things: both values, in words."""
+def contradictions(results: Probes, family: Family) -> list[str]:
+    """The differences between the template and the family, each with both values."""
     faults = []
-    if family.calls is not None and family.shows_tools and found.tools != "shown":
-        faults.append(f"the family has tools, and tools are {found.tools} by the template")
-    if family.calls is not None and found.arguments != family.arguments:
+    if family.calls is not None and family.shows_tools and results.tools != "shown":
+        faults.append(f"the family has tools, but in the template tools are {results.tools}")
+    if family.calls is not None and results.arguments != family.arguments:
         faults.append(
-            f"the family hands arguments over as {family.arguments}, and the template takes "
-            f"{found.arguments}"
+            f"the family passes arguments as {family.arguments}, but the template accepts "
+            f"{results.arguments}"
         )
-    if family.calls is not None and found.results != "shown":
+    if family.calls is not None and results.results != "shown":
         faults.append(
-            f"the family has tools, and their results are {found.results} by the template"
+            f"the family has tools, but in the template their results are {results.results}"
         )
-    if family.switch is not None and family.calls is not None and not found.switches:
+    if family.switch is not None and family.calls is not None and not results.switches:
         faults.append(
-            f"the family switches thinking by {family.switch.name!r}, and the template does the "
-            "same either way"
+            f"the family switches thinking by {family.switch.name!r}, but the template ignores "
+            "that variable"
         )
     return faults
 
@@ -113,18 +114,18 @@ class _Probe:
         self._system: Json = {"role": "system", "content": "probe-system"}
         self._user: Json = {"role": "user", "content": USER}
 
-    def answers(self) -> Probes:
+    def results(self) -> Probes:
         plain = self._rendered([self._user])
         if plain is None:
             raise StartupError(
-                "The chat template refuses a single user's message, so nothing can be asked of "
-                f"this model: {self._fault([self._user])}"
+                "The chat template refuses a single user message, so this model cannot be served: "
+                f"{self._fault([self._user])}"
             )
         arguments = self._arguments()
         own = self._own("{}" if arguments == "string" else {"key": VALUE})
         loop = [self._user, own, self._result()]
-        said = {"role": "assistant", "content": TEXT}
-        behind = self._rendered([*loop, said, {"role": "user", "content": AGAIN}])
+        answer = {"role": "assistant", "content": TEXT}
+        behind = self._rendered([*loop, answer, {"role": "user", "content": AGAIN}])
         keeps = self._keeps_prefix(own, thinks=True)
         return Probes(
             tools=self._seen(TOOL, self._rendered([self._user], tools=TOOLS)),
@@ -136,7 +137,7 @@ class _Probe:
                 EXTRA,
                 self._rendered(
                     [
-                        *(self._system, self._user, said),
+                        *(self._system, self._user, answer),
                         *({"role": "system", "content": EXTRA}, self._user),
                     ]
                 ),
@@ -153,7 +154,8 @@ class _Probe:
         )
 
     def _arguments(self) -> Literal["object", "string", "neither"]:
-        """An object is tried first: where a template takes both, it writes that one itself."""
+        """The accepted form of arguments. An object comes first: a template that accepts both
+        writes an object itself."""
         for kind, value in (("object", {"key": VALUE}), ("string", json.dumps({"key": VALUE}))):
             text = self._rendered([self._user, self._own(value), self._result()], tools=TOOLS)
             if VALUE in (text or ""):
@@ -172,7 +174,7 @@ class _Probe:
         return second.startswith(first) and third.startswith(second)
 
     def _own(self, arguments: object) -> Json:
-        """A turn of the model's with a thought, a text and a call."""
+        """A model turn with a thought, a text and a call."""
         call = {"type": "function", "id": "call_probe0", "function": {"name": TOOL}}
         call["function"] |= {"arguments": arguments}  # type: ignore[operator]  # a dict
         thoughts = dict.fromkeys(("reasoning_content", "reasoning", "thinking"), THOUGHT)
@@ -184,7 +186,7 @@ class _Probe:
     def _rendered(
         self, messages: Sequence[Json], tools: list[Json] | None = None, *, thinks: bool = True
     ) -> str | None:
-        """The prompt; None where the template refuses it."""
+        """The prompt; None if the template refuses the conversation."""
         switch = self._switch
         switches = {} if switch is None else {switch.name: switch.on if thinks else switch.off}
         try:
@@ -199,7 +201,7 @@ class _Probe:
             self._render(messages)
         except TemplateError as error:
             return str(error)
-        return "it takes it only without the switch for thinking."
+        return "it accepts the message only without the variable that switches thinking."
 
     @staticmethod
     def _seen(word: str, prompt: str | None) -> Seen:

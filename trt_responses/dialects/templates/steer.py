@@ -1,9 +1,9 @@
-"""Plans of runs for models with a template: the same wishes as Harmony's, at other places.
+"""Plans of runs for template models: the same requirements as Harmony's, with other marks.
 
-A thought ends at its mark, or is closed by force: when its budget is spent, when the model ends its
-turn in it or begins another author's. A call begins with its mark; behind it the name is chosen
-among those offered, and the arguments are guided. An answer is guided from its first id. Knows rows
-and ids; knows no request and no engine.
+A thought ends at its mark. The plan closes it when its budget is spent, or when the model ends its
+turn inside it or begins another author's. A call begins with its mark; then the name is guided to
+the offered tools, and the arguments to their schema. An answer is guided from its first id. Works
+on families and ids: no request and no engine.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ if TYPE_CHECKING:
     from trt_responses.schema.compile import Form
 
 SIGNS = re.compile(r"[\\.+*?()|\[\]{}^$]")
-"""What means something in a regular expression."""
+"""The special characters of regular expressions."""
 LEAST_TOKENS = 16
-"""Without room for a short call, none is begun."""
+"""The tokens of a short call; with fewer left, none is begun."""
 NO_MARKS: Mapping[int, bytes] = {}
 BEFORE_CALL = 8
-"""Ids of white space that a model may write before a call's mark."""
+"""Maximum ids of white space before a call's mark."""
 
 
 class Places:
-    """A row's marks as ids, and the words around a call's name."""
+    """A family's marks as ids, and the texts around a call's name."""
 
     def __init__(self, family: Family, tokeniser: Tokeniser, stop_ids: Sequence[int]) -> None:
         self._encode = tokeniser.encode
         self._plain = tokeniser.plain
         self.family = family
         self.stops = tuple(dict.fromkeys(stop_ids))
-        """What ends a turn, the lawful one first."""
+        """Ids that end a turn, the template's first."""
         self.ends = frozenset(self.stops)
         foreign = map(tokeniser.id_of, family.foreign)
         self.foreign = frozenset(token_id for token_id in foreign if token_id is not None)
-        """What begins another author's turn."""
+        """Ids that begin another author's turn."""
         self.controls = tuple(tokeniser.controls)
         controls = tokeniser.controls
         self.token_bytes = tuple(
@@ -61,22 +61,22 @@ class Places:
         self.call_close = () if calls is None else self.ids(calls.close)
         in_text = calls is not None and calls.body in ("xml", "kv")
         self.forms = CallForms(calls, tokeniser.id_of) if calls is not None and in_text else None
-        """Of arguments that are no JSON."""
+        """Forms of arguments that are not JSON."""
         section = "" if calls is None or calls.section is None else calls.section[0]
         self.first_call = (*self.ids(section), *self.call_open)
 
     def ids(self, text: str) -> tuple[int, ...]:
-        """Of a text of the row's own, marks among it."""
+        """The ids of a text of the family, marks included."""
         return tuple(self._encode(text)) if text else ()
 
     def head(self, name: str) -> tuple[int, ...]:
-        """What stands between a call's mark and its arguments."""
+        """The ids between a call's mark and its arguments."""
         before, behind = self.around
         return self.ids(before + self._plain(name) + behind)
 
     @property
     def around(self) -> tuple[str, str]:
-        """What stands before and behind a call's name."""
+        """The texts before and after a call's name."""
         calls = self.family.calls
         assert calls is not None
         match calls.body:
@@ -91,7 +91,7 @@ class Places:
 
     @property
     def tail(self) -> tuple[int, ...]:
-        """What closes a call behind its arguments."""
+        """The ids that close a call after its arguments."""
         calls = self.family.calls
         assert calls is not None
         words = {"json": "}\n", "named": calls.after_arguments}.get(calls.body, "")
@@ -101,12 +101,12 @@ class Places:
 def plan_of(
     turn: Turn, places: Places, guides: Guides, tokens: int, written: int = 0
 ) -> SteeringPlan:
-    """For so many tokens more, behind those that have been written."""
+    """The plan of a turn, for up to `tokens` more tokens after those already written."""
     return TurnPlan(turn, places, guides, written + tokens)
 
 
 class TurnPlan:
-    """One turn: its thought, and then its answer or its calls."""
+    """The plan of one turn: its thought, then its answer or its calls."""
 
     def __init__(self, turn: Turn, places: Places, guides: Guides, tokens: int) -> None:
         self._turn = turn
@@ -114,7 +114,7 @@ class TurnPlan:
         self._guides = guides
         self._tokens = tokens
         self._reader: Reader | None = None
-        self._segments = self._made()
+        self._segments = self._plan()
 
     def __str__(self) -> str:
         if self._turn.choices is None:
@@ -126,7 +126,7 @@ class TurnPlan:
         self._reader = reader
         return None if reader.ended else next(self._segments, None)
 
-    def _made(self) -> Iterator[Segment]:
+    def _plan(self) -> Iterator[Segment]:
         choices = self._turn.choices
         if choices is None:
             yield from self._watched() if self._turn.strict else [self._free(self._turn.begun)]
@@ -148,7 +148,7 @@ class TurnPlan:
     # --- a thought ----------------------------------------------------------------------------
 
     def _thought(self) -> tuple[tuple[int, ...], Segment | None]:
-        """The thought's segment, and what is forced behind it."""
+        """The ids to force after the thought, and the thought's segment."""
         places, reader = self._places, self._reader
         assert reader is not None
         if places.thought is None:
@@ -156,9 +156,9 @@ class TurnPlan:
         opened, closed = places.thought
         begun = isinstance(reader, TemplateReader) and reader.thinking
         forced = () if begun else (*opened, *places.ids("\n"))
-        wanted = self._turn.thought
+        limit = self._turn.thought
         left = self._left(forced) - min(RESERVE, self._tokens // 2) - len(closed)
-        most = left if wanted is None else min(left, wanted)
+        most = left if limit is None else min(left, limit)
         behind = places.ids("\n\n")
         if most > 0:
             ends = places.ends | places.foreign | {closed[0], *places.call_open[:1]}
@@ -173,7 +173,7 @@ class TurnPlan:
     # --- an answer ----------------------------------------------------------------------------
 
     def _free(self, forced: tuple[int, ...]) -> Segment:
-        """The model's own way to its own end; without tools it calls none."""
+        """An unsteered segment; without tools the call mark is banned."""
         banned = () if self._turn.offered else self._places.call_open[:1]
         return Segment(self._left(forced), self._places.stops, forced, banned_ids=banned)
 
@@ -194,14 +194,14 @@ class TurnPlan:
         self, answer: Choice, calls: Sequence[Choice], forced: tuple[int, ...]
     ) -> Iterator[Segment]:
         mark = self._places.call_open
-        yield self._tried(mark, forced)
+        yield self._trial(mark, forced)
         assert self._reader is not None
         if tuple(self._reader.kept[-len(mark) :]) == mark:
             yield from self._calls(calls, ())
         else:
             yield self._answer(answer, ())
 
-    def _tried(self, mark: tuple[int, ...], forced: tuple[int, ...]) -> Segment:
+    def _trial(self, mark: tuple[int, ...], forced: tuple[int, ...]) -> Segment:
         gate = CallOrAnswer(mark, self._places.ends, self._places.token_bytes)
         most = min(self._left(forced), BEFORE_CALL + len(mark))
         return Segment(most, self._places.stops, forced, gate=gate, name="header")
@@ -209,7 +209,7 @@ class TurnPlan:
     # --- calls --------------------------------------------------------------------------------
 
     def _watched(self) -> Iterator[Segment]:
-        """Free, until the model begins a call; then its name and its arguments are guided."""
+        """Unsteered until the model begins a call; then its name and its arguments are guided."""
         mark = self._places.call_open
         assert self._reader is not None
         stops = (*self._places.stops, mark[-1])
@@ -218,14 +218,14 @@ class TurnPlan:
             yield from self._calls(self._turn.offered, ())
 
     def _calls(self, calls: Sequence[Choice], forced: tuple[int, ...]) -> Iterator[Segment]:
-        """Calls, the first of which is begun by what is forced or by the model itself."""
+        """Segments for calls. Forced ids or the model have already begun the first one."""
         mark = self._places.call_open
         assert self._reader is not None
         for number in range(self._turn.calls):
             if number:
                 if self._left() < LEAST_TOKENS:
                     return
-                yield self._tried(mark, ())
+                yield self._trial(mark, ())
                 if tuple(self._reader.kept[-len(mark) :]) != mark:
                     return
                 forced = ()
@@ -275,7 +275,7 @@ class TurnPlan:
         what: str,
         marks: Mapping[int, bytes] = NO_MARKS,
     ) -> Segment:
-        """`marks` may stand in the text: what is followed for each."""
+        """A guided segment. `marks`: control ids allowed in the text, with their stand-ins."""
         guide = Guide(form.kind, form.source)
         ends = self._guides[form.kind] | self._places.ends
         gate = MarkedGate(marks, ends, closing, form.follow(), self._places.token_bytes, what)

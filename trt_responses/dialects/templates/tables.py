@@ -1,4 +1,4 @@
-"""What all readers of one checkpoint share: what each id means, and which ids are text alone."""
+"""Tables that all readers of one checkpoint share: signs of ids, and ids that are text alone."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ Sign = Literal["end", "foreign", "thought", "thought_end", "call", "call_end", "
 
 
 class Tables(NamedTuple):
-    """What all readers of a checkpoint share. Built once."""
+    """Tables that all readers of a checkpoint share."""
 
     family: Family
     token_bytes: Sequence[bytes]
     controls: Mapping[int, str]
     signs: Mapping[int, Sign]
-    """What an id means; every other is text, spelled out."""
+    """The sign of each structural id; every other id is text."""
     plain: Mapping[int, bytes]
-    """Ids that are nothing but text, wherever text may stand, as pieces of JSON."""
+    """Ids that are text alone in any message, as pieces of JSON."""
     in_text: tuple[str, ...]
     in_thought: tuple[str, ...]
-    """Marks that are no single token, by where they are looked for."""
+    """Marks that are not one token, by the place of the search."""
 
     @classmethod
     def of(cls, family: Family, tokeniser: Tokeniser, stop_ids: Collection[int] = ()) -> Tables:
-        """`stop_ids`: what ends a turn beside the row's terminators."""
+        """The tables of a checkpoint. `stop_ids`: ids that end a turn besides the family's."""
         signs: dict[int, Sign] = {}
         calls, thought = family.calls, family.thought
         named: list[tuple[Sign, Sequence[str]]] = [("foreign", family.foreign)]
@@ -62,7 +62,8 @@ class Tables(NamedTuple):
 
 
 def _plain(tokeniser: Tokeniser, first: frozenset[str]) -> dict[int, bytes]:
-    """`first`: characters that may begin a mark, so that what holds one must be looked at."""
+    """The ids that are text alone. `first`: characters that may begin a mark; ids with one are
+    excluded."""
     table = {}
     for token_id, raw in enumerate(tokeniser.token_bytes):
         try:

@@ -1,8 +1,8 @@
-"""A checkpoint's tokeniser: rendered prompts to ids, and each id's bytes.
+"""A checkpoint's tokeniser: ids of rendered prompts, and bytes of ids.
 
-Control strings are looked up here, one id each; all other text goes through a tokeniser that knows
-none of them, so that no text of a user becomes a control id. Byte-level BPE alone: that is what
-Qwen, GLM, DeepSeek, Nemotron and Llama use. Knows no template and no family.
+Control strings are looked up here, one id each. All other text goes through a tokeniser without
+control strings, so that user text never becomes a control id. Supports byte-level BPE only, which
+Qwen, GLM, DeepSeek, Nemotron and Llama use. No template and no family here.
 """
 
 from __future__ import annotations
@@ -32,12 +32,11 @@ Json = dict[str, Any]
 TOKENIZER_FILE = "tokenizer.json"
 
 CONTROL_TYPE, USER_TYPE, UNUSED_TYPE = 3, 4, 5
-"""Of `tokenizer.ggml.token_type`: what is no ordinary text."""
+"""Values of `tokenizer.ggml.token_type` for tokens that are not ordinary text."""
 
 
 class Control(NamedTuple):
-    """An added token: it stands for its text wherever that is found, and may swallow white space
-    on either side."""
+    """An added token. It replaces its text anywhere, and may absorb white space on either side."""
 
     text: str
     token_id: int
@@ -46,7 +45,7 @@ class Control(NamedTuple):
 
     @property
     def is_white(self) -> bool:
-        """White space, and single characters, are text like any other."""
+        """Whether this is ordinary text: white space or a single character."""
         return len(self.text) < 2 or self.text.isspace()
 
 
@@ -66,21 +65,21 @@ class Tokeniser:
         vocabulary = {t: n for t, n in model["vocab"].items() if t not in self._controls}
         vocabulary |= {one.text: one.token_id for one in white}
         self.token_bytes: Sequence[bytes] = _token_bytes(vocabulary, listed.values())
-        """Each id's bytes: a control id's are its spelling, an id without a text has none."""
+        """Each id's bytes: a control id's spelling; empty for an id without text."""
         merges = [one for one in map(_merge, model["merges"]) if "".join(one) in vocabulary]
-        told = {
+        bare = {
             **settings,
             "added_tokens": [_added(one) for one in white],
             "model": {**model, "vocab": vocabulary, "merges": merges},
         }
         try:
-            self._tokenizer = Tokenizer.from_str(orjson.dumps(told).decode())
+            self._tokenizer = Tokenizer.from_str(orjson.dumps(bare).decode())
         except Exception as error:  # `tokenizers` raises nothing narrower
             raise StartupError(f"The tokeniser's data cannot be used: {error}") from None
 
     @classmethod
     def from_json(cls, path: Path) -> Tokeniser:
-        """Of a Hugging Face directory, or of its `tokenizer.json`."""
+        """The tokeniser of a Hugging Face directory, or of its `tokenizer.json`."""
         path = path / TOKENIZER_FILE if path.is_dir() else path
         try:
             settings = orjson.loads(path.read_bytes())
@@ -90,7 +89,7 @@ class Tokeniser:
 
     @classmethod
     def from_settings(cls, settings: Json, where: str) -> Tokeniser:
-        """Of what a tokenizer.json holds."""
+        """The tokeniser of a tokenizer.json's content."""
         try:
             added = [
                 Control(one["content"], one["id"], bool(one["lstrip"]), bool(one["rstrip"]))
@@ -114,10 +113,11 @@ class Tokeniser:
         merges: Sequence[str],
         pre: str,
     ) -> Tokeniser:
-        """Of a GGUF file's metadata: `tokenizer.ggml.tokens`, `.token_type`, `.merges`, `.pre`."""
+        """The tokeniser of a GGUF file's `tokenizer.ggml.tokens`, `.token_type`, `.merges`,
+        `.pre`."""
         if pre not in PRETOKENISERS:
             raise StartupError(
-                f"The GGUF file's pre-tokeniser {pre!r} is not known: known are "
+                f"The GGUF file's pre-tokeniser {pre!r} is not supported: use a file with one of "
                 f"{', '.join(sorted(PRETOKENISERS))}."
             )
         controls, vocabulary = [], {}
@@ -143,27 +143,28 @@ class Tokeniser:
 
     @property
     def digest(self) -> str:
-        """A name of what the ids mean: of each one's bytes, and of which are control ids."""
-        told = hashlib.blake2b(digest_size=8)
+        """A digest of the vocabulary: each id's bytes, and whether it is a control id."""
+        digest = hashlib.blake2b(digest_size=8)
         for token_id, raw in enumerate(self.token_bytes):
-            told.update(b"%d %d " % (token_id in self.controls, len(raw)) + raw)
-        return told.hexdigest()
+            digest.update(b"%d %d " % (token_id in self.controls, len(raw)) + raw)
+        return digest.hexdigest()
 
     def control_id(self, spelling: str) -> int:
-        """The id of a control string that there is."""
+        """The id of an existing control string."""
         return self._controls[spelling].token_id
 
     def id_of(self, spelling: str) -> int | None:
-        """A control string's id, if the vocabulary has one."""
+        """A control string's id, or None."""
         control = self._controls.get(spelling)
         return None if control is None else control.token_id
 
     def plain(self, text: str) -> str:
-        """A user's text as a template may be shown it."""
+        """A user's text, shielded for a template."""
         return self.marks.shielded(text)
 
     def encode(self, rendered: str) -> list[int]:
-        """A rendered prompt's ids: the template's control strings, and all else as plain text."""
+        """A rendered prompt's ids: control ids for the template's control strings, else plain
+        text."""
         ids: list[int] = []
         for text, is_control in self.pieces(rendered):
             if is_control:
@@ -173,20 +174,20 @@ class Tokeniser:
         return ids
 
     def encode_plain(self, text: str) -> list[int]:
-        """A text's ids, none of which is a control id, whatever the text."""
+        """A text's ids; never a control id."""
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
         return ids
 
     def text(self, token_ids: Iterable[int]) -> str:
-        """Ids as people read them."""
+        """Readable text of ids."""
         return b"".join(map(self.bytes_of, token_ids)).decode("utf-8", "replace")
 
     def bytes_of(self, token_id: int) -> bytes:
         return self.token_bytes[token_id] if 0 <= token_id < len(self.token_bytes) else b""
 
     def pieces(self, rendered: str) -> Iterator[tuple[str, bool]]:
-        """A rendered prompt's pieces, and whether each is a control string of the template; without
-        the white space that a control string beside them swallows."""
+        """A rendered prompt's pieces, and whether each is a control string of the template. White
+        space that a neighbouring control string absorbs is removed."""
         pieces = [*self.marks.pieces(rendered)]
         for place, (text, is_control) in enumerate(pieces):
             if not is_control:
@@ -199,18 +200,18 @@ class Tokeniser:
 
 
 def _refuse_others(settings: Json) -> None:
-    """Raise unless this is byte-level BPE, whose ids are bytes wherever a text is parted."""
+    """Raise unless this is byte-level BPE, whose ids are bytes wherever a text is split."""
     kind = settings.get("model", {}).get("type")
     decoder = (settings.get("decoder") or {}).get("type")
     if kind != "BPE" or decoder != "ByteLevel":
         raise StartupError(
-            f"The tokeniser is {kind} with the decoder {decoder}, and only BPE with ByteLevel is "
-            "served: use a checkpoint of Qwen, GLM, DeepSeek, Nemotron or Llama 3."
+            f"The tokeniser is {kind} with the decoder {decoder}; only BPE with ByteLevel is "
+            "supported. Use a checkpoint of Qwen, GLM, DeepSeek, Nemotron or Llama 3."
         )
 
 
 def _merge(merge: str | Sequence[str]) -> tuple[str, str]:
-    """The two sides of a merge, which older files write as one text."""
+    """The two sides of a merge; older files write them as one text."""
     left, right = merge.split(" ", 1) if isinstance(merge, str) else merge
     return left, right
 
@@ -227,7 +228,7 @@ def _added(control: Control) -> Json:
 
 
 def _byte_of_sign() -> dict[str, int]:
-    """What byte each character of a byte-level vocabulary stands for."""
+    """The byte for each character of a byte-level vocabulary."""
     shown = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     hidden = [byte for byte in range(256) if byte not in shown]
     signs = {chr(byte): byte for byte in shown}
@@ -239,12 +240,12 @@ BYTE_OF_SIGN = _byte_of_sign()
 
 def _token_bytes(vocabulary: Mapping[str, int], added: Collection[Control]) -> tuple[bytes, ...]:
     numbers = (*vocabulary.values(), *(control.token_id for control in added))
-    known = [b""] * (1 + max(numbers, default=-1))
+    table = [b""] * (1 + max(numbers, default=-1))
     for text, number in vocabulary.items():
         try:
-            known[number] = bytes([BYTE_OF_SIGN[sign] for sign in text])
+            table[number] = bytes([BYTE_OF_SIGN[sign] for sign in text])
         except KeyError:
-            known[number] = text.encode()
+            table[number] = text.encode()
     for control in added:
-        known[control.token_id] = control.text.encode()
-    return tuple(known)
+        table[control.token_id] = control.text.encode()
+    return tuple(table)

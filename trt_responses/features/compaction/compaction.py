@@ -47,9 +47,9 @@ logger = logging.getLogger(__name__)
 SUMMARY_TOKENS, THOUGHT_TOKENS = 4096, 512
 """At most, of what is written and of the thought before it."""
 REQUEST = """This conversation becomes too long and goes on without its older messages. Write a \
-summary that lets you go on with the work as if nothing were missing; whoever reads it sees the \
+summary that lets you go on with the work as if nothing were missing; its reader sees the \
 user's own messages and nothing else of what is above. Do not call tools and do not go on with the \
-task now. Write, in this order: the goal and all that the user has asked for; what is done; files, \
+task now. Write, in this order: the goal and all that the user wants; what is done; files, \
 names, commands, numbers and errors that matter, word for word; what was decided, and why; what is \
 open, and the next step."""
 SUMMARY = "Summary of the conversation so far, written when its older messages were left out:\n\n"

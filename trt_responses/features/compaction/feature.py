@@ -130,7 +130,7 @@ async def _summary(compaction: Compaction, draft: Draft) -> CompactionGeneration
     """Writes the summary in the log of the answer. Where there is no room for one, it makes an
     extract."""
     parts = draft.parts
-    steering = await steering_of(parts, summarising(draft.accepted), draft.owner)
+    steering = await steering_of(draft, summarising(draft.accepted))
     ids = await compaction.prompt_ids(draft.prompt)
     room = parts.engine.limits().context_tokens - len(ids)
     return CompactionGeneration(

@@ -136,7 +136,7 @@ def check_size(record: Record, most_items: int) -> None:
     if len(record.blocks) > most_items:
         raise InvalidRequest(
             f"The conversation would have {len(record.blocks)} items, and at most {most_items} are "
-            "kept (TRT_RESPONSES_CONVERSATION_ITEMS): delete some, or begin another.",
+            "kept: delete some, or begin another.",
             param="items",
             code="conversation_too_large",
         )

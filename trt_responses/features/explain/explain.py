@@ -142,7 +142,7 @@ def _timeline(run: Outline) -> Iterator[Json]:
     """What happened when, in milliseconds since the request's arrival."""
     marks = [
         ("arrived", run.arrival_ns),
-        ("engine asked", run.asked_ns),
+        ("sent to engine", run.requested_ns),
         *((f"{s.name} segment", s.began_ns) for s in run.trace.segments[1:]),
         ("first token", run.first_token_ns),
         ("last token", run.last_token_ns),

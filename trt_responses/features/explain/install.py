@@ -16,6 +16,6 @@ def install(server: Server) -> None:
     kept = Explanations(settings.explain_bytes)
     server.provide(kept)
     server.on_delete.append(kept.forget)
-    if settings.explain != "off" and settings.explain_bytes:
+    if settings.explain != "off":
         server.listeners.append(kept)
     server.add_routes(35, routes)

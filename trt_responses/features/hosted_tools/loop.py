@@ -159,7 +159,7 @@ class ToolLoop:
 
     def _go_on(self, behind: Answered, reader: Reader, room: int) -> int:
         """Have the reader go on behind an answer. The room that is left then."""
-        reader.answer(behind.ids, behind.held)
+        reader.answer(behind.ids, behind.stored)
         if behind.prompt is None:
             if self._anew is not None:
                 self._anew += behind.ids

@@ -47,10 +47,10 @@ class Inclusion:
         """Refuse what a setting does not allow."""
         if "messages" in included and not self._tells_messages:
             raise Forbidden(
-                "'include' asks for 'messages', which this server hides: TRT_RESPONSES_EXPLAIN is "
-                "not `full`.",
+                "'include' names 'messages', which this server hides: the operator must set "
+                "TRT_RESPONSES_EXPLAIN to 'full'.",
                 param="include",
-                code="messages_not_told",
+                code="messages_hidden",
             )
 
     async def added(self, last: Response, run: Run, included: Collection[Included]) -> Response:
@@ -109,7 +109,7 @@ def metrics_of(facts: RunFacts) -> Json:
     if first is not None and last is not None and tokens > 1:
         gap_ms = (last - first) / 1e6 / (tokens - 1)
     return {
-        "queue_ms": _ms(arrived, facts.asked_ns),
+        "queue_ms": _ms(arrived, facts.requested_ns),
         "first_token_ms": _ms(arrived, first),
         "per_token_ms": gap_ms and round(gap_ms, 3),
         "tokens_per_second": round(1000 / gap_ms, 1) if gap_ms else None,

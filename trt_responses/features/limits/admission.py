@@ -73,12 +73,10 @@ class Admission:
         """Give one response a place, or raise the reason why it has to come again later."""
         limits, counts = self._limits_of(owner), self._counts
         with counts.locked():
-            held = self._owners.get(owner)
-            if held is None:
-                held = self._owners[owner] = _Owner(counts.owner(owner))
-            else:
-                held.counts = counts.owner(owner)
-            held.set_limits(limits, self._clock_s)
+            known, theirs = self._owners.get(owner), counts.owner(owner)
+            held = known or self._owners.setdefault(owner, _Owner(theirs))
+            if held.limits is not limits or held.counts is not theirs:
+                held.set_limits(limits, theirs, self._clock_s)
             self._check_owner(held)
             full = counts.waiting >= self._bounds.waiting
             if full and counts.waiting >= self._bounds.waiting + max(0, self._free()):
@@ -88,15 +86,16 @@ class Admission:
                 )
             if held.requests is not None:
                 held.requests.take(1)
-            held.counts.add(waiting=1)
-            self._count(waiting=1)
+            self._count(held, waiting=1)
         return Place(self, held)
 
-    def _count(self, *, running: int = 0, waiting: int = 0, waiting_tokens: int = 0) -> None:
+    def _count(
+        self, owner: _Owner, *, running: int = 0, waiting: int = 0, waiting_tokens: int = 0
+    ) -> None:
         self.running += running
         self.waiting += waiting
         self.waiting_tokens += waiting_tokens
-        self._counts.add(running=running, waiting=waiting, waiting_tokens=waiting_tokens)
+        self._counts.add(owner.counts, running, waiting, waiting_tokens)
 
     def look(self) -> None:
         """Give free places to those who wait. Called when a place may have become free."""
@@ -132,33 +131,34 @@ class Admission:
         return min(able, key=lambda owner: owner.rank, default=None)
 
     def _grant(self, place: Place) -> None:
-        place.owner.counts.add(running=1, waiting=-1)
-        self._count(running=1, waiting=-1, waiting_tokens=-place.tokens)
+        self._count(place.owner, running=1, waiting=-1, waiting_tokens=-place.tokens)
         place.owner.counts.take_turn()
         place.granted()
 
-    def line_up(self, place: Place) -> None:
+    def line_up(self, place: Place, tokens: int) -> None:
         """Put a place in line. Raises when too many tokens would wait."""
         with self._counts.locked():
-            owner, others = place.owner, self._counts.waiting_tokens
-            self._count(waiting_tokens=place.tokens)
+            owner = place.owner
             alone = self.waiting == 1 and not self._counts.shared
             if alone and owner.may_run and self._free() > 0:
                 self._grant(place)
             else:
-                owner.line.append(place)
-                place.since_s = self._clock_s()
-                self._give_places()
-            waits = place.state == "waiting" and others > 0
-            if waits and others + place.tokens > self._bounds.waiting_tokens:
-                raise ServerBusy(
-                    f"Prompts of {others} tokens wait, and with the {place.tokens} of this one "
-                    f"they would be more than the {self._bounds.waiting_tokens} that this server "
-                    "takes: try again."
-                )
+                self._wait(place, tokens)
             if owner.tokens is not None:
-                owner.tokens.take(place.tokens)
+                owner.tokens.take(tokens)
         self._look_later()
+
+    def _wait(self, place: Place, tokens: int) -> None:
+        others, place.tokens, place.since_s = self._counts.waiting_tokens, tokens, self._clock_s()
+        self._count(place.owner, waiting_tokens=tokens)
+        place.owner.line.append(place)
+        self._give_places()
+        waits = place.state == "waiting" and others > 0
+        if waits and others + tokens > self._bounds.waiting_tokens:
+            raise ServerBusy(
+                f"Prompts of {others} tokens wait, and with the {tokens} of this one they would be "
+                f"more than the {self._bounds.waiting_tokens} that this server takes: try again."
+            )
 
     def left(self, place: Place, generated_tokens: int) -> None:
         """Count a response as over, with the tokens that it wrote."""
@@ -167,15 +167,13 @@ class Admission:
             if owner.tokens is not None:
                 owner.tokens.take(generated_tokens)
             if place.state == "running":
-                owner.counts.add(running=-1)
-                self._count(running=-1)
+                self._count(owner, running=-1)
             else:
                 tokens = 0
                 if place.state == "waiting":
                     owner.line.remove(place)
                     tokens = place.tokens
-                owner.counts.add(waiting=-1)
-                self._count(waiting=-1, waiting_tokens=-tokens)
+                self._count(owner, waiting=-1, waiting_tokens=-tokens)
             if self.waiting or self._counts.shared:
                 self._give_places()
         self._look_later()
@@ -216,6 +214,7 @@ class Place:
     def __init__(self, admission: Admission, owner: _Owner) -> None:
         self.owner = owner
         self.tokens = 0
+        """Those of its prompt, once it waits."""
         self.since_s = 0.0
         """The time at which it lined up."""
         self.state: Literal["entered", "waiting", "running", "gone"] = "entered"
@@ -223,8 +222,8 @@ class Place:
         self._turn: asyncio.Future[None] | None = None
 
     def line_up(self, prompt_tokens: int) -> None:
-        self.tokens, self.state = prompt_tokens, "waiting"
-        self._admission.line_up(self)
+        self.state = "waiting"
+        self._admission.line_up(self, prompt_tokens)
 
     def turn(self) -> asyncio.Future[None] | None:
         if self.state != "waiting":
@@ -271,9 +270,11 @@ class _Owner:
         """The order of owners: the smallest rank has the next turn."""
         return self.counts.running, self.counts.last_turn, self.line[0].since_s
 
-    def set_limits(self, limits: OwnerLimits, clock_s: Callable[[], float]) -> None:
+    def set_limits(
+        self, limits: OwnerLimits, counts: OwnerCounts, clock_s: Callable[[], float]
+    ) -> None:
         """Take over the owner's limits, which may have changed since its last request."""
-        self.limits = limits
+        self.limits, self.counts = limits, counts
         self.requests = _bucket(limits.requests_per_minute, clock_s, self.counts.requests)
         self.tokens = _bucket(limits.tokens_per_minute, clock_s, self.counts.tokens)
 

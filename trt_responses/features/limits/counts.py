@@ -57,7 +57,7 @@ class OwnerCounts(Protocol):
     def tokens(self) -> Level: ...
 
     def add(self, *, running: int = 0, waiting: int = 0, background: int = 0) -> None:
-        """Count so many more, or less, in this process."""
+        """Count so many more, or less, in this process, of the owner alone."""
         ...
 
     def take_turn(self) -> None:
@@ -87,8 +87,8 @@ class Counts(Protocol):
         entered twice."""
         ...
 
-    def add(self, *, running: int = 0, waiting: int = 0, waiting_tokens: int = 0) -> None:
-        """Count so many more, or less, in this process."""
+    def add(self, owner: OwnerCounts, running: int, waiting: int, waiting_tokens: int) -> None:
+        """Count so many more of an owner, or less, in this process: for the owner, and for all."""
         ...
 
     def owner(self, name: str) -> OwnerCounts:
@@ -150,10 +150,11 @@ class LocalCounts:
     def locked(self) -> AbstractContextManager[None]:
         return UNSHARED
 
-    def add(self, *, running: int = 0, waiting: int = 0, waiting_tokens: int = 0) -> None:
+    def add(self, owner: OwnerCounts, running: int, waiting: int, waiting_tokens: int) -> None:
         self.running += running
         self.waiting += waiting
         self.waiting_tokens += waiting_tokens
+        owner.add(running=running, waiting=waiting)
 
     def owner(self, name: str) -> LocalOwner:
         return self._owners.get(name) or self._owners.setdefault(name, LocalOwner(self))

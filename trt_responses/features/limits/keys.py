@@ -137,7 +137,7 @@ class KeyRing:
         self._limits = limits
         self._admin_digest = "" if admin_key is None else digest_of(admin_key)
         self._clock_s = clock_s
-        self.asked = from_file or bool(self._owners)
+        self.required = from_file or bool(self._owners)
         """Whether a request needs a key. With a file every request does, also when the file has
         none."""
 

@@ -228,7 +228,7 @@ class Metrics:
         self._times(facts, usage.output_tokens if usage is not None else 0)
 
     def _times(self, facts: RunFacts, tokens: int) -> None:
-        arrival, requested, first = facts.arrival_ns, facts.asked_ns, facts.first_token_ns
+        arrival, requested, first = facts.arrival_ns, facts.requested_ns, facts.first_token_ns
         self._whole_s.observe((facts.end_ns - arrival) / 1e9)
         if requested is not None:
             self._queue_s.observe((requested - arrival) / 1e9)

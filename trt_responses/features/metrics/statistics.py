@@ -70,7 +70,7 @@ class _Sums:
             self._add("fail", facts.end_ns - facts.arrival_ns)
             return
         self._add("success", facts.end_ns - facts.arrival_ns)
-        requested, first, last = facts.asked_ns, facts.first_token_ns, facts.last_token_ns
+        requested, first, last = facts.requested_ns, facts.first_token_ns, facts.last_token_ns
         if requested is None or first is None or last is None:
             return  # it had no room for a token
         self._add("queue", requested - facts.arrival_ns)

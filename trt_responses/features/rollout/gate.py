@@ -303,7 +303,7 @@ def _took(run: Run, facts: RunFacts) -> Took:
     fault = None
     if last.status not in ("completed", "incomplete"):
         fault = run.error.message.rstrip(".") if run.error is not None else "it gave no reason"
-    requested, first = facts.asked_ns or 0, facts.first_token_ns or 0
+    requested, first = facts.requested_ns or 0, facts.first_token_ns or 0
     return Took(
         status=last.status,
         fault=fault,

@@ -76,13 +76,18 @@ class Loaded:
         """`hold` is entered while the engine lives; `card` describes the engine."""
         self.version = version
         self.card = {"kind": version.kind} if card is None else card
-        self.engine = engine
         self.runs = 0
         self._hold = hold
         self._held = ExitStack()
         self._idle = asyncio.Event()
         self._idle.set()
         self._away: _Away | None = None
+        self._take(engine)
+
+    def _take(self, engine: Engine) -> None:
+        """Have what the engine's seam says done by this engine, at once."""
+        self.engine = engine
+        self.generate, self.health, self.limits = engine.generate, engine.health, engine.limits
 
     @property
     def adapters(self) -> tuple[str, ...]:
@@ -115,37 +120,26 @@ class Loaded:
 
     def leave(self, reason: str) -> None:
         """Take nothing more, since another version is to be in this place. Runs that ask wait."""
-        self._away = _Away(reason, self.engine.health(), self.engine.limits())
+        away = self._away = _Away(reason, self.engine.health(), self.engine.limits())
+        self.generate, self.health, self.limits = away.generate, away.health, away.limits
 
     def become(self, other: Loaded) -> None:
         """Be the other version from now on, with the runs that are here."""
-        self.version, self.card, self.engine = other.version, other.card, other.engine
+        self.version, self.card = other.version, other.card
         self._hold, self._held = other._hold, other._held
         self._away = None
+        self._take(other.engine)
 
     def lose(self, reason: str) -> None:
         """Say that no version comes into this place any more."""
         if self._away is not None:
             self._away.reason, self._away.lost = reason, True
 
-    # --- the engine's seam ----------------------------------------------------------------------
-
-    def generate(self, prompt_ids: Sequence[int], options: GenerateOptions, sink: Sink) -> Handle:
-        if self._away is not None:
-            return _Lost(sink, self._away.reason)
-        return self.engine.generate(prompt_ids, options, sink)
-
-    def health(self) -> Health:
-        return self.engine.health() if self._away is None else self._away.health()
-
     @property
     def able(self) -> bool:
         """Whether its engine takes requests now."""
         health = self.health()
         return health.alive and health.ready
-
-    def limits(self) -> Limits:
-        return self.engine.limits() if self._away is None else self._away.limits
 
     # --- its runs -------------------------------------------------------------------------------
 
@@ -165,18 +159,23 @@ class Loaded:
 
 
 class _Away:
-    """Limits and health of a place while no version is in it."""
+    """The engine of a place while no version is in it."""
 
     def __init__(self, reason: str, last: Health, limits: Limits) -> None:
         self.reason = reason
-        self.limits = limits
         self.stopped = False
         """Whether the engine that was there is stopped."""
         self.lost = False
-        self._last = last
+        self._last, self._limits = last, limits
+
+    def generate(self, prompt_ids: Sequence[int], options: GenerateOptions, sink: Sink) -> Handle:
+        return _Lost(sink, self.reason)
 
     def health(self) -> Health:
         return Health(not self.lost, False, self._last.last_progress_ns, self.reason)
+
+    def limits(self) -> Limits:
+        return self._limits
 
 
 class _Lost:

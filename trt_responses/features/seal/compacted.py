@@ -12,7 +12,7 @@ from trt_responses.prompt.sealed import SealedCompaction
 
 def packed(compaction: SealedCompaction) -> bytes:
     """The bytes of a compaction, the same on every machine."""
-    head = orjson.dumps([compaction.date, dict(compaction.calls), compaction.said])
+    head = orjson.dumps([compaction.date, dict(compaction.calls), compaction.messages])
     return zlib.compress(b"%b\n%b" % (head, swapped(compaction.ids)), 6)
 
 

@@ -14,6 +14,6 @@ if TYPE_CHECKING:
 def install(server: Server) -> None:
     settings = server.settings
     if settings.otlp_endpoint:
-        traces = traces_to(settings.otlp_endpoint, __version__, settings.otlp_names)
+        traces = traces_to(settings.otlp_endpoint, __version__)
         server.listeners.append(traces)
         server.lives.append(traces.life)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from trt_responses.errors import StartupError
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from trt_responses.run.facts import RunFacts
 
-Names = Literal["gen_ai", "none"]
 Value = str | int | float | bool | tuple[str, ...]
 
 GEN_AI = {
@@ -47,10 +46,9 @@ OURS = "trt_responses."
 class Traces:
     """A listener of runs that makes spans of them."""
 
-    def __init__(self, provider: TracerProvider, names: Names = "gen_ai") -> None:
+    def __init__(self, provider: TracerProvider) -> None:
         self._provider = provider
         self._tracer = provider.get_tracer("trt_responses")
-        self._names = GEN_AI if names == "gen_ai" else {}
 
     def run_ended(self, facts: RunFacts) -> None:
         from opentelemetry import trace
@@ -94,8 +92,9 @@ class Traces:
                 part.set_status(trace.StatusCode.ERROR)
             part.end(began_ns + run.duration_ns)
 
-    def _named(self, values: Mapping[str, Value]) -> dict[str, Value]:
-        return {self._names.get(name, OURS + name): value for name, value in values.items()}
+    @staticmethod
+    def _named(values: Mapping[str, Value]) -> dict[str, Value]:
+        return {GEN_AI.get(name, OURS + name): value for name, value in values.items()}
 
     @asynccontextmanager
     async def life(self) -> AsyncIterator[None]:
@@ -107,7 +106,7 @@ class Traces:
             await asyncio.to_thread(self._provider.shutdown)
 
 
-def traces_to(endpoint: str, version: str, names: Names) -> Traces:
+def traces_to(endpoint: str, version: str) -> Traces:
     """Traces that are sent over OTLP/HTTP to a collector's `…/v1/traces`."""
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -122,7 +121,7 @@ def traces_to(endpoint: str, version: str, names: Names) -> Traces:
     resource = Resource.create({"service.name": "trt_responses", "service.version": version})
     provider = TracerProvider(resource=resource, shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint)))
-    return Traces(provider, names)
+    return Traces(provider)
 
 
 def _caller(headers: Mapping[str, str]) -> Context:
@@ -160,7 +159,7 @@ def _values(facts: RunFacts) -> dict[str, Value]:
 
 def _parts(facts: RunFacts) -> list[tuple[str, int, int]]:
     """The parts of a run's time, each with its begin and end."""
-    requested, first, last = facts.asked_ns, facts.first_token_ns, facts.last_token_ns
+    requested, first, last = facts.requested_ns, facts.first_token_ns, facts.last_token_ns
     parts = [("queue", facts.arrival_ns, requested if requested is not None else facts.end_ns)]
     if requested is not None:
         parts.append(("prefill", requested, first or last or facts.end_ns))

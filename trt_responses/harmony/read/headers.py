@@ -1,9 +1,9 @@
-"""Reads a message's header: by openai-harmony, or by our rules where that fails or misleads.
+"""Reads a message's header with openai-harmony, or with own rules if that fails or misleads.
 
-A header that openai-harmony reads cleanly is exactly what it says. Any other is mended: at the
-front of each stretch between control ids, words that have a place in a header (the author, a
-channel, `to=` a recipient, a content type) are taken; from the first word without a place on, the
-stretch is text. Nothing here knows what becomes of a message.
+If openai-harmony reads a header cleanly, its result stands. Any other header is mended: at the
+front of each stretch between control ids, words with a place in a header (the author, a channel,
+`to=` a recipient, a content type) fill that place. From the first other word on, the stretch is
+text.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from trt_responses.tokens.pieces import Pieces
 
 Author = Literal["given", "written", "missing"]
-"""Where a header's author comes from: the prompt named it, or the header must, or the header began
-without `<|start|>`."""
+"""The source of a header's author: the prompt (`given`), the header (`written`), or none because
+the header began without `<|start|>`."""
 
 Ending = Literal["terminator", "start", "too_long", "stopped", "cut"]
-"""What can end a header besides `<|message|>`."""
+"""The ends of a header other than `<|message|>`."""
 
 MAX_LENGTH = 64
-"""The most ids of a header; what is longer is text that lost its header."""
+"""The maximum ids of a header; a longer one is text that lost its header."""
 
 CACHED = 1024
 
@@ -38,7 +38,7 @@ CHANNELS = ("analysis", "commentary", "final")
 
 Slot = Literal["author", "channel", "other_channel", "recipient", "content_type"]
 
-# White space is that of all scripts, since models write U+202F and U+00A0; names are ASCII.
+# Any Unicode white space counts, since models write U+202F and U+00A0; names are ASCII.
 _W = "A-Za-z0-9_"
 _KNOWN = rf"\s*({'|'.join(CHANNELS)})(?:(?![{_W}-])|(?=to=))[?!:;,.]*"
 
@@ -47,7 +47,7 @@ AFTER: dict[int | None, tuple[tuple[Slot, re.Pattern[str]], ...]] = {
         ("channel", re.compile(_KNOWN)),
         ("other_channel", re.compile(rf"\s*([{_W}-]+)(?=\s|$)")),
     ),
-    # A word in another script is no content type, nor is its ASCII beginning.
+    # A word in another script is not a content type, nor is its ASCII beginning.
     CONTROL.constrain: (
         (
             "content_type",
@@ -55,7 +55,7 @@ AFTER: dict[int | None, tuple[tuple[Slot, re.Pattern[str]], ...]] = {
         ),
     ),
 }
-"""The kind of word that comes first behind each control id."""
+"""The kind of word that comes first after each control id."""
 
 ANYWHERE: tuple[tuple[Slot, re.Pattern[str]], ...] = (
     ("recipient", re.compile(rf"\s*to=\s*([{_W}.:/-]*)")),
@@ -71,8 +71,8 @@ BARE: tuple[tuple[Slot, re.Pattern[str]], ...] = (
         re.compile(rf"\s*((?:functions|browser|container)\.[{_W}.-]+|python)(?=\s|$)"),
     ),
 )
-"""The kinds of words that are structure without a mark, once `<|message|>` has shown that this was
-a header."""
+"""The kinds of words that are structure without a mark, once `<|message|>` shows that this is a
+header."""
 
 _AUTHOR = re.compile(r"(?:\s*assistant)+")
 _AUTHOR_ALONE = re.compile(r"(?:\s*assistant)+(?=\s*$|\s+to=)")
@@ -84,16 +84,16 @@ _BARE_RECIPIENT = re.compile(r"(?:functions|browser|container)\.[\w.-]+|python")
 
 
 class Header(NamedTuple):
-    """A header that was read, and how it had to be mended."""
+    """A header, and how it was mended."""
 
     opened: Opened
-    mended: bool = False  # read by our rules, not openai-harmony's
+    mended: bool = False  # read by the rules here, not by openai-harmony
     foreign: bool = False  # in another author's name
-    text: bytes = b""  # what has no place in a header
+    text: bytes = b""  # words without a place in a header
 
 
 class Headers:
-    """Reads headers, each distinct one once: that takes 70 µs, and the cache is bounded."""
+    """Reads headers, with a bounded cache: reading one takes 70 µs."""
 
     __slots__ = ("_encoding", "_known", "_pieces")
 
@@ -103,8 +103,8 @@ class Headers:
         self._known: dict[tuple[tuple[int, ...], Author, bool], Header] = {}
 
     def read(self, token_ids: Sequence[int], author: Author, *, closed: bool) -> Header:
-        """Read the ids between `<|start|>` and `<|message|>`; not `closed`, something else ended
-        them."""
+        """The header in the ids between `<|start|>` and `<|message|>`. If not `closed`, something
+        other than `<|message|>` ended it."""
         key = (tuple(token_ids), author, closed)
         header = self._known.get(key)
         if header is None:
@@ -124,7 +124,7 @@ class Headers:
         return mender.header()
 
     def _clean(self, token_ids: tuple[int, ...], author: Author) -> Opened | None:
-        """The header as openai-harmony reads it; None when that raises or takes structure for a
+        """The header as openai-harmony reads it; None if that raises or reads structure as a
         name."""
         written = author == "written"
         parser = harmony.StreamableParser(
@@ -146,8 +146,8 @@ class Headers:
         return opened if _plausible(opened, text) else None
 
     def _stretches(self, token_ids: tuple[int, ...]) -> Iterator[tuple[int | None, bytes, bool]]:
-        """The runs of ordinary ids as bytes, each with the control id before it and whether one
-        follows."""
+        """The stretches of ordinary ids as bytes, each with the control id before it and whether it
+        is the last."""
         after: int | None = None
         run: list[bytes] = []
         for token_id in token_ids:
@@ -171,8 +171,8 @@ def fault_of(words: list[int], how: Ending, structured: bool) -> RepairKind:
 
 
 def is_message(header: Header, how: Ending, structured: bool) -> bool:
-    """Whether a header without `<|message|>` is told as a message, for its text or as a call
-    without arguments."""
+    """Whether a header without `<|message|>` makes a message, for its text or as a call without
+    arguments."""
     if how == "too_long":
         return True
     if how == "cut" and structured:
@@ -232,16 +232,15 @@ class _Mender:
             self._text.append(rest if rest == stretch and after is None else rest.lstrip())
 
     def _past_author(self, stretch: str, marked: bool) -> str:
-        """Take the author off the front of a stretch. `marked`: something besides ordinary words
-        shows that this is a header."""
+        """The stretch after the author's name. `marked`: a mark shows that this is a header."""
         if self._author != "written":
             if not marked:
                 return stretch
             self._foreign = self._author == "missing" and bool(_OTHER_AUTHOR.match(stretch))
-            found = _AUTHOR_ALONE.match(stretch)
-            return stretch[found.end() :] if found else stretch
-        if found := _AUTHOR.match(stretch):
-            return stretch[found.end() :]
+            author = _AUTHOR_ALONE.match(stretch)
+            return stretch[author.end() :] if author else stretch
+        if author := _AUTHOR.match(stretch):
+            return stretch[author.end() :]
         word = stretch.split(maxsplit=1)[:1]
         if not word or any(pattern.match(stretch) for _, pattern in BARE[:2]):
             return stretch  # names no author
@@ -252,10 +251,10 @@ class _Mender:
 
     def _place(self, rest: str, table: tuple[tuple[Slot, re.Pattern[str]], ...]) -> str:
         for slot, pattern in table:
-            if found := pattern.match(rest):
-                name = found[1]
-                # Models repeat a recipient, and correct a channel and what goes to themselves.
+            if match := pattern.match(rest):
+                name = match[1]
+                # Models repeat a recipient, and correct a channel or `to=assistant`.
                 if slot != "recipient" or self._places.get(slot) in (None, "", "assistant"):
                     self._places[slot] = name
-                return rest[found.end() :]
+                return rest[match.end() :]
         return rest

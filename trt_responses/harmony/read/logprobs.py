@@ -1,4 +1,4 @@
-"""A reader that says how likely each token was."""
+"""A Harmony reader that also returns log probabilities."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class ScoredReader(Scoring, Reader):
-    """A reader that gives all text, that of calls too, with how likely each token was."""
+    """A reader that returns all text, that of calls too, with log probabilities."""
 
     @property
     def _in_text(self) -> bool:

@@ -1,8 +1,7 @@
-"""A plan for several calls in one turn, though engines stop at the first `<|call|>`.
+"""A plan for several calls in one turn, although engines stop at the first `<|call|>`.
 
-After each call the model is offered another header. While that is again a call of an offered tool,
-the turn goes on; anything else is taken back, as if it had not been asked. Goes around any plan;
-knows no request and no engine.
+After each call the plan generates another header on trial. If it is a call of an offered tool, the
+turn continues; any other header is dropped. Wraps any plan; no request and no engine here.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ if TYPE_CHECKING:
     from trt_responses.language.steering import Budget, Guides, SteeringPlan
 
 HEADER_TOKENS = 64
-"""The most tokens of a header; a longer one is none that names a tool."""
+"""The maximum tokens of a header; a longer one names no tool."""
 LEAST_TOKENS = 16
-"""The tokens of a short call; with fewer left, none is begun."""
+"""The tokens of a short call; with fewer left, no further call is begun."""
 RECIPIENT = re.compile(rb"(?:^| )to=([^\s<]+)")
 
 
 class CallGate(Gate):
-    """A gate that lets a header through when it is whole and a call, and nothing of any other."""
+    """A gate that admits a header if it is a complete call, and else nothing."""
 
     def __init__(self, recipients: Collection[str], token_bytes: Sequence[bytes]) -> None:
         super().__init__(MESSAGE_ENDS | {CONTROL.start}, ())
@@ -52,7 +51,7 @@ class CallGate(Gate):
         return ()
 
     def finish(self, finish: Finish) -> Sequence[int]:
-        """Discard a header that was cut short; the turn is whole without it."""
+        """Discard a header that was cut; the turn is complete without it."""
         self.over = self.over or finish != "error"
         return ()
 
@@ -60,12 +59,12 @@ class CallGate(Gate):
         words = b"".join(
             self._token_bytes[i] if 0 <= i < FIRST_CONTROL_ID else b" " for i in self._held
         )
-        found = RECIPIENT.search(words)
-        return found is not None and found[1].decode("utf-8", "replace") in self._recipients
+        recipient = RECIPIENT.search(words)
+        return recipient is not None and recipient[1].decode("utf-8", "replace") in self._recipients
 
 
 class ParallelCalls(StepwisePlan):
-    """A plan, followed by calls for as long as the model makes them. `most` counts the first."""
+    """A plan followed by further calls, while the model makes them. `most` counts the first."""
 
     def __init__(
         self,
@@ -83,7 +82,7 @@ class ParallelCalls(StepwisePlan):
         self._budget = budget
 
     def __str__(self) -> str:
-        return f"{self._plan}, and {self._most - 1} calls more"
+        return f"{self._plan}, and up to {self._most - 1} more calls"
 
     def _turn(self) -> Iterator[Segment]:
         reader = self._reader

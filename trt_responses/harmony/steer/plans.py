@@ -1,7 +1,7 @@
-"""Harmony's plans of runs: which engine requests a run is made of.
+"""Harmony's plans of runs: their sequences of engine requests.
 
-One rule serves every wish: thought, header, body. Knows no request and no engine, only what may be
-guided and which ids end a guide.
+All follow one order: thought, header, body. No request and no engine here, only the supported
+guides and the ids that end them.
 """
 
 from __future__ import annotations
@@ -26,20 +26,19 @@ if TYPE_CHECKING:
     from trt_responses.tokens.vocabulary import Vocabulary
 
 NAMED = 8
-"""The most headers of a plan that a log line names."""
+"""The maximum headers of a plan in a log line."""
 
 STOPS = (CONTROL.return_, CONTROL.call)
-"""The ids that stop a segment which is not steered."""
+"""The ids that stop an unsteered segment."""
 MESSAGE_ENDS = frozenset({CONTROL.end, CONTROL.return_, CONTROL.call, CONTROL.endoftext})
-"""The ids with which models end a message, whichever of them would be right."""
+"""The ids with which models end a message, the correct one or not."""
 THOUGHT_ENDS = MESSAGE_ENDS | {CONTROL.start, CONTROL.channel, CONTROL.message, CONTROL.constrain}
-"""The ids that end a thought. One that turns into a header by itself is over, too: the header is
-the plan's to choose."""
+"""The ids that end reasoning. A header ends it too: the plan chooses the header."""
 CONTROL_IDS = range(FIRST_CONTROL_ID, VOCABULARY_SIZE)
 
 
 class Language:
-    """Turns short, known words to ids, and ids to bytes."""
+    """Turns short fixed words into ids, and ids into bytes."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.token_bytes = vocabulary.token_bytes
@@ -55,7 +54,7 @@ class Language:
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """The body behind a header: its opening, the form of its text, and what closes it."""
+    """The body after a header: its opening ids, the form of its text, and its terminator."""
 
     opening: tuple[int, ...]
     closing: int
@@ -64,7 +63,7 @@ class Body:
 
 
 class StepwisePlan(ABC):
-    """A plan whose segments come from a generator, one after another."""
+    """A plan whose segments come from a generator, in order."""
 
     def __init__(self, language: Language, guides: Guides) -> None:
         self._language = language
@@ -109,8 +108,7 @@ class StepwisePlan(ABC):
         max_tokens: int,
         what: str,
     ) -> Segment:
-        """A segment under a guide. Only the ids that end this engine's guides may come beside text;
-        every other control id is banned."""
+        """A guided segment. It bans all control ids except those that end this engine's guides."""
         ends = self._guides[guide.kind]
         return Segment(
             max_tokens,
@@ -124,7 +122,7 @@ class StepwisePlan(ABC):
 
 
 class Steered(StepwisePlan):
-    """A plan of a thought, a header out of those allowed, and its body. A single header is forced,
+    """A plan of a thought, one of the allowed headers, and its body. A single header is forced;
     several are guided."""
 
     def __init__(
@@ -159,12 +157,12 @@ class Steered(StepwisePlan):
         yield self._body(body, forced + body.opening, self._budget)
 
     def _thought(self) -> Segment:
-        """The thought's segment; its end takes a token too."""
-        forced, wanted = self._language.thought, self._budget.thought
+        """The thought's segment; its terminator takes a token too."""
+        forced, limit = self._language.thought, self._budget.thought
         reserve = min(RESERVE, self._budget.tokens // 2)
         left = self._left(self._budget, forced) - reserve - 1
         return Segment(
-            left if wanted is None else min(left, wanted),
+            left if limit is None else min(left, limit),
             tuple(sorted(THOUGHT_ENDS)),
             forced,
             gate=Gate(THOUGHT_ENDS, (CONTROL.end,), may_be_cut=True),
@@ -178,9 +176,8 @@ class Steered(StepwisePlan):
 
 
 class Watched(StepwisePlan):
-    """A plan that steers nothing until the header of a strict tool's call has been written; then
-    the body is guided. The engine stops at every `<|message|>`, so that the header can be looked
-    at."""
+    """A plan that guides the body of a strict tool's call, after the model wrote the header itself.
+    The engine stops at every `<|message|>`, so that the plan can check the header."""
 
     STOPS = (CONTROL.return_, CONTROL.call, CONTROL.message)
 
@@ -204,7 +201,7 @@ class Watched(StepwisePlan):
             before = len(self._reader.kept)
             yield Segment(self._left(self._budget), self.STOPS)
             if self._reader.kept[before:][-1:] != [CONTROL.message]:
-                return  # the engine has ended it, and not behind a header
+                return  # the engine ended the turn elsewhere than after a header
             body = self._strict.get(self._reader.recipient or "")
             if body is not None:
                 yield self._body(body, (), self._budget)
@@ -212,12 +209,12 @@ class Watched(StepwisePlan):
 
 
 def _some(names: Collection[str]) -> str:
-    told = [name.strip() for _, name in zip(range(NAMED), names, strict=False)]
-    return " | ".join([*told, *([f"{len(names) - NAMED} more"] if len(names) > NAMED else [])])
+    listed = [name.strip() for _, name in zip(range(NAMED), names, strict=False)]
+    return " | ".join([*listed, *([f"{len(names) - NAMED} more"] if len(names) > NAMED else [])])
 
 
 def header_pattern(headers: Sequence[str]) -> str:
-    """The headers as a regular expression that every engine's guide can read.
+    """The headers as a regular expression that every engine's guide supports.
 
     A call's header ends with a space, so that no name is the beginning of another.
     """

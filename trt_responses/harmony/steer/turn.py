@@ -1,4 +1,4 @@
-"""The plan of a turn: what is asked of it, as Harmony's headers and the bodies behind them."""
+"""The plan of a turn: its requirements as Harmony headers and their bodies."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def plan_of(
     turn: Turn, language: Language, guides: Guides, tokens: int, written: int
 ) -> SteeringPlan:
-    """The plan of a turn, for so many tokens more behind those that were written."""
+    """The plan of a turn, for up to `tokens` more tokens after those already written."""
     budget = Budget(written + tokens, turn.thought)
     headers = None
     if turn.choices is not None:
@@ -35,7 +35,7 @@ def plan_of(
     if turn.calls < 2:
         return plan
     bodies = {recipient: Body((), CONTROL.call) for recipient in turn.recipients}
-    if headers is not None:  # where tools are chosen from, only those are called
+    if headers is not None:  # `tool_choice` restricts which tools may be called
         allowed = {header.partition(" to=")[2].strip(): body for header, body in headers.items()}
         bodies = {r: replace(allowed[r], opening=()) for r in bodies if r in allowed}
     bodies |= strict.items()
@@ -64,8 +64,8 @@ def _body(choice: Choice, language: Language) -> Body:
 
 
 def _strict(turn: Turn, language: Language) -> dict[str, Body]:
-    """The bodies of strict calls, by the recipients that models write: with their namespace, and
-    without it by mistake."""
+    """The bodies of strict calls by recipient, with the namespace and, as models wrongly write it,
+    without."""
     return {
         recipient: replace(_body(choice, language), opening=())
         for choice in turn.strict

@@ -1,6 +1,6 @@
-"""A cache of the ids of messages that were rendered lately, bounded in bytes.
+"""A cache of recently rendered messages' ids, bounded in bytes.
 
-Knows what a message is made of and nothing of how it is rendered.
+It holds the parts of a message; rendering is `render.py`'s.
 """
 
 from __future__ import annotations
@@ -9,21 +9,18 @@ import sys
 from collections import OrderedDict
 
 Header = tuple[str | int, ...]
-"""What a message is made of: texts, and control ids between them. Texts that stand apart are
-tokenised apart."""
+"""The parts of a header: texts and control ids. Separate texts are tokenised separately."""
 Key = tuple[Header, str | bytes, int]
-"""The key of an entry: header, text and terminator. Bytes stand for a text that is not written out
-to be looked up."""
+"""The key of an entry: header, text and terminator. Bytes are the content of a text that is not
+rendered for a look-up."""
 
 CACHE_BYTES = 64 << 20
 ENTRY_BYTES = 300
-"""Bytes that an entry takes beside its texts and ids, for tuples, the key and its place in the
-order of use."""
+"""Overhead of an entry besides its texts and ids: tuples, the key and its link."""
 
 
 class IdCache:
-    """Ids of messages, by what they were made of. The longest unused go first when the bytes are
-    too many."""
+    """Ids of messages by their parts. Evicts the least recently used entries above the limit."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes

@@ -1,6 +1,6 @@
-"""Writes the system and the developer message, which stand before a conversation, as texts.
+"""Renders the texts of the system and developer messages, which precede a conversation.
 
-Written to openai-harmony's result, character for character. Knows no token but by its spelling.
+The result equals openai-harmony's, character for character. Texts only: no token ids.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ def system_text(system: System) -> str:
     return "\n\n".join(("\n".join(top), f"Reasoning: {system.effort}", *sections, channels))
 
 
-def made_of(developer: Developer) -> bytes | None:
-    """The content of a developer message as bytes in its order, by which it is known again; None
-    where there is nothing, or where nesting has no such bytes."""
+def content_key(developer: Developer) -> bytes | None:
+    """The content of a developer message as bytes, for use as a cache key; None if it is empty or
+    nested too deep."""
     if developer == NOTHING:
         return None
     tools, form = developer.tools, developer.response_format
-    told = None if form is None else (form.name, form.description, form.schema)
+    parts = None if form is None else (form.name, form.description, form.schema)
     try:
-        rest = bytes_of((developer.instructions, told))
+        rest = bytes_of((developer.instructions, parts))
         return rest + (tools if isinstance(tools, Functions) else Functions(tools)).content
     except ValueError:
         return None
@@ -84,7 +84,7 @@ def _tools(tools: Sequence[FunctionTool]) -> Iterator[str]:
 
 
 def _lines(text: str) -> Iterator[str]:
-    """The lines of a text, which end with LF or CRLF and with nothing else."""
+    """The lines of a text, separated by LF or CRLF only."""
     *whole, last = text.split("\n")
     for line in whole:
         yield line.removesuffix("\r")

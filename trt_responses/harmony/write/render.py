@@ -1,8 +1,7 @@
-"""Renders Harmony messages to prompt ids, and decides which messages a prompt holds.
+"""Renders Harmony messages to prompt ids, and selects the messages of a prompt.
 
-Control ids are written here, at their own places, and nowhere else; whatever a caller says, be it
-a text, a name or a schema, goes through the tokeniser, which knows ordinary ids only. Knows no
-items of the API, no store and no engine.
+Only this module writes control ids. All that a caller passes (texts, names, schemas) goes through
+the tokeniser, which returns ordinary ids only. No API items, no store and no engine here.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING
 from trt_responses.dialect import Answered, uncompacted
 from trt_responses.errors import InvalidRequest, refuse_longer
 from trt_responses.harmony.write.cache import CACHE_BYTES, IdCache
-from trt_responses.harmony.write.preface import developer_pieces, made_of, system_text
+from trt_responses.harmony.write.preface import content_key, developer_pieces, system_text
 from trt_responses.tokens.control import CONTROL
 
 if TYPE_CHECKING:
@@ -29,15 +28,17 @@ if TYPE_CHECKING:
     from trt_responses.tokens.vocabulary import Vocabulary
 
 HITS_AT_ONCE = 500
-"""Messages taken from the cache between two pauses, for about a millisecond."""
+"""Cache hits between two pauses: about a millisecond."""
 PIECES_AT_ONCE = 1000
-"""Pieces of a tool's type put together between two pauses, for about half a millisecond."""
+"""Pieces of a tool's type joined between two pauses: about half a millisecond."""
 
+LEAVING = frozenset({"reasoning", "summary", "context"})
+"""Kinds of messages that leave a prompt, or that others leave for."""
 CONSTRAIN = "<|constrain|>"
 
 
 class Renderer:
-    """Renders messages one by one; a message that was rendered lately is not tokenised again."""
+    """Renders messages one by one, and caches them: a recent message is not tokenised again."""
 
     def __init__(
         self, vocabulary: Vocabulary, tokeniser: Tokeniser, *, cache_bytes: int = CACHE_BYTES
@@ -47,7 +48,7 @@ class Renderer:
         self._hits = 0
         assistant = vocabulary.encode_plain("assistant")
         self.generation_prompt = array("I", [CONTROL.start, *assistant])
-        """The ids of `<|start|>assistant`, behind which the model goes on."""
+        """The ids of `<|start|>assistant`, after which the model continues."""
 
     def continuation(
         self,
@@ -57,11 +58,11 @@ class Renderer:
         blocks: Sequence[Block],
         entries: Entries,
     ) -> Renderer:
-        """This renderer, since a message may stand behind any other."""
+        """This renderer: in Harmony a message may follow any other."""
         return self
 
     async def pause(self) -> None:
-        """Let other tasks run, as it does itself between two pieces of work."""
+        """Let other tasks run, as rendering itself does between pieces of work."""
         await self._tokeniser.pause()
 
     async def system(self, system: System) -> array[int]:
@@ -69,12 +70,12 @@ class Renderer:
         return await self._ids(("system",), system_text(system), CONTROL.end)
 
     async def developer(self, developer: Developer, at_most: int | None = None) -> array[int]:
-        """The ids of the developer message; empty when there is nothing to tell. It is known again
-        by its content: an agent's tools come with each request, and writing them takes longer than
-        all else about a prompt."""
-        key = None if (said := made_of(developer)) is None else (("developer",), said, CONTROL.end)
-        if key is not None and (known := await self._known(key, at_most)) is not None:
-            return known
+        """The ids of the developer message; empty if it has no content. Cached by content: an agent
+        sends its tools with each request, and rendering them is the slowest part of a prompt."""
+        content = content_key(developer)
+        key = None if content is None else (("developer",), content, CONTROL.end)
+        if key is not None and (cached := await self._cached(key, at_most)) is not None:
+            return cached
         pieces = []
         for place, piece in enumerate(developer_pieces(developer), 1):
             pieces.append(piece)
@@ -82,7 +83,7 @@ class Renderer:
                 await self._tokeniser.pause()
         if not pieces:
             return array("I")
-        ids = await self._made(("developer",), "".join(pieces), CONTROL.end, at_most)
+        ids = await self._encode(("developer",), "".join(pieces), CONTROL.end, at_most)
         if key is not None:
             self._cache.put(key, ids.tobytes())
         return ids
@@ -96,18 +97,18 @@ class Renderer:
     async def answer(
         self, message: Message, reader: Reader, at_most: int | None = None
     ) -> Answered:
-        """A tool's answer, which is a message like any other."""
+        """The ids of a tool result, an ordinary message in Harmony."""
         return Answered(await self.message(message, at_most))
 
     def reopened(self, kept: Sequence[int]) -> array[int]:
-        """The ids of a turn, without the terminator that ends one."""
+        """The ids of a turn, with `<|end|>` in place of the terminator that ends a generation."""
         ids = array("I", kept)
         if ids and ids[-1] in (CONTROL.return_, CONTROL.call):
             ids[-1] = CONTROL.end
         return ids
 
     async def preface(self, system: System, developer: Developer, at_most: int | None) -> int:
-        """The number of tokens that stand around a conversation."""
+        """The number of tokens around a conversation: system, developer and generation prompt."""
         before = await self.system(system), await self.developer(developer, at_most)
         return len(self.join(*before, ()))
 
@@ -119,31 +120,30 @@ class Renderer:
         entries: Entries,
         at_most: int | None,
     ) -> array[int]:
-        """The ids of a whole prompt. Blocks hold their messages' ids, so that nothing is done for
-        each message."""
+        """The ids of a whole prompt. Blocks hold their messages' ids; no work is done per
+        message."""
         before = await self.system(system), await self.developer(developer, at_most)
         return self.join(*before, (block.ids for block in blocks))
 
     async def behind(self, prompt: array[int], message: Message) -> array[int]:
-        """The ids of a prompt with one message more."""
+        """The ids of a prompt with one more message."""
         before = await self.at_call(prompt)
         return array(
             prompt.typecode, (*before, *await self.message(message), *self.generation_prompt)
         )
 
     async def at_call(self, prompt: array[int]) -> array[int]:
-        """The ids of a prompt whose last message is a call, up to where the answer of that
-        begins."""
+        """The ids of a prompt whose last message is a call, up to the start of the tool result."""
         return prompt[: len(prompt) - len(self.generation_prompt)]
 
     def keeps(self, kinds: Sequence[Kind]) -> list[bool]:
-        """The messages that a prompt still holds, by their kinds."""
+        """Whether a prompt still holds each message, by its kind."""
         return kept(kinds)
 
     def own_ids(self, kept: Sequence[int], span: Span) -> array[int]:
-        """A message's ids as they stand in later prompts: author first, the lawful terminator last.
+        """A message's ids in later prompts: author first, the correct terminator last.
 
-        The author of the first message is not among the kept ids: the prompt ended with it.
+        The first message's author is not among the kept ids, because the prompt ended with it.
         """
         ids = array("I", kept[span.start : span.end])
         if not ids or ids[0] != CONTROL.start:
@@ -162,7 +162,7 @@ class Renderer:
         return ids[ids.index(CONTROL.message, starts[-1]) + 1 : -1]
 
     def joined(self, parts: Sequence[tuple[Kind, bytes]]) -> tuple[bytes, list[Place]]:
-        """Messages one behind another, and where each of them stands."""
+        """The messages joined, and the place of each."""
         ends = accumulate(len(ids) for _, ids in parts)
         places = [(kind, end - len(ids), end) for (kind, ids), end in zip(parts, ends, strict=True)]
         return b"".join(ids for _, ids in parts), places
@@ -173,7 +173,7 @@ class Renderer:
         developer: array[int],
         messages: Iterable[array[int] | bytes],
     ) -> array[int]:
-        """A prompt made of its parts and the generation prompt, with nothing done for each id."""
+        """A prompt joined from its parts and the generation prompt, without work per id."""
         ids: array[int] = array("I")
         ids.frombytes(b"".join((system, developer, *messages, self.generation_prompt)))
         return ids
@@ -182,24 +182,24 @@ class Renderer:
         self, header: Header, text: str, end: int, at_most: int | None = None
     ) -> array[int]:
         key = (header, text, end)
-        if (known := await self._known(key, at_most)) is not None:
-            return known
-        ids = await self._made(header, text, end, at_most)
+        if (cached := await self._cached(key, at_most)) is not None:
+            return cached
+        ids = await self._encode(header, text, end, at_most)
         self._cache.put(key, ids.tobytes())
         return ids
 
-    async def _known(self, key: Key, at_most: int | None) -> array[int] | None:
-        if (known := self._cache.get(key)) is None:
+    async def _cached(self, key: Key, at_most: int | None) -> array[int] | None:
+        if (data := self._cache.get(key)) is None:
             return None
         ids: array[int] = array("I")
-        ids.frombytes(known)
+        ids.frombytes(data)
         refuse_longer(len(ids), at_most)
         self._hits += 1
         if self._hits % HITS_AT_ONCE == 0:
             await self._tokeniser.pause()
         return ids
 
-    async def _made(self, header: Header, text: str, end: int, at_most: int | None) -> array[int]:
+    async def _encode(self, header: Header, text: str, end: int, at_most: int | None) -> array[int]:
         ids = array("I", [CONTROL.start])
         for part in (*header, CONTROL.message, text):
             if isinstance(part, str):
@@ -212,16 +212,16 @@ class Renderer:
 
 
 def header(message: Message) -> Header:
-    """The header's texts and control ids, in openai-harmony's order: author, recipient, channel and
-    content type. A call's channel is before its recipient, as models write it: a call that a client
-    brings back is what the engine has cached."""
+    """The header's texts and control ids, in openai-harmony's order: author, recipient, channel,
+    content type. A call's channel precedes its recipient, as models write it: so a call that a
+    client sends back matches the engine's cached prefix."""
     parts: list[str | int] = []
     if message.role != "tool":
         parts.append(message.role)
         if message.name is not None:
             parts.append(f":{message.name}")
     elif message.name is None:
-        raise InvalidRequest("A tool's message needs the tool's name.")
+        raise InvalidRequest("A tool message needs the name of the tool.")
     else:
         parts.append(message.name)
     recipient: list[str | int] = []
@@ -241,11 +241,13 @@ def header(message: Message) -> Header:
 
 
 def kept(kinds: Sequence[Kind]) -> list[bool]:
-    """The messages that a prompt still holds: all but the reasoning before the last final answer,
-    and what the newest compaction stands for.
+    """Whether a prompt still holds each message: all except reasoning before the last final answer
+    and messages that the newest compaction replaces.
 
-    Reasoning after it belongs to the tool loop that is going on, and the model needs it.
+    Reasoning after that answer belongs to the current tool loop, and the model needs it.
     """
+    if LEAVING.isdisjoint(kinds):
+        return [True] * len(kinds)
     last = max((place for place, kind in enumerate(kinds) if kind == "final"), default=-1)
     return [
         stays and (kind != "reasoning" or place > last)

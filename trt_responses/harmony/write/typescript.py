@@ -1,8 +1,8 @@
-"""Writes JSON schemas as the TypeScript types in which Harmony shows tools to the model.
+"""Renders JSON schemas as the TypeScript types in which Harmony shows tools to the model.
 
-Written to openai-harmony's result, character for character; a test compares them. It stands here
-because openai-harmony tokenises what it renders in one go, and holds the loop for it. Any JSON is
-a lawful schema: what means nothing becomes `any`. Pieces of text come out; ids are not known here.
+The result equals openai-harmony's, character for character; a test compares them. openai-harmony
+itself would render and tokenise in one call and block the event loop. Any JSON is accepted: an
+unknown schema becomes `any`. Returns pieces of text; no ids here.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 MAX_DEPTH = 60
-"""The deepest nesting of a schema, each level some frames of the stack; openai-harmony reads about
-as many."""
+"""The maximum nesting of a schema: each level takes several stack frames. openai-harmony's limit is
+similar."""
 
 _NAMED = {
     "string": "string",
@@ -29,10 +29,10 @@ _NAMED = {
 
 
 def type_of(schema: object, indent: str = "", depth: int = 0) -> Iterator[str]:
-    """The type of one schema. `indent` stands before each new line."""
+    """The type of one schema. `indent` precedes each new line."""
     if depth > MAX_DEPTH:
         raise InvalidRequest(
-            f"A tool's schema is nested more than {MAX_DEPTH} levels deep: flatten it.",
+            f"A tool's schema is nested too deep: more than {MAX_DEPTH} levels. Flatten it.",
             param="tools",
         )
     if not isinstance(schema, dict):
@@ -41,7 +41,7 @@ def type_of(schema: object, indent: str = "", depth: int = 0) -> Iterator[str]:
         for variant in variants:
             yield f"\n{indent} | "
             yield from _nullable(variant, f"{indent}   ", depth)
-            yield from _trailing(_said(variant, None), _default(variant, '"'))
+            yield from _trailing(_new_description(variant, None), _default(variant, '"'))
     elif isinstance(named := schema.get("type"), list):
         names = [_integer(name) for name in named if isinstance(name, str)]
         yield " | ".join(names) or "any"
@@ -115,7 +115,7 @@ def _examples(schema: object, indent: str) -> Iterator[str]:
 def _choice(
     key: str, schema: object, variants: list[object], indent: str, depth: int
 ) -> Iterator[str]:
-    """A property that is one of several types, a line for each."""
+    """A property that is one of several types, one line each."""
     description = _text(schema, "description")
     repeated = bool(variants) and description == _text(variants[0], "description")
     above = description is not None and not repeated
@@ -127,8 +127,8 @@ def _choice(
     for place, variant in enumerate(variants):
         yield f"{indent} | "
         yield from _nullable(variant, f"{indent}   ", depth)
-        said = None if place == 0 and above else _said(variant, description)
-        yield from _trailing(said, _default(variant, ""))
+        trailing = None if place == 0 and above else _new_description(variant, description)
+        yield from _trailing(trailing, _default(variant, ""))
         yield "\n"
     yield f"{indent},\n"
 
@@ -142,8 +142,8 @@ def _nullable(schema: object, indent: str, depth: int) -> Iterator[str]:
     yield text if "null" in text else f"{text} | null"
 
 
-def _said(schema: object, already: str | None) -> str | None:
-    """A variant's description, unless it was written before."""
+def _new_description(schema: object, already: str | None) -> str | None:
+    """A variant's description, or None if it was written before."""
     description = _text(schema, "description")
     return None if description == already else description
 
@@ -157,8 +157,7 @@ def _trailing(description: str | None, default: Iterator[str] | None) -> Iterato
 
 
 def _default(schema: object, enum_quote: str) -> Iterator[str] | None:
-    """A comment that gives the default. A word of an enum is quoted in some places and not in
-    others."""
+    """A comment with the default value, or None. Enum words are quoted in some places only."""
     if not _has(schema, "default"):
         return None
     default = _member(schema, "default")
@@ -191,7 +190,7 @@ def json_of(value: object, depth: int = 0) -> Iterator[str]:
     """Compact JSON with numbers as openai-harmony writes them (`1e16`, never `1e+16`)."""
     if depth > MAX_DEPTH:
         raise InvalidRequest(
-            f"A schema holds JSON nested more than {MAX_DEPTH} levels deep: flatten it.",
+            f"A schema's JSON is nested too deep: more than {MAX_DEPTH} levels. Flatten it.",
             param="tools",
         )
     if isinstance(value, dict):
@@ -216,7 +215,7 @@ def json_of(value: object, depth: int = 0) -> Iterator[str]:
 def _quoted(text: str) -> str:
     try:
         return orjson.dumps(text).decode()
-    except TypeError:  # lone surrogates, which the tokeniser will replace by the same character
+    except TypeError:  # lone surrogates, which the tokeniser replaces by the same character
         return orjson.dumps(
             text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         ).decode()

@@ -5,7 +5,11 @@ Knows llama.cpp's keys; knows no values.
 
 from __future__ import annotations
 
+import struct
+import tempfile
+from functools import lru_cache
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import gguf
@@ -18,10 +22,13 @@ from trt_responses.tokens.stand_ins import spelled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from trt_responses.prepare.checkpoint.architecture import Architecture
     from trt_responses.tokens.vocabulary import Vocabulary
+
+
+_HEADER, _COUNT = 24, struct.Struct("<Q")
+"""The bytes before the first value, whose last eight count the values."""
 
 
 class Described(Protocol):
@@ -43,7 +50,6 @@ def write_head(
     """Write the head of a file."""
     writer = gguf.GGUFWriter(target, "gpt-oss")
     _add_numbers(writer, a)
-    _add_tokenizer(writer, vocabulary, a.vocabulary)
     for tensor in tensors:
         # The declared dtype is ignored once a raw one is given, unless it is uint8.
         writer.add_tensor_info(
@@ -51,8 +57,27 @@ def write_head(
         )
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
+    end = target.stat().st_size
     writer.write_ti_data_to_file()
     writer.close()
+    head = target.read_bytes()
+    count = _COUNT.unpack_from(head, _HEADER - _COUNT.size)[0]
+    more, values = _tokenizer_values(vocabulary, a.vocabulary)
+    start = head[: _HEADER - _COUNT.size] + _COUNT.pack(count + more)
+    target.write_bytes(start + head[_HEADER:end] + values + head[end:])
+
+
+@lru_cache(maxsize=1)  # 4 s, and a process has one vocabulary
+def _tokenizer_values(vocabulary: Vocabulary, size: int) -> tuple[int, bytes]:
+    """How many values the vocabulary takes, and their bytes as a file holds them."""
+    with tempfile.TemporaryDirectory() as folder:
+        writer = gguf.GGUFWriter(Path(folder) / "values", "")
+        writer.kv_data[0].clear()  # the name of the architecture
+        _add_tokenizer(writer, vocabulary, size)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.close()
+        return len(writer.kv_data[0]), (Path(folder) / "values").read_bytes()[_HEADER:]
 
 
 def _add_numbers(writer: gguf.GGUFWriter, a: Architecture) -> None:

@@ -6,7 +6,6 @@ and forced words would come letter by letter, as no model writes them. Knows byt
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from trt_responses.tokens.stand_ins import is_whole, spelled, stand_in
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-@lru_cache(maxsize=1)  # 2 s, and a process has one vocabulary
 def merges(token_bytes: tuple[bytes, ...]) -> tuple[tuple[bytes, bytes], ...]:
     """The two ids of which each id of more than one byte is made, in the order of their ranks."""
     ranks = {raw: rank for rank, raw in enumerate(token_bytes)}

@@ -50,7 +50,7 @@ USUAL = {
 )
 def test_what_real_templates_do(name: str, others: dict[str, Any]) -> None:
     one = checkpoint(name)
-    assert probe(one.template.render, one.family).told() == USUAL | others
+    assert probe(one.template.render, one.family).to_dict() == USUAL | others
 
 
 @pytest.mark.parametrize(
@@ -58,15 +58,15 @@ def test_what_real_templates_do(name: str, others: dict[str, Any]) -> None:
     [
         ("{%- if tools %}", "{%- if false %}", "tools are dropped"),
         ("{%- if tools %}", "{%- if tools %}{{ raise_exception('no') }}", "tools are refused"),
-        ("tool_call.arguments | tojson", "'{}'", "takes string"),
+        ("tool_call.arguments | tojson", "'{}'", "accepts string"),
         ("{{- content }}\n        {{- '\\n</tool_response>", "{{- '\\n</tool_response>", "results"),
-        ("enable_thinking is false", "false", "the same either way"),
+        ("enable_thinking is false", "false", "ignores that variable"),
     ],
 )
 def test_an_altered_template_is_found_with_both_values(old: str, new: str, word: str) -> None:
     source = checkpoint("qwen3").template.source
     assert old in source
-    with pytest.raises(StartupError, match=f"family 'qwen3' says.*{word}"):
+    with pytest.raises(StartupError, match=f"family 'qwen3': .*{word}"):
         probe(Template(source.replace(old, new)).render, BY_NAME["qwen3"])
 
 
@@ -81,7 +81,7 @@ def test_a_row_that_says_otherwise_is_found() -> None:
 
 
 def test_a_template_that_takes_no_user_is_no_template() -> None:
-    with pytest.raises(StartupError, match=r"refuses a single user's message.*nobody"):
+    with pytest.raises(StartupError, match=r"refuses a single user message.*nobody"):
         probe(Template("{{ raise_exception('nobody') }}").render, text_only(()))
 
 

@@ -76,6 +76,7 @@ def rtx_of(graph: Graph, gpu: double.Gpu) -> double.Rtx:
     return double.Rtx(gpu, graph.expert, slots=graph.plan.slots, chunk=graph.plan.chunk)
 
 
+@pytest.mark.slow  # 75 MB: sessions of onnxruntime
 def test_it_computes_what_onnxruntime_computes(graph: Graph) -> None:
     gpu = double.Gpu()
     ours, theirs = executor_over(graph, gpu), graph.executor()
@@ -103,6 +104,7 @@ def assert_same(ours: object, theirs: object) -> None:
         np.testing.assert_allclose(ours.logits(row), theirs.logits(row), atol=1e-4)  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow  # 75 MB: sessions of onnxruntime
 def test_the_engine_over_it_says_what_it_says_over_onnxruntime(
     graph: Graph, vocabulary: Vocabulary
 ) -> None:
@@ -124,6 +126,7 @@ def test_the_engine_over_it_says_what_it_says_over_onnxruntime(
     assert not gpu.memory
 
 
+@pytest.mark.slow  # 75 MB: sessions of onnxruntime
 def test_a_chunk_that_overflows_an_expert_is_told(tmp_path: Path) -> None:
     """One token many times over goes to one expert of sixteen."""
     one_of_many = replace(TINY, layers=2, hidden=32, experts=16, experts_per_token=1)
@@ -136,6 +139,7 @@ def test_a_chunk_that_overflows_an_expert_is_told(tmp_path: Path) -> None:
     assert ours.prefill(0, same[:64], 0).overflow <= 0
 
 
+@pytest.mark.slow  # 75 MB: sessions of onnxruntime
 def test_only_the_decode_step_is_captured(graph: Graph) -> None:
     gpu = double.Gpu()
     rtx = rtx_of(graph, gpu)

@@ -113,9 +113,9 @@ def test_a_digest_is_no_key() -> None:
 
 
 def test_a_file_asks_everybody_for_a_key_also_when_it_names_none() -> None:
-    assert not KeyRing().asked
-    assert KeyRing({"k": "ann"}).asked
-    assert KeyRing(from_file=True).asked
+    assert not KeyRing().required
+    assert KeyRing({"k": "ann"}).required
+    assert KeyRing(from_file=True).required
 
 
 def test_a_file_cannot_give_a_key_of_the_settings_to_another_owner() -> None:

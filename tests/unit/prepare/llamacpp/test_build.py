@@ -163,6 +163,7 @@ prepare(Path(sys.argv[1]), Path(sys.argv[2]), "mine", tools)
 """
 
 
+@pytest.mark.slow  # 11 s: three builds, each a process
 def test_a_killed_build_is_no_engine_and_the_next_redoes_only_what_is_unfinished(
     tmp_path: Path, checkpoint: Path, vocabulary: Vocabulary
 ) -> None:

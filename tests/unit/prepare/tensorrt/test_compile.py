@@ -36,7 +36,10 @@ if TYPE_CHECKING:
     from trt_responses.prepare.tensorrt.network import Listing
     from trt_responses.tokens.vocabulary import Vocabulary
 
-pytestmark = pytest.mark.xdist_group("tensorrt")  # its fixtures are made once per process
+pytestmark = [
+    pytest.mark.xdist_group("tensorrt"),  # its fixtures are made once per process
+    pytest.mark.slow,  # 16 s: sixteen plans are compiled
+]
 
 SMALL = replace(TINY, layers=2, intermediate=1024, experts=16)
 """Experts that weigh enough to see how they are kept: 3.1 million weights a layer."""

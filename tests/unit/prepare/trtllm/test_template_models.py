@@ -147,7 +147,7 @@ def test_what_is_served_has_the_end_of_a_guide_and_its_own_dialect(
     machine = ServingMachine("little", 0, built.card.libraries, gpu_facts(GPU_HOST.gpus))
     assert compare(built.card, built.directory, machine) is None
     (check,) = dialect_checks(built.directory.parents[1], dialect_facts)
-    assert (check.state, check.found) == ("ok", "qwen3: as its card says")
+    assert (check.state, check.found) == ("ok", "qwen3: matches its card")
     told = (built.directory / DIALECT).read_text()
     try:
         (built.directory / DIALECT).write_text("{}")

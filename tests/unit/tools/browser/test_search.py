@@ -90,15 +90,14 @@ async def test_an_answer_of_another_shape_has_no_results(answer: Any) -> None:
 
 
 FAULTY: list[tuple[dict[str, Any], str]] = [
-    ({}, "SEARCH_SERVICE"),
-    ({"search_service": "searxng"}, "SEARCH_URL"),
-    ({"search_service": "searxng", "search_url": "localhost:8080"}, "SEARCH_URL"),
-    ({"search_service": "brave"}, "SEARCH_KEY"),
+    ({}, "SEARCH_URL"),
+    ({"search_url": "localhost:8080"}, "SEARCH_URL"),
+    ({"search_url": "brave"}, "SEARCH_KEY"),
     (
-        {"search_service": "brave", "search_key": "k", "private_networks": ("10.0.0.1/8",)},
+        {"search_url": "brave", "search_key": "k", "private_networks": ("10.0.0.1/8",)},
         "PRIVATE_NETWORKS",
     ),
-    ({"search_service": "brave", "search_key": "k", "browser_ports": ("http",)}, "BROWSER_PORTS"),
+    ({"search_url": "brave", "search_key": "k", "browser_ports": ("http",)}, "BROWSER_PORTS"),
 ]
 
 
@@ -111,7 +110,7 @@ def test_settings_that_cannot_be_are_named_at_the_start(
 
 
 def test_a_browser_is_made_where_it_is_switched_on() -> None:
-    settings = Settings(browser="boxed", search_service="brave", search_key="k")
+    settings = Settings(browser="boxed", search_url="brave", search_key="k")
     assert [tool.kind for tool in tools_of(settings)] == ["web_search"]
     assert tools_of(Settings()) == []
 

@@ -18,15 +18,15 @@ const kindOf = (status) =>
   status === 401 ? "key" : status === 429 || status === 503 ? "busy" : "refused";
 
 async function faultOf(reply) {
-  let told = `The server answered ${reply.status} and gave no reason.`;
+  let message = `The server answered ${reply.status} and sent no error message.`;
   try {
-    told = (await reply.json()).error.message;
+    message = (await reply.json()).error.message;
   } catch {
-    // it was no JSON of the API's: the status has to do
+    // not an error body of the API: the message above names the status
   }
   const wait = reply.headers.get("retry-after");
   const kind = kindOf(reply.status);
-  return new Fault(kind === "busy" && wait ? `${told} Try again in ${wait} s.` : told, kind);
+  return new Fault(kind === "busy" && wait ? `${message} Try again in ${wait} s.` : message, kind);
 }
 
 export async function call(path, { body, signal, method, root } = {}) {

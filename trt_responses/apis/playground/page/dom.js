@@ -32,19 +32,19 @@ export function copyButton(text, label = "Copy") {
   return node;
 }
 
-// Calls `work` once in the next frame, however often it is asked; and after work that took long, only when
-// three times as long has gone by, so that the page can be used however large an answer grows.
+// Returns a function that schedules `work` once for the next frame. After slow work it waits three times as
+// long as the work took, so the page stays responsive with large answers.
 export function eachFrame(work) {
-  let asked = false;
+  let scheduled = false;
   let free = 0;
   const frame = () => requestAnimationFrame((begun) => {
-    asked = false;
+    scheduled = false;
     work();
     free = begun + 4 * (performance.now() - begun);
   });
   return () => {
-    if (asked) return;
-    asked = true;
+    if (scheduled) return;
+    scheduled = true;
     const wait = free - performance.now();
     if (wait > 0) setTimeout(frame, wait);
     else frame();

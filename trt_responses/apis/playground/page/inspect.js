@@ -102,24 +102,24 @@ function transcript(turn) {
 }
 
 export async function explanationOf(turn) {
-  if (!turn.id || turn.running) return [el("p", { class: "faint" }, "A response is explained when it has ended.")];
-  const told = await getJson(`responses/${turn.id}/explain`);
-  const repairs = Object.entries(told.repairs).map(([kind, count]) => `${kind} ${count}`);
+  if (!turn.id || turn.running) return [el("p", { class: "faint" }, "Available when the response has ended.")];
+  const explained = await getJson(`responses/${turn.id}/explain`);
+  const repairs = Object.entries(explained.repairs).map(([kind, count]) => `${kind} ${count}`);
   const show = el("label", { class: "check" },
     el("input", { type: "checkbox", onchange: (e) => e.target.closest("#panel").classList.toggle("ids", e.target.checked) }),
     " Show token ids");
   return [
-    el("p", { class: "figures" }, `${told.plan} · ${told.status} · ${told.engine.kind}`),
+    el("p", { class: "figures" }, `${explained.plan} · ${explained.status} · ${explained.engine.kind}`),
     show,
-    el("h3", {}, `Prompt: ${told.prompt.tokens} tokens, ${told.prompt.cached_tokens ?? 0} cached`),
-    harmony(told.prompt.pieces, "text"),
-    ...told.segments.map(segment),
+    el("h3", {}, `Prompt: ${explained.prompt.tokens} tokens, ${explained.prompt.cached_tokens ?? 0} cached`),
+    harmony(explained.prompt.pieces, "text"),
+    ...explained.segments.map(segment),
     el("h3", {}, "Repairs"),
     el("p", {}, repairs.join(", ") || "none"),
     el("h3", {}, "Timeline"),
-    el("table", {}, el("tbody", {}, ...told.timeline.map((mark) =>
+    el("table", {}, el("tbody", {}, ...explained.timeline.map((mark) =>
       el("tr", {}, el("td", { class: "number" }, `${mark.at_ms.toFixed(1)} ms`), el("td", {}, mark.mark))))),
-    el("details", {}, el("summary", {}, "Engine"), el("pre", { tabindex: "0" }, json(told.engine))),
+    el("details", {}, el("summary", {}, "Engine"), el("pre", { tabindex: "0" }, json(explained.engine))),
     transcript(turn),
   ];
 }
@@ -152,8 +152,8 @@ export async function sidesOf(turn) {
     show();
   };
   return [
-    el("p", { class: "faint" }, "Lines that differ are marked. Asked again, a response has its own id and times, and its own words unless the temperature is 0."),
-    turn.request ? button("Ask it again without a stream", plain) : null,
+    el("p", { class: "faint" }, "Lines that differ are marked. A repeated request gets a new id and new times, and new text unless the temperature is 0."),
+    turn.request ? button("Repeat without streaming", plain) : null,
     place,
   ];
 }

@@ -99,7 +99,7 @@ function requestOf(parent, input) {
   return { ...fields(), ...base, stream: true };
 }
 
-// A new turn after `parent`, asked at once. Settings that cannot be sent are told beside them.
+// Sends a new turn after `parent`. An error in the settings is shown below them.
 function ask(parent, input) {
   const fault = byId("settings-fault");
   fault.hidden = true;

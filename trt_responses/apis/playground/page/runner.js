@@ -15,7 +15,7 @@ export class Runner {
       withKey(() => this.take(turn, "responses", { body: turn.request })));
   }
 
-  // A response in the background: from the first event that the page has not seen.
+  // Streams a background response from the first event that this page has not received.
   async follow(turn) {
     turn.begun ??= performance.now();
     await this.guarded(turn, () => {
@@ -29,13 +29,13 @@ export class Runner {
       await work();
       if (turn.running) turn.fail("The stream ended before the answer did.");
     } catch (fault) {
-      await this.told(turn, fault);
+      await this.handle(turn, fault);
     }
     this.controllers.delete(turn);
     this.changed(turn);
   }
 
-  async told(turn, fault) {
+  async handle(turn, fault) {
     if (fault.name === "AbortError") return turn.stop();
     if (!fault.kind) throw fault;
     if (fault.kind === "away" && turn.id && turn.response?.background && turn.running) {
@@ -58,7 +58,7 @@ export class Runner {
     }
   }
 
-  // One in the background is cancelled at the server; of any other the page hangs up.
+  // Cancels a background response at the server; closes the stream of any other.
   async stop(turn) {
     if (!turn?.response?.background) return this.controllers.get(turn)?.abort();
     try {
@@ -74,7 +74,7 @@ export class Runner {
 
 const PAGE = "limit=100&order=asc";
 
-// A stored response and those that it continues, as turns; the last is the one that was asked for.
+// The turns of a stored response and of those before it in its chain; the last turn is `id`.
 export async function loaded(id) {
   const chain = [];
   for (let next = id; next; next = chain[0].response.previous_response_id) {

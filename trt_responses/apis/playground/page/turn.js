@@ -1,4 +1,4 @@
-// A turn: what was asked, and the response as its events have told it so far.
+// A turn: the input of one request, and its response as of the events so far.
 //
 // Turns are a tree: a turn continues its parent's response, and two turns of one parent are
 // branches. Knows events; knows no node of the page.
@@ -15,7 +15,7 @@ export class Turn {
     this.events = [];
     this.response = null;
     this.error = null;
-    this.results = new Map(); // what calls were answered with, by call id
+    this.results = new Map(); // results of tool calls, by call id
     parent?.children.push(this);
   }
 
@@ -28,7 +28,7 @@ export class Turn {
     return this.status === "queued" || this.status === "in_progress" || this.status === "asking";
   }
 
-  // Whether the server has it to continue from: what was stopped is not stored.
+  // Whether the server stored it, so that a request can continue it. A stopped response is not stored.
   get stored() {
     return this.id !== null && (this.status === "completed" || this.status === "incomplete");
   }
@@ -38,24 +38,24 @@ export class Turn {
   }
 
   get question() {
-    const said = this.input.find((item) => item.type === "message");
-    if (!said) return "";
-    if (typeof said.content === "string") return said.content;
-    return said.content.map((part) => part.text ?? `[${part.type}]`).join("\n");
+    const message = this.input.find((item) => item.type === "message");
+    if (!message) return "";
+    if (typeof message.content === "string") return message.content;
+    return message.content.map((part) => part.text ?? `[${part.type}]`).join("\n");
   }
 
   get answer() {
-    const said = this.items.filter((item) => item.type === "message" && item.phase !== "commentary");
-    return said.map(textOf).join("\n\n");
+    const messages = this.items.filter((item) => item.type === "message" && item.phase !== "commentary");
+    return messages.map(textOf).join("\n\n");
   }
 
-  // Where the next question goes on: the last stored response before it, and what came after that.
+  // The request fields that continue this turn: its last stored response and the items after that.
   continued(input) {
     const unstored = [];
     let last = this;
     while (last && !last.stored) {
-      const told = last.answer;
-      if (told) unstored.unshift({ type: "message", role: "assistant", content: told });
+      const { answer } = last;
+      if (answer) unstored.unshift({ type: "message", role: "assistant", content: answer });
       unstored.unshift(...last.input);
       last = last.parent;
     }
@@ -100,7 +100,7 @@ export class Turn {
     if (response.error) this.error = response.error.message;
   }
 
-  // The page has hung up. What the server has told of its end stands.
+  // Marks a running turn as stopped: the page closed its stream.
   stop() {
     if (this.running) this.status = "stopped";
   }

@@ -57,8 +57,8 @@ class Message {
 
 class Call {
   constructor(item, turn, actions) {
-    this.said = el("code");
-    const body = el("pre", { tabindex: "0" }, this.said);
+    this.code = el("code");
+    const body = el("pre", { tabindex: "0" }, this.code);
     this.result = el("div", { class: "result" });
     const title = el("h3", {}, el("span", { class: "faint" }, "calls "), item.name);
     this.node = el("section", { class: "call", "aria-label": `Call of ${item.name}` }, title, body, this.result);
@@ -67,7 +67,7 @@ class Call {
   }
 
   update(item) {
-    this.said.textContent = item.type === "custom_tool_call" ? item.input : pretty(item.arguments);
+    this.code.textContent = item.type === "custom_tool_call" ? item.input : pretty(item.arguments);
     const answer = this.turn.results.get(item.call_id);
     const state = answer !== undefined ? "answered" : item.status === "completed" ? "open" : "";
     if (state === this.state) return;
@@ -80,7 +80,7 @@ class Call {
   box(item) {
     const text = el("textarea", {
       rows: "2", class: "code", "aria-label": `Result of ${item.name}`,
-      placeholder: "What the tool says, by your hand",
+      placeholder: "Enter the tool's result",
     });
     const send = (event) => {
       event.preventDefault();
@@ -92,12 +92,12 @@ class Call {
 
 class Other {
   constructor(item) {
-    this.said = el("code");
-    this.node = el("section", { class: "call" }, el("h3", {}, item.type), el("pre", { tabindex: "0" }, this.said));
+    this.code = el("code");
+    this.node = el("section", { class: "call" }, el("h3", {}, item.type), el("pre", { tabindex: "0" }, this.code));
   }
 
   update(item) {
-    this.said.textContent = JSON.stringify(item, null, 2);
+    this.code.textContent = JSON.stringify(item, null, 2);
   }
 }
 

@@ -1,7 +1,7 @@
-"""Writes a call's arguments as JSON text while they come, from keys and values that are text.
+"""Writes a call's arguments as JSON text incrementally, from keys and values that are text.
 
-A value is text in the model's language; what it is in JSON is said by the tool's schema: where a
-string may stand it is a string, and elsewhere what it spells. Knows no marks and no ids.
+The model writes values as text, and the tool's schema decides their JSON type: a string if the
+schema allows one, and else the value that the text spells. No marks and no ids here.
 """
 
 from __future__ import annotations
@@ -15,35 +15,35 @@ if TYPE_CHECKING:
 TYPES = frozenset({"string", "number", "integer", "boolean", "null", "array", "object"})
 TEXT = frozenset({"string"})
 DEPTH = 8
-"""How far a schema is followed to see which types it allows."""
+"""Maximum depth of a search for the types that a schema allows."""
 
 PYTHON = {"True": "true", "False": "false", "None": "null"}
-"""What templates that print a value as Python does have shown the model."""
+"""Python's spellings, which some templates have shown the model."""
 
 
 def types_of(schema: object, root: object, depth: int = DEPTH) -> frozenset[str]:
-    """The JSON types that a schema allows; all of them where it does not say."""
+    """The JSON types that a schema allows; all if it does not restrict them."""
     if not isinstance(schema, dict) or depth == 0:
         return TYPES
-    found = TYPES
+    types = TYPES
     named = schema.get("type")
     if isinstance(named, str):
-        found = frozenset({named})
+        types = frozenset({named})
     elif isinstance(named, list):
-        found = frozenset(one for one in named if isinstance(one, str))
+        types = frozenset(one for one in named if isinstance(one, str))
     if isinstance(reference := schema.get("$ref"), str):
-        found &= types_of(_target(reference, root), root, depth - 1)
+        types &= types_of(_target(reference, root), root, depth - 1)
     for key in ("anyOf", "oneOf"):
         if isinstance(several := schema.get(key), list) and several:
-            found &= frozenset().union(*(types_of(one, root, depth - 1) for one in several))
+            types &= frozenset().union(*(types_of(one, root, depth - 1) for one in several))
     if isinstance(all_of := schema.get("allOf"), list):
         for one in all_of:
-            found &= types_of(one, root, depth - 1)
+            types &= types_of(one, root, depth - 1)
     values = schema.get("enum", [schema["const"]] if "const" in schema else None)
     if isinstance(values, list) and values:
         kinds = frozenset(map(type_of, values))
-        found &= kinds | {"number"} if "integer" in kinds else kinds
-    return found or TYPES
+        types &= kinds | {"number"} if "integer" in kinds else kinds
+    return types or TYPES
 
 
 def _target(reference: str, root: object) -> object:
@@ -72,12 +72,13 @@ def type_of(value: object) -> str:
 
 
 class ArgumentWriter:
-    """One call's. `say` takes pieces of JSON text; joined they are an object."""
+    """Writes one call's arguments. `say` receives pieces of JSON text; joined they are an
+    object."""
 
     def __init__(self, schema: object, say: Callable[[str], None]) -> None:
-        known = schema.get("properties") if isinstance(schema, dict) else None
+        properties = schema.get("properties") if isinstance(schema, dict) else None
         self._schema = schema
-        self._properties: Mapping[str, Any] = known if isinstance(known, dict) else {}
+        self._properties: Mapping[str, Any] = properties if isinstance(properties, dict) else {}
         self._say = say
         self._open = False
         self._types = TYPES
@@ -95,7 +96,7 @@ class ArgumentWriter:
             self._say('"')
 
     def text(self, text: str) -> None:
-        """More of the value. A string is told at once, all else when it is whole."""
+        """Add to the value. A string is written at once, any other value when it is complete."""
         if not self._streams:
             self._waiting.append(text)
         elif text:
@@ -109,7 +110,7 @@ class ArgumentWriter:
         self._say(self._typed(text))
 
     def cut(self) -> None:
-        """Tell what was waiting for its end as it stands, since the output ended inside a value."""
+        """Write an incomplete value as it is: the output ended inside it."""
         text, self._waiting = "".join(self._waiting), []
         if text:
             self._say(text)
@@ -118,7 +119,7 @@ class ArgumentWriter:
         self._say("}" if self._open else "{}")
 
     def _typed(self, text: str) -> str:
-        """A value as JSON text: as it was written where that is JSON of a type that is allowed."""
+        """A value as JSON text: unchanged if it is JSON of an allowed type, else as a string."""
         bare = text.strip()
         bare = PYTHON.get(bare, bare)
         allowed = self._types & {"null"} if "string" in self._types else self._types

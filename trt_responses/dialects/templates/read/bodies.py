@@ -1,4 +1,4 @@
-"""The ways in which calls are written between their marks, by what a row says."""
+"""The readers of call bodies, by the body that a family names."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from trt_responses.dialects.templates.families import Calls
-    from trt_responses.dialects.templates.read.body import Body, Heard
+    from trt_responses.dialects.templates.read.body import Body, CallSink
 
-BODIES: Mapping[str, Callable[[Calls, Mapping[str, object], Heard], Body]] = {
+BODIES: Mapping[str, Callable[[Calls, Mapping[str, object], CallSink], Body]] = {
     "json": JsonBody,
     "xml": XmlBody,
     "kv": KeyValueBody,
@@ -22,7 +22,7 @@ BODIES: Mapping[str, Callable[[Calls, Mapping[str, object], Heard], Body]] = {
 
 
 def marks_of(form: Calls) -> Sequence[str]:
-    """The marks within a call that may be one token."""
+    """The marks inside a call that may be one token."""
     if form.body == "kv":
         kv = KeyValueBody
         return (kv.KEY, kv.KEY_END, kv.VALUE, kv.VALUE_END)

@@ -1,8 +1,8 @@
-"""What a call's body is, and how a mark that is text is found: held back as long as it may be one.
+"""The base of call bodies, and the search for marks in text: a possible mark is held back.
 
-A body takes text, and marks that were one token; it says `opened` once it knows the name, then the
-arguments as they come. What it cannot make sense of is told as a fault, and never raised. Knows no
-ids and no fragments.
+A body receives text, and marks that were one token. It calls `opened` when it knows the name, then
+`arguments` with each piece, and `fault` for anything it cannot read; it never raises. No ids and no
+fragments here.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
     from trt_responses.dialects.templates.families import Calls
 
 
-class Heard(Protocol):
-    """Who is told what a body holds."""
+class CallSink(Protocol):
+    """Receives the content of a call."""
 
     def opened(self, name: str) -> None: ...
-    def said(self, text: str) -> None:
-        """More of the arguments, as JSON text."""
+    def arguments(self, text: str) -> None:
+        """The next piece of the arguments, as JSON text."""
 
     def fault(self) -> None:
-        """Something had no place here, and is left out."""
+        """Part of the call was unreadable and is left out."""
 
 
 def split(text: str, marks: Collection[str]) -> tuple[str, str | None, str]:
-    """The text before the first of these marks, the mark, and what follows; without one, the text
-    that is none, and behind it what may still become one."""
-    found = [(at, -len(mark), mark) for mark in marks if mark and (at := text.find(mark)) >= 0]
-    if found:
-        at, _, mark = min(found)
+    """The text before the first of these marks, the mark, and the rest. Without a mark: the text
+    that is no mark, None, and the end that may still become one."""
+    hits = [(at, -len(mark), mark) for mark in marks if mark and (at := text.find(mark)) >= 0]
+    if hits:
+        at, _, mark = min(hits)
         return text[:at], mark, text[at + len(mark) :]
     longest = max(map(len, marks), default=1)
     for at in range(max(0, len(text) - longest + 1), len(text)):
@@ -42,14 +42,14 @@ def split(text: str, marks: Collection[str]) -> tuple[str, str | None, str]:
 
 
 class Body(ABC):
-    """One call's. `over`: the text mark that closes it was found, and `rest` follows it."""
+    """Reads one call. `over`: its closing mark was found in text, and `rest` follows it."""
 
-    def __init__(self, form: Calls, schemas: Mapping[str, object], heard: Heard) -> None:
+    def __init__(self, form: Calls, schemas: Mapping[str, object], sink: CallSink) -> None:
         self.over = False
         self.whole = False
-        """Its arguments are complete."""
+        """Whether its arguments are complete."""
         self.rest = ""
-        self._form, self._schemas, self._heard = form, schemas, heard
+        self._form, self._schemas, self._sink = form, schemas, sink
         self._text = ""
 
     def feed(self, text: str) -> None:
@@ -60,31 +60,31 @@ class Body(ABC):
             self.rest, self._text = self._text, ""
 
     def mark(self, mark: str) -> bool:
-        """A mark of the row that was one token; False when it is text here."""
+        """Handle a mark that was one token; False if it is text here."""
         return False
 
     def closes(self) -> bool:
-        """Whether the closing mark, as one token, closes the call here."""
+        """Whether the closing mark, as one token, closes the call now."""
         return True
 
     @abstractmethod
     def finish(self, *, closed: bool) -> None:
-        """End the call, `closed` by its mark, or cut."""
+        """End the call; `closed` by its mark, else cut."""
 
     @abstractmethod
     def _step(self) -> bool:
-        """Take some text; False when there is nothing to be done before more has come."""
+        """Consume some text; False if more text is needed."""
 
     def _named(self, text: str) -> str | None:
-        """Open the call under the first word of this text."""
+        """Open the call with the first word of this text as its name."""
         words = text.split()
         if not words:
             return None
-        self._heard.opened(words[0])
+        self._sink.opened(words[0])
         if len(words) > 1:
-            self._heard.fault()
+            self._sink.fault()
         return words[0]
 
     def _stray(self, text: str) -> None:
         if text.strip():
-            self._heard.fault()
+            self._sink.fault()

@@ -1,7 +1,7 @@
-"""Calls whose arguments are JSON already: they are told as they were written.
+"""Reads calls whose arguments are JSON: they are returned as written.
 
-`json`: one object with the keys `name` and `arguments`, read while it comes where they stand in
-this order. `named`: a name, a separator, and JSON. Knows no ids and no fragments.
+`json`: one object with the keys `name` and `arguments`, read incrementally if they come in this
+order. `named`: a name, a separator, and JSON. No ids and no fragments here.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from trt_responses.dialects.templates.families import Calls
-    from trt_responses.dialects.templates.read.body import Heard
+    from trt_responses.dialects.templates.read.body import CallSink
 
 HEAD_CHARACTERS = 4096
-"""Of a JSON call until its name and the beginning of its arguments are known. In a longer one, the
-call is read when it is whole."""
+"""Maximum length of a JSON call up to its arguments; a longer one is read when it is complete."""
 
 _HEAD = re.compile(
     r'\s*\{\s*"name"\s*:\s*("(?:[^"\\]|\\.)*")\s*,\s*"(?:arguments|parameters)"\s*:\s*(?=\S)', re.S
@@ -31,7 +30,7 @@ _IN_STRING = re.compile(r'["\\]')
 
 
 class JsonValue:
-    """Finds where a JSON value ends, in text that comes in pieces."""
+    """Finds the end of a JSON value in text that comes in pieces."""
 
     def __init__(self) -> None:
         self._depth = 0
@@ -40,7 +39,7 @@ class JsonValue:
         self.begun = self.over = False
 
     def take(self, text: str) -> int:
-        """How many characters of this text belong to the value."""
+        """The number of characters of this text that belong to the value."""
         at = 0
         if text and not self.begun:
             self.begun = True
@@ -48,14 +47,14 @@ class JsonValue:
             if self._escaped:
                 self._escaped, at = False, at + 1
                 continue
-            found = (_IN_STRING if self._in_string else _STRUCTURE).search(text, at)
-            if found is None:
+            sign = (_IN_STRING if self._in_string else _STRUCTURE).search(text, at)
+            if sign is None:
                 return len(text)
-            if found[0] in "}]" and self._depth == 0:
-                self.over = True  # of what stands around a value that is no object
-                return found.start()
-            at = found.end()
-            self._sign(found[0])
+            if sign[0] in "}]" and self._depth == 0:
+                self.over = True  # it closes the object or array around this value
+                return sign.start()
+            at = sign.end()
+            self._sign(sign[0])
         return at
 
     @property
@@ -76,19 +75,19 @@ class JsonValue:
 
 
 class _Arguments(Body):
-    """Arguments that are JSON already: told as they were written."""
+    """Arguments that are JSON, returned as written."""
 
-    def __init__(self, form: Calls, schemas: Mapping[str, object], heard: Heard) -> None:
-        super().__init__(form, schemas, heard)
+    def __init__(self, form: Calls, schemas: Mapping[str, object], sink: CallSink) -> None:
+        super().__init__(form, schemas, sink)
         self._value = JsonValue()
         self._held: list[str] | None = []
-        """Of a value that is no object: it is looked at when it is whole."""
+        """Pieces of a value that is not an object; it is converted when it is complete."""
 
     def closes(self) -> bool:
         return not (self._value.begun and self._value.in_string)
 
     def _close_step(self) -> bool:
-        """Behind the arguments, the closing mark may be text."""
+        """Find the closing mark in the text after the arguments."""
         before, mark, behind = split(self._text, (self._form.close,))
         if mark is None:
             return False
@@ -103,7 +102,7 @@ class _Arguments(Body):
         if self._held is not None and not self._held and text[:1] in "{[":
             self._held = None
         if self._held is None:
-            self._heard.said(text)
+            self._sink.arguments(text)
         else:
             self._held.append(text)
         if self._value.over:
@@ -111,18 +110,18 @@ class _Arguments(Body):
 
     def _value_end(self) -> None:
         if self._held is not None:
-            self._heard.said(_unwrapped("".join(self._held)))
+            self._sink.arguments(_unwrapped("".join(self._held)))
         self._held, self.whole = None, True
 
 
 class JsonBody(_Arguments):
     """A call as one JSON object with the keys `name` and `arguments`."""
 
-    def __init__(self, form: Calls, schemas: Mapping[str, object], heard: Heard) -> None:
-        super().__init__(form, schemas, heard)
+    def __init__(self, form: Calls, schemas: Mapping[str, object], sink: CallSink) -> None:
+        super().__init__(form, schemas, sink)
         self._opened = False
         self._frame = JsonValue()
-        """The object around name and arguments, while the name is not known."""
+        """The object around name and arguments, until the name is known."""
         self._framed = 0
 
     def closes(self) -> bool:
@@ -145,18 +144,18 @@ class JsonBody(_Arguments):
             self.whole = closed
         elif self.whole:
             if not _TAIL.fullmatch(self._text):
-                self._heard.fault()
+                self._sink.fault()
         elif closed:
-            self.whole = True  # broken JSON, told as it was written
+            self.whole = True  # broken JSON, returned as written
 
     def _head_step(self) -> bool:
-        found = _HEAD.match(self._text) if len(self._text) <= HEAD_CHARACTERS else None
-        name = _text_of(found[1]) if found else ""
-        if found is None or not name:
+        head = _HEAD.match(self._text) if len(self._text) <= HEAD_CHARACTERS else None
+        name = _text_of(head[1]) if head else ""
+        if head is None or not name:
             self._frame_to_end()
             return self._frame.over and self._close_step()
-        self._text, self._opened = self._text[found.end() :], True
-        self._heard.opened(name)
+        self._text, self._opened = self._text[head.end() :], True
+        self._sink.opened(name)
         return True
 
     def _frame_to_end(self) -> None:
@@ -164,30 +163,30 @@ class JsonBody(_Arguments):
             self._framed += self._frame.take(self._text[self._framed :])
 
     def _read_whole(self) -> None:
-        """A call that did not begin as calls do: keys in another order, or no JSON at all."""
+        """Read a complete call with an unusual beginning: keys in another order, or no JSON."""
         try:
-            told = json.loads(self._text)
+            value = json.loads(self._text)
         except (ValueError, RecursionError):
             return
-        name = told.get("name") if isinstance(told, dict) else None
+        name = value.get("name") if isinstance(value, dict) else None
         if not isinstance(name, str) or not name.strip():
             return
-        arguments = told.get("arguments", told.get("parameters"))
+        arguments = value.get("arguments", value.get("parameters"))
         self._opened = self.whole = True
-        self._heard.opened(name)
-        if len(told) > 1 + ("arguments" in told or "parameters" in told):
-            self._heard.fault()
+        self._sink.opened(name)
+        if len(value) > 1 + ("arguments" in value or "parameters" in value):
+            self._sink.fault()
         if isinstance(arguments, str):
-            self._heard.said(arguments)
+            self._sink.arguments(arguments)
         else:
-            self._heard.said(json.dumps(arguments or {}, ensure_ascii=False))
+            self._sink.arguments(json.dumps(arguments or {}, ensure_ascii=False))
 
 
 class NamedBody(_Arguments):
-    """A name, a separator, and JSON. What stands around them may be one token, or text."""
+    """A name, a separator, and JSON. The text around them may be one token, or ordinary text."""
 
-    def __init__(self, form: Calls, schemas: Mapping[str, object], heard: Heard) -> None:
-        super().__init__(form, schemas, heard)
+    def __init__(self, form: Calls, schemas: Mapping[str, object], sink: CallSink) -> None:
+        super().__init__(form, schemas, sink)
         self._opened = False
 
     def mark(self, mark: str) -> bool:
@@ -220,7 +219,7 @@ class NamedBody(_Arguments):
         if self.whole:
             tail = self._text.strip()
             if tail and tail != self._form.after_arguments.strip():
-                self._heard.fault()
+                self._sink.fault()
         elif self._held:
             self._value_end()
             self.whole = closed
@@ -237,11 +236,11 @@ def _text_of(quoted: str) -> str:
 
 
 def _unwrapped(text: str) -> str:
-    """Arguments that are no object: null is none at all, and a string holds what they are."""
+    """Arguments that are not an object: null means none, and a string contains the arguments."""
     try:
-        told = json.loads(text, strict=False)
+        value = json.loads(text, strict=False)
     except ValueError:
         return text
-    if told is None:
+    if value is None:
         return "{}"
-    return told if isinstance(told, str) else text
+    return value if isinstance(value, str) else text

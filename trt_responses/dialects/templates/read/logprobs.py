@@ -1,4 +1,4 @@
-"""A reader that says how likely each token was."""
+"""A template reader that also returns log probabilities."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ if TYPE_CHECKING:
 
 
 class ScoredTemplateReader(Scoring, TemplateReader):
-    """Of thoughts and answers: the text of a call is not what the model wrote, letter by letter."""
+    """Returns log probabilities of thoughts and answers; a call's text is not the model's own
+    spelling."""
 
     @property
     def _in_text(self) -> bool:
         return self.recipient is None
 
     def _bytes_of(self, token_id: int) -> bytes | None:
-        known = self._tables.token_bytes
-        return known[token_id] if 0 <= token_id < len(known) else None
+        table = self._tables.token_bytes
+        return table[token_id] if 0 <= token_id < len(table) else None
 
     def _read(self, token_id: int) -> list[Fragment]:
         return TemplateReader.feed(self, (token_id,))

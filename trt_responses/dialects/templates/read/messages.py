@@ -1,6 +1,6 @@
-"""The messages of one generation as they are read: which ids are of which.
+"""Tracks the messages of one generation and their ids.
 
-Knows spans and fragments; knows no mark and no row.
+Works on spans and fragments: no marks and no families.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 
 class Messages(ReaderBase):
-    """`kept` are the ids that count, in order; `messages` are those that have ended."""
+    """The messages of one generation: `kept` holds the ids that count, `messages` the closed
+    ones."""
 
     def __init__(self, options: ReaderOptions) -> None:
         super().__init__(options)
@@ -25,7 +26,7 @@ class Messages(ReaderBase):
 
     @property
     def recipient(self) -> str | None:
-        """To whom the message is that is open now."""
+        """The recipient of the open message."""
         return None if self._opened is None else self._opened.recipient
 
     def _open(self, opened: Opened) -> None:
@@ -34,7 +35,7 @@ class Messages(ReaderBase):
         self._body_start = max(self._start, len(self.kept) - 1)
 
     def _end_message(self, token_id: int | None, *, whole: bool, before_mark: bool) -> None:
-        """End the open message, if one is open."""
+        """End the open message, if any."""
         if self._opened is None:
             return
         self._add(Closed(whole))
@@ -52,6 +53,6 @@ class Messages(ReaderBase):
         self._opened, self._start, self._repaired = None, end, False
 
     def _forget(self, token_id: int) -> None:
-        """The newest id does not count after all."""
+        """Drop the newest id from the ids that count."""
         self.kept.pop()
         self._drop(token_id)

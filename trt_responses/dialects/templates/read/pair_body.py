@@ -1,8 +1,8 @@
-"""Calls whose arguments are keys and values in text: they become JSON by the tool's schema.
+"""Reads calls whose arguments are keys and values in text, and converts them by the tool's schema.
 
-`xml`: `<parameter=KEY>` VALUE `</parameter>` within a `<function=NAME>`; a newline on either side
+`xml`: `<parameter=KEY>` VALUE `</parameter>` inside a `<function=NAME>`; a newline on either side
 of a value belongs to the marks. `kv`: `<arg_key>` KEY `</arg_key>` `<arg_value>` VALUE
-`</arg_value>` behind a name. Knows no ids and no fragments.
+`</arg_value>` after a name. No ids and no fragments here.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from trt_responses.dialects.templates.families import Calls
-    from trt_responses.dialects.templates.read.body import Heard
+    from trt_responses.dialects.templates.read.body import CallSink
 
 _TAG = r"<{0}=([^>\n]*)[>\n]"
 
 
 class _Pairs(Body):
-    """Keys and values as text: they become JSON by the tool's schema."""
+    """Keys and values in text, converted to JSON by the tool's schema."""
 
-    def __init__(self, form: Calls, schemas: Mapping[str, object], heard: Heard) -> None:
-        super().__init__(form, schemas, heard)
+    def __init__(self, form: Calls, schemas: Mapping[str, object], sink: CallSink) -> None:
+        super().__init__(form, schemas, sink)
         self._writer: ArgumentWriter | None = None
         self._in_value = False
 
     def _open(self, text: str) -> bool:
         name = self._named(text)
         if name is not None:
-            self._writer = ArgumentWriter(self._schemas.get(name), self._heard.said)
+            self._writer = ArgumentWriter(self._schemas.get(name), self._sink.arguments)
         return name is not None
 
     def _value(self, text: str) -> None:
@@ -54,7 +54,7 @@ class _Pairs(Body):
         if self._writer is not None and self._in_value:
             self._writer.cut()
 
-    def _all_told(self) -> None:
+    def _complete(self) -> None:
         if self._writer is not None and not self.whole:
             self._writer.close()
             self.whole = True
@@ -67,10 +67,10 @@ class XmlBody(_Pairs):
     PARAMETER = re.compile(_TAG.format("parameter"))
     END_VALUE, END = "</parameter>", "</function>"
 
-    def __init__(self, form: Calls, schemas: Mapping[str, object], heard: Heard) -> None:
-        super().__init__(form, schemas, heard)
+    def __init__(self, form: Calls, schemas: Mapping[str, object], sink: CallSink) -> None:
+        super().__init__(form, schemas, sink)
         self._first = False
-        """At the beginning of a value, where a newline belongs to the mark."""
+        """Whether a value begins here: then a newline belongs to the mark."""
 
     def _step(self) -> bool:
         if self._writer is None:
@@ -86,23 +86,23 @@ class XmlBody(_Pairs):
             self._text = ""
             if closed:
                 self._value_end()
-                self._heard.fault()
+                self._sink.fault()
             else:
                 self._value_cut()
         else:
             self._stray(self._text)
         if closed:
             if not self.whole:
-                self._heard.fault()
-            self._all_told()
+                self._sink.fault()
+            self._complete()
 
     def _head_step(self) -> bool:
-        found = self.FUNCTION.search(self._text)
-        if found is None:
+        tag = self.FUNCTION.search(self._text)
+        if tag is None:
             return False
-        before, self._text = self._text[: found.start()], self._text[found.end() :]
-        if not self._open(found[1]):
-            self._text = f"{before}{found[0]}{self._text}"
+        before, self._text = self._text[: tag.start()], self._text[tag.end() :]
+        if not self._open(tag[1]):
+            self._text = f"{before}{tag[0]}{self._text}"
             return False
         self._stray(before)
         return True
@@ -113,18 +113,18 @@ class XmlBody(_Pairs):
         if mark is None:
             return False
         if mark == "<parameter=":
-            found = self.PARAMETER.match(self._text, len(before))
-            if found is None:
-                return False  # the key is not whole
-            self._text = self._text[found.end() :]
+            tag = self.PARAMETER.match(self._text, len(before))
+            if tag is None:
+                return False  # the key is incomplete
+            self._text = self._text[tag.end() :]
             self._stray(before)
-            self._key(found[1])
-            self._first = not found[0].endswith("\n")
+            self._key(tag[1])
+            self._first = not tag[0].endswith("\n")
             return True
         if mark == self.END:
             self._text = behind
             self._stray(before)
-            self._all_told()
+            self._complete()
             return True
         self._text = before
         self.finish(closed=True)
@@ -149,13 +149,13 @@ class KeyValueBody(_Pairs):
     KEY, KEY_END = "<arg_key>", "</arg_key>"
     VALUE, VALUE_END = "<arg_value>", "</arg_value>"
 
-    def __init__(self, form: Calls, schemas: Mapping[str, object], heard: Heard) -> None:
-        super().__init__(form, schemas, heard)
+    def __init__(self, form: Calls, schemas: Mapping[str, object], sink: CallSink) -> None:
+        super().__init__(form, schemas, sink)
         self._at: str = ""
-        """The mark that came last, of the four."""
+        """The last mark, of the four."""
         self._kept = self._key_text = ""
         self._as_text: tuple[str, ...] = (self.KEY, self.KEY_END, self.VALUE, self.VALUE_END)
-        """Those that are sought in text: all, until one has come as one token."""
+        """The marks to search for in text: all, until one came as one token."""
 
     def mark(self, mark: str) -> bool:
         if mark not in (self.KEY, self.KEY_END, self.VALUE, self.VALUE_END):
@@ -177,16 +177,16 @@ class KeyValueBody(_Pairs):
         elif self._in_value:
             if closed:
                 self._value_end()
-                self._heard.fault()
+                self._sink.fault()
             else:
                 self._value_cut()
         else:
             self._stray(self._kept + self._key_text)
         if closed:
-            self._all_told()
+            self._complete()
 
     def _takes(self, mark: str) -> bool:
-        """Whether a mark means something here. Within a value, only its end does."""
+        """Whether a mark has a meaning here. Inside a value, only its end has."""
         if self._in_value:
             return mark == self.VALUE_END
         return self._at != self.KEY or mark == self.KEY_END
@@ -196,7 +196,7 @@ class KeyValueBody(_Pairs):
         if not self._in_value:
             marks.append(self._form.close)
         before, mark, behind = split(self._text, marks)
-        self._told(before)
+        self._add_text(before)
         self._text = behind
         if mark is None:
             return False
@@ -209,11 +209,11 @@ class KeyValueBody(_Pairs):
         return True
 
     def _flush(self) -> None:
-        """What was held back is text."""
-        self._told(self._text)
+        """Treat held-back characters as text."""
+        self._add_text(self._text)
         self._text = ""
 
-    def _told(self, text: str) -> None:
+    def _add_text(self, text: str) -> None:
         if self._in_value:
             self._value(text)
         else:
@@ -233,5 +233,5 @@ class KeyValueBody(_Pairs):
         elif mark == self.VALUE_END and self._in_value:
             self._value_end()
         elif mark != self.KEY or key.strip():
-            self._heard.fault()
+            self._sink.fault()
         self._at = mark

@@ -1,13 +1,13 @@
-"""Reads what a model without Harmony wrote: ids in, the same fragments out. One automaton for all.
+"""Reads the output of template models: token ids in, fragments out. One automaton for all families.
 
     text ──thought mark──> thought ──its end──> text
       └────call mark─────> call ────its end───> between ──text──> text
 
 A thought is a message on `analysis`, text one on `final`, a call one on `commentary` to its
-function. A mark that is one token is found by its id, and its spelling in ordinary tokens is text;
-a mark that is text is held back as long as it may become one. White space beside a mark is a part
-of it. Every other byte is given out, or stands in a repair that is counted. Nothing raises.
-Knows rows and bodies; knows no template, no item and no HTTP.
+function. A mark that is one token is recognised by its id, and its spelling in ordinary tokens is
+text. For a mark that is text, the reader holds text back while it may become the mark. White space
+beside a mark belongs to it. Every other byte is returned or counted in a repair. Nothing raises.
+Works with families and bodies: no template, no item and no HTTP.
 """
 
 from __future__ import annotations
@@ -42,12 +42,13 @@ _State = Literal["text", "thought", "call", "between", "done"]
 
 
 class TemplateReader(Messages):
-    """One generation. `kept` are the ids that count, in order; `ended` says it wants no more."""
+    """The reader of one generation. `kept` holds the ids that count, in order; `ended` is True when
+    further ids are discarded."""
 
     def __init__(
         self, tables: Tables, options: ReaderOptions = AS_USUAL, *, begins: Begins = "text"
     ) -> None:
-        """`begins`: where the prompt ended."""
+        """`begins`: the state at the prompt's end."""
         super().__init__(options)
         self._tables = tables
         self._family = tables.family
@@ -56,14 +57,14 @@ class TemplateReader(Messages):
         self._state: _State = begins
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._held = ""
-        """Text that may be a part of a mark, or white space beside one."""
+        """Text that may be part of a mark, or white space beside one."""
         self._body: Body | None = None
         self._raw: list[str] = []
-        """A call as it was written, until its name is known."""
+        """A call as written, until its name is known."""
 
     @property
     def thinking(self) -> bool:
-        """Whether a thought is open, be it that the prompt began it."""
+        """Whether a thought is open; the prompt may have opened it."""
         return self._state == "thought"
 
     @property
@@ -71,18 +72,19 @@ class TemplateReader(Messages):
         return self._tables.plain
 
     def take_back(self) -> None:
-        """There are no headers that could be tried."""
+        """Nothing to drop: template models have no headers."""
 
-    def answer(self, token_ids: Sequence[int], held: Sequence[int] = ()) -> None:
-        """A tool has answered the call that ended the turn: its message counts too, and another
-        turn begins behind it."""
+    def answer(self, token_ids: Sequence[int], stored: Sequence[int] = ()) -> None:
+        """Append the tool result for the call that ended the turn: its ids count, and another turn
+        begins after them."""
         self.kept += token_ids
-        self.messages[-1] = self.messages[-1]._replace(answer_end=len(self.kept), held=held)
+        answered = self.messages[-1]._replace(answer_end=len(self.kept), stored_answer=stored)
+        self.messages[-1] = answered
         self._start = len(self.kept)
         self._state, self.ended = self._begins, False
 
     def feed(self, token_ids: Sequence[int]) -> list[Fragment]:
-        """The next ids, in chunks of any size. After the end they are discarded."""
+        """The fragments of the next ids, in chunks of any size. Ids after the end are discarded."""
         plain = self._tables.plain
         for token_id in token_ids:
             if self.clear and (piece := plain.get(token_id)) is not None:
@@ -90,12 +92,12 @@ class TemplateReader(Messages):
                 self._pieces.append(piece)
             else:
                 self._step(token_id)
-        return self._taken()
+        return self._flush()
 
-    def text(self, token_ids: Sequence[int], said: list[bytes]) -> bool:
-        """The hot path: ids that are nothing but text of the open message, to whoever says it.
+    def text(self, token_ids: Sequence[int], out: list[bytes]) -> bool:
+        """The hot path: append ids that are plain text of the open message to `out`.
 
-        False when they are more than that, and then they have not been read: `feed` them.
+        Returns False, and reads nothing, if they are more than text: pass them to `feed`.
         """
         if not self.clear or not token_ids:
             return False
@@ -103,14 +105,15 @@ class TemplateReader(Messages):
         if None in pieces:
             return False
         self.kept += token_ids
-        said += pieces  # type: ignore[arg-type]  # none of them is None
+        out += pieces  # type: ignore[arg-type]  # checked above
         return True
 
     def finish(self, *, stopped: bool) -> list[Fragment]:
-        """The engine has ended: `stopped` of itself, or cut (length, abort, error)."""
+        """The fragments of the end. `stopped`: the engine stopped by itself; else it was cut
+        (length, abort, error)."""
         if self._state != "done":
             self._end(None, whole=stopped)
-        return self._taken()
+        return self._flush()
 
     # --- one id ---------------------------------------------------------------------------------
 
@@ -127,7 +130,7 @@ class TemplateReader(Messages):
         sign = self._tables.signs.get(token_id)
         if sign is None:
             if token_id in self._tables.controls:
-                self._repaired = True  # read back as ids, its spelling would be none
+                self._repaired = True  # rendered again, its spelling would be another id
             self._take(self._decoder.decode(raw[0]))
             if self._decoder.getstate()[0]:
                 self.clear = False  # the next id may end this character
@@ -141,7 +144,7 @@ class TemplateReader(Messages):
         elif sign == "foreign":
             self._forget(token_id)
             self._repair("foreign_author")
-            self._end(None, whole=True, told=True)
+            self._end(None, whole=True, explained=True)
             self.ended = True
         elif self._body is not None:
             self._sign_in_call(token_id, sign, spelling)
@@ -185,7 +188,7 @@ class TemplateReader(Messages):
                 text = self._take_words(text, self._tables.in_text)
 
     def _take_words(self, text: str, marks: Sequence[str]) -> str:
-        """Text of a message, as far as the next mark; what follows the mark is given back."""
+        """Read text of a message up to the next mark. Returns the text after the mark."""
         if not marks and not text.strip(WHITE):  # models write thousands of empty lines
             self._held, self.clear = self._held + text, False
             return ""
@@ -213,7 +216,8 @@ class TemplateReader(Messages):
             self._state = "text" if self._state == "thought" else "thought"
 
     def _say(self, text: str) -> None:
-        """Give text out; white space at a message's beginning belongs to the mark before it."""
+        """Return text as a fragment; white space at a message's start belongs to the mark
+        before."""
         if self._opened is None:
             text = text.lstrip(WHITE)
             if not text:
@@ -236,7 +240,7 @@ class TemplateReader(Messages):
         self._body = BODIES[calls.body](calls, self._schemas, self)
 
     def _begin_next_call(self, token_id: int, spelling: str) -> None:
-        """A call whose arguments are whole was not closed before the next one."""
+        """Close a call with complete arguments that the model did not close, and begin the next."""
         self._repair("missing_terminator")
         self._end_call(None, closed=True, before_mark=True)
         if self.ended:
@@ -273,7 +277,7 @@ class TemplateReader(Messages):
             self._state = "done" if self.ended else "between"
 
     def _unread(self, *, closed: bool) -> None:
-        """A call without a name: told as text, unless the output ended inside it."""
+        """Return a call without a name as text, unless the output ended inside it."""
         raw, self._raw = "".join(self._raw), []
         self._repair("malformed_header" if closed else "cut_header")
         if closed:
@@ -281,32 +285,32 @@ class TemplateReader(Messages):
             self._pieces.append(escaped(raw))
 
     def opened(self, name: str) -> None:
-        """Take the name of the function, which the body has read."""
+        """Open the call's message: the body read the name."""
         self._raw = []
         self._open(Opened("commentary", FUNCTIONS + name, JSON))
 
-    def said(self, text: str) -> None:
-        """Take more of the arguments, which the body has read."""
+    def arguments(self, text: str) -> None:
+        """Add a piece of the arguments."""
         if text:
             self._pieces.append(escaped(text))
 
     def fault(self) -> None:
-        """Note that the body has met what has no place in a call."""
+        """Report an unreadable part of a call as a repair."""
         self._repair("malformed_header")
 
     # --- messages -------------------------------------------------------------------------------
 
     def _close(self, token_id: int | None, *, whole: bool, before_mark: bool = False) -> None:
-        """End the open message, if one is open. `before_mark`: the newest id is no part of it."""
+        """End the open message, if any. `before_mark`: the newest id does not belong to it."""
         held, self._held = self._held.rstrip(WHITE), ""
         if held:
             self._say(held)
         self.clear = False
         self._end_message(token_id, whole=whole, before_mark=before_mark)
 
-    def _end(self, token_id: int | None, *, whole: bool, told: bool = False) -> None:
-        """The turn is over: by an id, or because the engine has stopped or was cut. `told`: why it
-        ended without its id is known already."""
+    def _end(self, token_id: int | None, *, whole: bool, explained: bool = False) -> None:
+        """End the turn, at an id, or because the engine stopped or was cut. `explained`: a repair
+        already reports the missing terminator."""
         if token_id is None:
             self._take(self._decoder.decode(b"", final=True))
         if self._body is not None:
@@ -315,7 +319,7 @@ class TemplateReader(Messages):
             held, self._held = self._held, ""
             self._say(held if self._opened is not None else held.rstrip(WHITE))
             unended = token_id is None or self._state == "thought"
-            if self._opened is not None and unended and whole and not told:
+            if self._opened is not None and unended and whole and not explained:
                 self._repair("missing_terminator")
             self._close(token_id, whole=whole)
         if self.messages and token_id is not None:
@@ -325,7 +329,7 @@ class TemplateReader(Messages):
         self._state = "done"
 
     def _end_of_cut_call(self, token_id: int | None, *, whole: bool) -> None:
-        """A call without its closing mark: as whole as the turn is, with what was written."""
+        """End a call that has no closing mark, with the text written so far."""
         body = self._body
         assert body is not None
         body.finish(closed=False)

@@ -1,9 +1,9 @@
-"""What goes on behind a prompt within one response, for a template that writes whole conversations.
+"""Continues a prompt within one response, for templates that render whole conversations.
 
-The conversation is rendered anew with each answer of a tool; the model's own ids stand in it where
-they read back to the same. Mostly it begins with the ids that are there, and what follows them is
-the answer. Where it does not, the next turn goes on from the whole prompt. Knows the renderer and
-what blocks say; knows no tool and no engine.
+The conversation is rendered again with each tool result; the model's own ids stay in it where they
+read back the same. Usually the result begins with the ids so far, and the rest is the tool result.
+Otherwise the next turn continues from the whole new prompt. Works with the renderer and blocks: no
+tool and no engine.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trt_responses.dialect import Entries
-    from trt_responses.dialects.templates.write.spoken import Spoken
+    from trt_responses.dialects.templates.write.decoder import Decoder
     from trt_responses.language.messages import Developer, Message, System
     from trt_responses.language.reader import Reader
     from trt_responses.store import Block
 
 
 class Whole(Protocol):
-    """Who renders conversations: the renderer, as far as it is needed here."""
+    """The part of the renderer that a continuation needs."""
 
     @property
-    def spoken(self) -> Spoken: ...
+    def decoder(self) -> Decoder: ...
 
     async def message(self, message: Message, at_most: int | None = None) -> array[int]: ...
 
@@ -38,7 +38,7 @@ class Whole(Protocol):
         self,
         system: System,
         developer: Developer,
-        said: Sequence[Entry],
+        history: Sequence[Entry],
         at_most: int | None = None,
         *,
         prompts: bool = True,
@@ -46,7 +46,7 @@ class Whole(Protocol):
 
 
 class Continuation:
-    """One response's."""
+    """The continuation of one response."""
 
     def __init__(
         self,
@@ -62,41 +62,41 @@ class Continuation:
         self._developer = developer
         self._blocks = blocks
         self._entries = entries
-        self._said: list[Entry] | None = None
+        self._history: list[Entry] | None = None
         self._prompt = prompt
-        """The prompt of the present turn."""
+        """The prompt of the current turn."""
         self._read = 0
-        """The number of ids that count and stand in that."""
+        """The number of counted ids in that prompt."""
 
     async def answer(
         self, message: Message, reader: Reader, at_most: int | None = None
     ) -> Answered:
-        """A tool's answer, as the template writes it behind the call."""
+        """The ids of a tool result, as the template renders it after the call."""
         renderer = self._renderer
-        held = await renderer.message(message, at_most)
+        stored = await renderer.message(message, at_most)
         opening = await renderer.opening(thinks=self._system.thinks)
         turn = array("I", reader.kept[self._read :])
-        said = [
+        history = [
             *self._so_far(),
-            *renderer.spoken.messages(turn, opening, self._developer.tools),
+            *renderer.decoder.messages(turn, opening, self._developer.tools),
             Entry("result", [message], None, b""),
         ]
-        whole = await renderer.whole(self._system, self._developer, said)
+        whole = await renderer.whole(self._system, self._developer, history)
         before = self._prompt + turn
         refuse_longer(len(whole) - len(before), at_most)
         keeps = whole[: len(before)] == before
-        ids = whole[len(before) :] if keeps else held + opening
-        self._said, self._prompt = said, whole
+        ids = whole[len(before) :] if keeps else stored + opening
+        self._history, self._prompt = history, whole
         self._read = len(reader.kept) + len(ids)
-        return Answered(ids, held, None if keeps else whole[:])
+        return Answered(ids, stored, None if keeps else whole[:])
 
     def reopened(self, kept: Sequence[int]) -> None:
-        """None: a template writes nothing of the model's between two messages of it."""
+        """None: templates render nothing of the model's between two of its messages."""
 
     async def behind(self, prompt: array[int], message: Message) -> array[int]:
-        """The whole prompt of the conversation and of a message more."""
-        said = [*self._so_far(), Entry("user", [message], None, b"")]
-        return await self._renderer.whole(self._system, self._developer, said)
+        """The whole prompt of the conversation with one more message."""
+        history = [*self._so_far(), Entry("user", [message], None, b"")]
+        return await self._renderer.whole(self._system, self._developer, history)
 
     async def at_call(self, prompt: array[int]) -> array[int]:
         """The whole prompt, without the model's next turn."""
@@ -106,8 +106,8 @@ class Continuation:
         return self._prompt[:]
 
     def _so_far(self) -> list[Entry]:
-        """What was said before the present turn."""
-        if self._said is None:
-            said = [block for block in self._blocks if block.ids]
-            self._said = self._renderer.spoken.told(self._entries(said), self._developer.tools)
-        return self._said
+        """The entries before the current turn."""
+        if self._history is None:
+            entries = self._entries([block for block in self._blocks if block.ids])
+            self._history = self._renderer.decoder.decode(entries, self._developer.tools)
+        return self._history

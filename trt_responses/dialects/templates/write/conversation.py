@@ -1,7 +1,7 @@
-"""What blocks say, as the messages that chat templates take: roles, thoughts, calls and results.
+"""Converts blocks to the messages that chat templates expect: roles, thoughts, calls and results.
 
-Most templates drop or refuse a developer's message, so what it says is the system's; a later one
-stands among the user's messages. Knows no ids and renders nothing.
+Most templates drop or refuse a developer message, so its text goes into the system message; a later
+one becomes a user message. No ids here, and no rendering.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ if TYPE_CHECKING:
     Json = dict[str, Any]
 
 INSTRUCTIONS = "# Instructions\n\n"
-"""What Harmony writes before a developer's message."""
+"""The heading that Harmony writes before a developer message."""
 THOUGHT_KEYS = ("reasoning_content", "reasoning", "thinking")
-"""Where templates look for a thought: each has its own."""
+"""The keys under which templates look for a thought."""
 
 
 class Conversation:
-    """The messages of a prompt; of each of the model's own, the ids that its blocks have."""
+    """The messages of a prompt, and the block ids of each assistant message."""
 
     def __init__(self, developer: Developer, entries: Sequence[Entry], family: Family) -> None:
         self.messages: list[Json] = []
         self.own: list[bytes] = []
-        """Of each assistant's message, in their order."""
+        """The ids of each assistant message, in order."""
         self._as_text = family.arguments == "string"
         self._calls = 0
         self._last_call = ""
         self._numbers = family.numbers_calls
         self._ids: dict[str, str] = {}
-        told = [developer.instructions, _format(developer)]
+        preface = [developer.instructions, _format(developer)]
         rest = list(entries)
         while rest and rest[0].kind == "developer":
-            told += [_words(message) for message in rest.pop(0).messages]
-        if system := "\n\n".join(filter(None, told)):
+            preface += [_words(message) for message in rest.pop(0).messages]
+        if system := "\n\n".join(filter(None, preface)):
             self.messages.append({"role": "system", "content": system})
         for entry in rest:
             self._add(entry)
@@ -53,14 +53,14 @@ class Conversation:
                 self._add_own(entry, message)
             elif message.role == "tool":
                 name = (message.name or "").removeprefix(FUNCTIONS)
-                told = {"role": "tool", "content": message.text, "name": name}
+                result = {"role": "tool", "content": message.text, "name": name}
                 call_id = entry.call_id or self._last_call
-                self.messages.append(told | {"tool_call_id": self._ids.get(call_id, call_id)})
+                self.messages.append(result | {"tool_call_id": self._ids.get(call_id, call_id)})
             else:
                 self.messages.append({"role": "user", "content": _words(message)})
 
     def _add_own(self, entry: Entry, message: Message) -> None:
-        """A thought begins another message, and so does text behind a call."""
+        """Add an assistant message. A thought, or text after a call, begins another message."""
         last = self.messages[-1] if self.messages else {}
         thought = message.channel == "analysis" and message.recipient is None
         begun = last.get("role") == "assistant"
@@ -71,8 +71,8 @@ class Conversation:
             self.own.append(b"")
         self.own[-1] += entry.ids
         if thought:
-            said = "\n".join(filter(None, (last.get(THOUGHT_KEYS[0]), message.text)))
-            last |= dict.fromkeys(THOUGHT_KEYS, said)
+            thoughts = "\n".join(filter(None, (last.get(THOUGHT_KEYS[0]), message.text)))
+            last |= dict.fromkeys(THOUGHT_KEYS, thoughts)
         elif message.recipient is not None:
             last.setdefault("tool_calls", []).append(self._call(entry, message))
         else:
@@ -80,19 +80,19 @@ class Conversation:
 
     def _call(self, entry: Entry, message: Message) -> Json:
         name = (message.recipient or "").removeprefix(FUNCTIONS)
-        call_id = told = entry.call_id or f"call_{self._calls}"
+        call_id = shown_id = entry.call_id or f"call_{self._calls}"
         if self._numbers:
-            told = f"{FUNCTIONS}{name}:{self._calls}"
-        self._ids[call_id] = told
+            shown_id = f"{FUNCTIONS}{name}:{self._calls}"
+        self._ids[call_id] = shown_id
         self._last_call = call_id
         self._calls += 1
         arguments = message.text if self._as_text else _object(message.text)
         function = {"name": name, "arguments": arguments}
-        return {"type": "function", "id": told, "function": function}
+        return {"type": "function", "id": shown_id, "function": function}
 
 
-def tools_told(tools: Iterable[FunctionTool]) -> list[Json]:
-    """Tools in the form that templates take."""
+def tool_specs(tools: Iterable[FunctionTool]) -> list[Json]:
+    """Tools in the form that templates expect."""
     return [
         {
             "type": "function",
@@ -119,7 +119,7 @@ def _format(developer: Developer) -> str | None:
 
 
 def _object(text: str) -> Any:
-    """Arguments as an object, which is what templates go through; a text that is none is one
+    """Arguments as an object, for templates that iterate over them; other text becomes one
     member."""
     try:
         value = json.loads(text or "{}")

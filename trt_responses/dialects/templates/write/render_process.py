@@ -1,8 +1,8 @@
-"""A template in a process of its own, so that none can hold the server or take its memory.
+"""Renders a template in its own process, so that it cannot block the server or use up its memory.
 
-The sandbox keeps a template from files and from Python; it does not keep it from a loop without an
-end, or from a text of a gigabyte in one step. So a process renders, one conversation at a time: it
-is killed at a deadline, it has a limit of memory, and another one is begun for the next prompt.
+Jinja's sandbox keeps a template from files and from Python, but not from an endless loop or a text
+of a gigabyte in one step. So a process renders one conversation at a time, with a deadline and a
+memory limit. After a failure the next prompt starts a new process.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 RENDER_S = 10.0
-"""For one conversation, the start of the process included. A thousand messages take 0.1 s."""
+"""Timeout for one conversation, including process start. A thousand messages take 0.1 s."""
 MEMORY_BYTES = 1 << 30
-"""Of address space. Python and jinja take a tenth of it."""
+"""Limit of the process's address space. Python and jinja use a tenth of it."""
 
 _LENGTH = struct.Struct("<I")
 _SOURCE = str(Path(__file__).parents[4])
@@ -44,7 +44,7 @@ _BEGIN = (
 
 
 class TemplateProcess:
-    """One template, rendered elsewhere. `close` it."""
+    """One template in its own process. The caller must `close` it."""
 
     def __init__(
         self,
@@ -67,8 +67,8 @@ class TemplateProcess:
         add_generation_prompt: bool = True,
         **switches: object,
     ) -> str:
-        """What the template's own `render` gives, or `TemplateError`."""
-        asked = {
+        """The result of the template's own `render`. Raises a `TemplateError`."""
+        request = {
             "messages": list(messages),
             "tools": None if tools is None else list(tools),
             "add_generation_prompt": add_generation_prompt,
@@ -77,7 +77,7 @@ class TemplateProcess:
         async with self._turn:
             try:
                 async with asyncio.timeout(self.render_s):
-                    answer = await self._ask(asked)
+                    answer = await self._ask(request)
             except TimeoutError:
                 await self.close()
                 raise TemplateLimitError(
@@ -86,17 +86,17 @@ class TemplateProcess:
             except (EOFError, OSError):
                 await self.close()
                 raise TemplateLimitError(
-                    "The chat template ended its process: it needs more memory than it may have."
+                    "The render process died: the chat template exceeded its memory limit."
                 ) from None
             except BaseException:
-                await self.close()  # its answer would be taken for that of the next conversation
+                await self.close()  # else the next conversation would read this one's answer
                 raise
         if "error" in answer:
             raise TemplateError(answer["error"])
         return str(answer["text"])
 
     async def close(self) -> None:
-        """End the process; the next conversation begins another one."""
+        """Kill the process; the next conversation starts another one."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -107,12 +107,12 @@ class TemplateProcess:
             process.stdin.close()
         await asyncio.shield(process.wait())
 
-    async def _ask(self, asked: Json) -> Json:
+    async def _ask(self, request: Json) -> Json:
         process = self._process
         if process is None or process.returncode is not None:
             process = self._process = await _begun()
             await _send(process, self._begin)
-        await _send(process, asked)
+        await _send(process, request)
         assert process.stdout is not None
         size = _LENGTH.unpack(await process.stdout.readexactly(_LENGTH.size))[0]
         answer: Json = json.loads(await process.stdout.readexactly(size))
@@ -129,33 +129,33 @@ async def _begun() -> Process:
     )
 
 
-async def _send(process: Process, told: Json) -> None:
+async def _send(process: Process, message: Json) -> None:
     assert process.stdin is not None
-    process.stdin.write(_framed(told))
+    process.stdin.write(_framed(message))
     await process.stdin.drain()
 
 
-def _framed(told: Json) -> bytes:
-    data = json.dumps(told).encode()
+def _framed(message: Json) -> bytes:
+    data = json.dumps(message).encode()
     return _LENGTH.pack(len(data)) + data
 
 
 def main() -> None:
-    """The process: it ends when the server's end of the pipe does, and with a killed server."""
-    told = _next()
-    if told is None:
+    """The process's main loop. It ends when the pipe closes or the server is killed."""
+    setup = _next()
+    if setup is None:
         return
-    die_with(told["parent"])
-    resource.setrlimit(resource.RLIMIT_AS, (told["memory_bytes"], told["memory_bytes"]))
-    template = Template(told["source"], told["special"])
-    while (asked := _next()) is not None:
-        sys.stdout.buffer.write(_framed(_answer(template, asked)))
+    die_with(setup["parent"])
+    resource.setrlimit(resource.RLIMIT_AS, (setup["memory_bytes"], setup["memory_bytes"]))
+    template = Template(setup["source"], setup["special"])
+    while (request := _next()) is not None:
+        sys.stdout.buffer.write(_framed(_answer(template, request)))
         sys.stdout.buffer.flush()
 
 
-def _answer(template: Template, asked: Json) -> Json:
+def _answer(template: Template, request: Json) -> Json:
     try:
-        return {"text": template.render(**asked)}
+        return {"text": template.render(**request)}
     except TemplateError as error:
         return {"error": str(error)}
 
@@ -164,5 +164,5 @@ def _next() -> Json | None:
     head = sys.stdin.buffer.read(_LENGTH.size)
     if len(head) < _LENGTH.size:
         return None
-    told: Json = json.loads(sys.stdin.buffer.read(_LENGTH.unpack(head)[0]))
-    return told
+    message: Json = json.loads(sys.stdin.buffer.read(_LENGTH.unpack(head)[0]))
+    return message

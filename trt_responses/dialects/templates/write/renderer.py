@@ -1,8 +1,8 @@
-"""Renders conversations by a checkpoint's template: whole, and in blocks where ids are known.
+"""Renders conversations with a checkpoint's template, and keeps known ids of blocks.
 
-The template writes all of a conversation anew for each prompt. Within a tool loop the model's own
-ids take the place of what it wrote for them, if both read back to the same fragments; so a prompt
-begins with the ids that the engine has cached. Pieces between control ids are tokenised once.
+The template renders the whole conversation for each prompt. In a tool loop the model's own ids
+replace the rendered ones if both read back to the same fragments, so that a prompt begins with the
+engine's cached prefix. Pieces between control ids are cached after they are tokenised.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import orjson
 
 from trt_responses.dialect import uncompacted
 from trt_responses.dialects.templates.write.continuation import Continuation
-from trt_responses.dialects.templates.write.conversation import Conversation, tools_told
-from trt_responses.dialects.templates.write.held import joined, parted
-from trt_responses.dialects.templates.write.spoken import Spoken
+from trt_responses.dialects.templates.write.conversation import Conversation, tool_specs
+from trt_responses.dialects.templates.write.decoder import Decoder
+from trt_responses.dialects.templates.write.parts import join_parts, split_parts
 from trt_responses.dialects.templates.write.template import TemplateError
 from trt_responses.errors import InvalidRequest, refuse_longer
 from trt_responses.language.fragments import Opened, Text
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from trt_responses.dialect import Entries, Entry, Place
     from trt_responses.dialects.templates.families import Family
     from trt_responses.dialects.templates.tokeniser import Tokeniser
+    from trt_responses.dialects.templates.write.decoder import NewReader
     from trt_responses.dialects.templates.write.render_process import TemplateProcess
-    from trt_responses.dialects.templates.write.spoken import NewReader
     from trt_responses.language.messages import Developer, FunctionTool, Message, System
     from trt_responses.language.reader import Span
     from trt_responses.store import Block, Kind
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
 
 CACHE_CHARS = 16 << 20
 AT_ONCE_CHARS = 4096
-"""Texts that are tokenised where they are, in a millisecond or so; longer ones in a thread."""
-ASKED: list[Json] = [{"role": "user", "content": "?"}]
+"""Longest text tokenised on the event loop, in about a millisecond; longer ones use a thread."""
+QUESTION: list[Json] = [{"role": "user", "content": "?"}]
 
 
 class Renderer:
-    """One checkpoint's."""
+    """The renderer of one checkpoint."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Renderer:
         self._ends = frozenset(stop_ids)
         self._end = stop_ids[0]
         self._new_reader = new_reader
-        self.spoken: Spoken = Spoken(tokeniser, family, new_reader)
+        self.decoder: Decoder = Decoder(tokeniser, family, new_reader)
         self._openings: dict[bool, array[int]] = {}
         self._ids: OrderedDict[str, array[int]] = OrderedDict()
         self._chars = 0
@@ -72,8 +72,8 @@ class Renderer:
         await give_way()
 
     async def message(self, message: Message, at_most: int | None = None) -> array[int]:
-        """The text and a turn's end: a template writes what stands around it. Never nothing, for a
-        block without ids says nothing. Before a call's arguments stands its name."""
+        """The ids of the text and a turn's end; a template renders the marks around it. Never
+        empty, since blocks without ids are ignored. A call's name precedes its arguments."""
         is_call = message.role == "assistant" and message.recipient is not None
         text = f"{message.recipient}\n{message.text}" if is_call else message.text
         ids = await self._plain(text)
@@ -82,35 +82,34 @@ class Renderer:
         return ids
 
     async def preface(self, system: System, developer: Developer, at_most: int | None) -> int:
-        """Tokens of a prompt in which nobody has said anything."""
-        told = Conversation(developer, (), self._family).messages
-        return len(await self._rendered(told + ASKED, developer, thinks=system.thinks))
+        """The number of tokens of a prompt without a conversation."""
+        messages = Conversation(developer, (), self._family).messages
+        return len(await self._rendered(messages + QUESTION, developer, thinks=system.thinks))
 
     def keeps(self, kinds: Sequence[Kind]) -> list[bool]:
-        """All but what a compaction stands for: which thoughts are shown is the template's
-        affair."""
+        """All messages that no compaction replaces; the template selects the thoughts itself."""
         return uncompacted(kinds)
 
     def own_ids(self, kept: Sequence[int], span: Span) -> array[int]:
-        """A message's ids as the model wrote them, marks among them; a call that was answered here
-        with its answer."""
+        """A message's ids as the model wrote them, with marks; for a hosted call, with its
+        result."""
         ids = array("I", kept[span.start : span.end])
         if not span.answer_end:
             return ids
         parts: Sequence[tuple[Kind, bytes]]
-        parts = (("call", ids.tobytes()), ("result", array("I", span.held).tobytes()))
+        parts = (("call", ids.tobytes()), ("result", array("I", span.stored_answer).tobytes()))
         return array("I", self.joined(parts)[0])
 
     def answer_in(self, block: bytes) -> list[int] | None:
-        """The part of a call's block that is a result, without the id that ends it."""
-        for kind, ids in parted(self._tokeniser, block) or ():
+        """The result in a call's block, without the id that ends it."""
+        for kind, ids in split_parts(self._tokeniser, block) or ():
             if kind == "result":
                 return ids[:-1].tolist()
         return None
 
     def joined(self, parts: Sequence[tuple[Kind, bytes]]) -> tuple[bytes, list[Place]]:
-        """Blocks as one that says which is which."""
-        return joined(self._tokeniser, parts)
+        """The blocks joined with their heads, and the place of each."""
+        return join_parts(self._tokeniser, parts)
 
     def continuation(
         self,
@@ -120,7 +119,7 @@ class Renderer:
         blocks: Sequence[Block],
         entries: Entries,
     ) -> Continuation:
-        """What goes on behind a prompt, which renders the whole of it again."""
+        """The continuation of a prompt, which renders the whole conversation again."""
         return Continuation(self, prompt, system, developer, blocks, entries)
 
     async def prompt(
@@ -131,43 +130,44 @@ class Renderer:
         entries: Entries,
         at_most: int | None,
     ) -> array[int]:
-        """A whole prompt, with the model's own ids behind the last user's message."""
-        said = self.spoken.told(entries([block for block in blocks if block.ids]), developer.tools)
-        return await self.whole(system, developer, said, at_most)
+        """A whole prompt, with the model's own ids after the last user message."""
+        stored = entries([block for block in blocks if block.ids])
+        history = self.decoder.decode(stored, developer.tools)
+        return await self.whole(system, developer, history, at_most)
 
     async def whole(
         self,
         system: System,
         developer: Developer,
-        said: Sequence[Entry],
+        history: Sequence[Entry],
         at_most: int | None = None,
         *,
         prompts: bool = True,
     ) -> array[int]:
-        """A conversation, which `prompts` the model to go on."""
-        told = Conversation(developer, said, self._family)
-        ids = await self._rendered(told.messages, developer, thinks=system.thinks, prompts=prompts)
+        """The ids of a conversation; with `prompts`, they end where the model continues."""
+        shown = Conversation(developer, history, self._family)
+        ids = await self._rendered(shown.messages, developer, thinks=system.thinks, prompts=prompts)
         refuse_longer(len(ids), at_most)
-        last = max((n for n, m in enumerate(told.messages) if m["role"] == "user"), default=-1)
-        old = sum(message["role"] == "assistant" for message in told.messages[: last + 1])
-        if any(told.own[old:]):
+        last = max((n for n, m in enumerate(shown.messages) if m["role"] == "user"), default=-1)
+        old = sum(message["role"] == "assistant" for message in shown.messages[: last + 1])
+        if any(shown.own[old:]):
             opening = await self.opening(thinks=system.thinks)
-            if len(_places(ids, self._author(opening))) == len(told.own) + prompts:
-                ids = self._with_own(ids, told.own, old, opening, developer.tools)
+            if len(_places(ids, self._author(opening))) == len(shown.own) + prompts:
+                ids = self._with_own(ids, shown.own, old, opening, developer.tools)
         return ids
 
-    async def asked(self, text: str) -> array[int]:
-        """A user's message alone."""
+    async def user_prompt(self, text: str) -> array[int]:
+        """The prompt for a single user message."""
         return await self._rendered([{"role": "user", "content": text}], None, thinks=True)
 
     # --- the model's own ids ------------------------------------------------------------------
 
     async def opening(self, *, thinks: bool) -> array[int]:
-        """What a prompt ends with: the author of the model's message, and a thought's mark if the
+        """The end of a prompt: the author of the model's message, and a thought's mark if the
         template writes one."""
         if thinks not in self._openings:
-            ending = await self._rendered(ASKED, None, thinks=thinks)
-            without = await self._rendered(ASKED, None, thinks=thinks, prompts=False)
+            ending = await self._rendered(QUESTION, None, thinks=thinks)
+            without = await self._rendered(QUESTION, None, thinks=thinks, prompts=False)
             self._openings[thinks] = ending[len(without) :]
         return self._openings[thinks]
 
@@ -179,11 +179,11 @@ class Renderer:
         opening: array[int],
         tools: Sequence[FunctionTool],
     ) -> array[int]:
-        """The prompt with the turns from number `old` on as the model wrote them, as far as they
-        say the same."""
+        """The prompt with the turns from number `old` on in the model's own ids, where those read
+        back the same."""
         author = self._author(opening)
         places = _places(ids, author)
-        joined, taken = array("I"), 0
+        joined, done = array("I"), 0
         for number in range(old, len(own)):
             begin = places[number] + len(author)
             end = next((n for n in range(begin, len(ids)) if ids[n] in self._ends), len(ids))
@@ -195,15 +195,15 @@ class Renderer:
                 written.pop()
             if not len(written) or not self._same(ids[begin:end], opening, author, written, tools):
                 continue
-            joined += ids[taken : places[number]] + opening + written
-            taken = end
-            if cut:  # at a call's mark, behind which the template may write white space
-                while taken > begin and self._tokeniser.bytes_of(ids[taken - 1]).isspace():
-                    taken -= 1
-        return joined + ids[taken:]
+            joined += ids[done : places[number]] + opening + written
+            done = end
+            if cut:  # at a call's mark, after which the template may write white space
+                while done > begin and self._tokeniser.bytes_of(ids[done - 1]).isspace():
+                    done -= 1
+        return joined + ids[done:]
 
     def _author(self, opening: array[int]) -> array[int]:
-        """The part of what a prompt ends with that stands before each of the model's messages."""
+        """The part of a prompt's end that precedes each of the model's messages."""
         thought = self._family.thought
         mark = None if thought is None else self._tokeniser.id_of(thought[0])
         closed = None if thought is None else self._tokeniser.id_of(thought[1])
@@ -217,27 +217,27 @@ class Renderer:
         written: array[int],
         tools: Sequence[FunctionTool],
     ) -> bool:
-        """Whether the template's ids of a turn and the model's read back to the same."""
-        ours = self._said(opening, written, tools)
-        return ours is not None and ours == self._said(author, rendered, tools)
+        """Whether the template's ids of a turn and the model's read back to the same fragments."""
+        own = self._read_back(opening, written, tools)
+        return own is not None and own == self._read_back(author, rendered, tools)
 
-    def _said(
+    def _read_back(
         self, before: array[int], ids: array[int], tools: Sequence[FunctionTool]
     ) -> list[object] | None:
-        """What a turn's ids say, message by message; None where they had to be mended."""
+        """The headers and texts of a turn's ids, in order; None if the reader repaired them."""
         reader = self._new_reader(before, tools)
-        said: list[object] = []
+        parts: list[object] = []
         text: list[bytes] = []
         for fragment in (*reader.feed(ids), *reader.feed((self._end,))):
             if isinstance(fragment, Opened):
-                said.append(fragment)
+                parts.append(fragment)
                 text = []
-                said.append(text)
+                parts.append(text)
             elif isinstance(fragment, Text):
                 text += fragment.pieces
         if any(span.repaired for span in reader.messages):
             return None
-        return [_value(part) if isinstance(part, list) else part for part in said]
+        return [_value(part) if isinstance(part, list) else part for part in parts]
 
     # --- ids ----------------------------------------------------------------------------------
 
@@ -255,7 +255,7 @@ class Renderer:
         try:
             text = await self._template.render(
                 marks.shielded_messages(messages),
-                marks.shielded_tools(tools_told(tools)) or None,
+                marks.shielded_tools(tool_specs(tools)) or None,
                 add_generation_prompt=prompts,
                 **switches,
             )
@@ -274,15 +274,15 @@ class Renderer:
         return ids
 
     async def _plain(self, text: str) -> array[int]:
-        """A text's ids, none of which is a control id; what was tokenised lately is known."""
-        if (known := self._ids.get(text)) is not None:
+        """A text's ids, with a cache; never a control id."""
+        if (cached := self._ids.get(text)) is not None:
             self._ids.move_to_end(text)
-            return known[:]
+            return cached[:]
         if len(text) > AT_ONCE_CHARS:
-            found = await asyncio.to_thread(self._tokeniser.encode_plain, text)
+            encoded = await asyncio.to_thread(self._tokeniser.encode_plain, text)
         else:
-            found = self._tokeniser.encode_plain(text)
-        ids = array("I", found)
+            encoded = self._tokeniser.encode_plain(text)
+        ids = array("I", encoded)
         if text not in self._ids:
             self._ids[text] = ids
             self._chars += len(text)
@@ -292,18 +292,18 @@ class Renderer:
 
 
 def _places(ids: array[int], sought: array[int]) -> list[int]:
-    """Where a row of ids stands in another."""
+    """The places of one sequence of ids in another."""
     whole, part, size = ids.tobytes(), sought.tobytes(), ids.itemsize
-    found, at = [], whole.find(part)
+    places, at = [], whole.find(part)
     while at >= 0 and part:
         if at % size == 0:
-            found.append(at // size)
+            places.append(at // size)
         at = whole.find(part, at + 1)
-    return found
+    return places
 
 
 def _value(pieces: Sequence[bytes]) -> object:
-    """A text as it is told, or what it says, if it is JSON."""
+    """A text, or its value if it is JSON."""
     text = orjson.loads(b'"%b"' % b"".join(pieces))
     try:
         return orjson.loads(text)

@@ -1,8 +1,8 @@
-"""A checkpoint's chat template, rendered in jinja's sandbox, and what it may do there.
+"""Renders a checkpoint's chat template in jinja's sandbox, with limits.
 
-A template is code that came with a checkpoint. It gets plain JSON values and a dozen functions; its
-length and the length of what it writes are bounded here, its time and memory in
-`render_process.py`. Knows no ids and no family.
+A template is code that comes with a checkpoint. It receives plain JSON values and a dozen
+functions. This module limits its length and the length of its output; `render_process.py` limits
+time and memory. No ids and no family here.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 TEMPLATE_CHARACTERS = 150_000
-"""Of a template. The longest known has 30,000."""
+"""Maximum length of a template. The longest known has 30,000."""
 OUTPUT_CHARACTERS = 16_000_000
-"""Of a rendered conversation: more than a million tokens."""
+"""Maximum length of a rendered conversation: more than a million tokens."""
 
 _NOT_ASCII = re.compile(f"[^\x00-\x7f{SHIELDS}]+")
-"""What `ensure_ascii` escapes: not the shields, which are taken out again behind it."""
+"""The characters that `ensure_ascii` escapes, except the shields, which are removed later."""
 
 GGUF_TEMPLATE = "tokenizer.chat_template"
 
 
 class TemplateError(Exception):
-    """The template refused a conversation, or broke over it. The message is for people."""
+    """The template refused a conversation, or failed on it. The message is for people."""
 
 
 class TemplateLimitError(TemplateError):
-    """The template took more time or memory than it may."""
+    """The template exceeded its time or memory."""
 
 
 class _Generation(Extension):
-    """`{% generation %}` marks what the model wrote, for training. Here it passes its body on."""
+    """`{% generation %}` marks model output for training. Here it returns its body unchanged."""
 
     tags = {"generation"}  # noqa: RUF012  # jinja's own form
 
@@ -78,20 +78,20 @@ def _tojson(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
-    """JSON as models were shown it: no HTML escapes, keys in the order given."""
+    """JSON as in models' training: no HTML escapes, keys in the given order."""
     text = json.dumps(
         value, ensure_ascii=False, indent=indent, separators=separators, sort_keys=sort_keys
     )
     return _NOT_ASCII.sub(_escape, text) if ensure_ascii else text
 
 
-def _escape(found: re.Match[str]) -> str:
-    return json.dumps(found[0])[1:-1]
+def _escape(match: re.Match[str]) -> str:
+    return json.dumps(match[0])[1:-1]
 
 
 class _Generator(CodeGenerator):
-    """Works nothing out while it compiles: a constant may be a gigabyte, and a checkpoint's
-    template is compiled in the server before any limit is set."""
+    """Folds no constants: a constant may become a gigabyte, and the server compiles the template
+    before any limit is set."""
 
     def _output_child_to_const(self, node: nodes.Expr, frame: Frame, finalize: Any) -> str:
         if not isinstance(node, nodes.TemplateData | nodes.Const):
@@ -117,13 +117,13 @@ def _environment() -> ImmutableSandboxedEnvironment:
 
 
 class Template:
-    """One template. `special` are the tokens that it may name, such as `bos_token`."""
+    """One template. `special`: the tokens that it may name, such as `bos_token`."""
 
     def __init__(self, source: str, special: Mapping[str, str] | None = None) -> None:
         if len(source) > TEMPLATE_CHARACTERS:
             raise TemplateError(
-                f"The chat template has {len(source)} characters, and at most "
-                f"{TEMPLATE_CHARACTERS} are taken."
+                f"The chat template is too long: {len(source)} characters, limit "
+                f"{TEMPLATE_CHARACTERS}."
             )
         self.source = source
         self.special = dict(special or {})
@@ -144,7 +144,7 @@ class Template:
         add_generation_prompt: bool = True,
         **switches: object,
     ) -> str:
-        """The conversation as text. Raises `TemplateError`, whatever the template does."""
+        """The conversation as text. Raises a `TemplateError` for any failure of the template."""
         pieces, length = [], 0
         try:
             for piece in self._template.generate(
@@ -159,19 +159,20 @@ class Template:
                 length += len(piece)
                 if length > OUTPUT_CHARACTERS:
                     raise TemplateError(
-                        f"The chat template writes more than {OUTPUT_CHARACTERS} characters."
+                        "The chat template's output is too long: limit "
+                        f"{OUTPUT_CHARACTERS} characters."
                     )
         except TemplateError:
             raise
-        except Exception as error:  # a template is code: whatever it raises is its fault
+        except Exception as error:  # a template is code: it may raise anything
             raise TemplateError(
-                f"The chat template broke: {type(error).__name__}: {error!s:.300}"
+                f"The chat template failed: {type(error).__name__}: {error!s:.300}"
             ) from None
         return "".join(pieces)
 
 
 def template_of_gguf(metadata: Mapping[str, object], tokens: Sequence[str]) -> Template | None:
-    """The template in a GGUF file's metadata; `tokens` spell the ids that it names."""
+    """The template in a GGUF file's metadata, or None. `tokens`: the spelling of each id."""
     special = {}
     for name, key in (("bos_token", "bos"), ("eos_token", "eos"), ("pad_token", "padding")):
         number = metadata.get(f"tokenizer.ggml.{key}_token_id")
@@ -181,7 +182,7 @@ def template_of_gguf(metadata: Mapping[str, object], tokens: Sequence[str]) -> T
     if source is None:
         return None
     if not isinstance(source, str):
-        raise StartupError("The chat template of the GGUF file is no text.")
+        raise StartupError("The GGUF file's chat template is not a text.")
     try:
         return Template(source, special)
     except TemplateError as error:

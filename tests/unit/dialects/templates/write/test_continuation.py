@@ -73,7 +73,7 @@ async def test_each_turn_of_a_loop_extends_the_ids_before(name: str, thinks: boo
             message = Message("tool", text, name="functions.get_weather")
             told = await continuation.answer(message, reader)
             assert told.prompt is None
-            reader.answer(told.ids, told.held)
+            reader.answer(told.ids, told.stored)
             written = checkpoint(name).tokeniser.text(told.ids)
             assert written == one.template.render(said, **switch).rpartition("</tool_call>")[2]
     finally:
@@ -114,7 +114,7 @@ async def test_what_is_mended_is_rendered_anew_and_the_next_turn_goes_on_from_th
         assert text.endswith(
             "<tool_response>\ncold\n</tool_response><|im_end|>\n<|im_start|>assistant\n"
         )
-        reader.answer(told.ids, told.held)
+        reader.answer(told.ids, told.stored)
         at = len(reader.kept)
         reader.feed(encode(CALLS["qwen3"]))
         again = await continuation.answer(RESULT, reader)

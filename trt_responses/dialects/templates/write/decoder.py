@@ -1,7 +1,7 @@
-"""What a model wrote, from its ids: message by message, as a template is to be told it.
+"""Decodes stored ids into messages for a chat template.
 
-Of a call that was answered here, and of a compaction, the ids say more than the item that clients
-are given. Knows readers and what blocks say; renders nothing.
+For hosted calls and compactions the ids hold more than the items that clients receive. Works with
+readers and blocks; renders nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from trt_responses.dialect import Entry
-from trt_responses.dialects.templates.write.held import parted
+from trt_responses.dialects.templates.write.parts import split_parts
 from trt_responses.language.fragments import Opened, Text
 from trt_responses.language.messages import Message
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from trt_responses.store import Kind
 
     NewReader = Callable[[Sequence[int], Sequence[FunctionTool]], TemplateReader]
-    """Of what follows these ids of a prompt, for these tools."""
+    """Creates a reader of the output after these prompt ids, for these tools."""
 
 
-class Spoken:
-    """Of one vocabulary."""
+class Decoder:
+    """The decoder of one vocabulary."""
 
     def __init__(self, tokeniser: Tokeniser, family: Family, new_reader: NewReader) -> None:
         self._tokeniser = tokeniser
@@ -38,23 +38,22 @@ class Spoken:
         mark = None if family.thought is None else tokeniser.id_of(family.thought[0])
         self._thought = array("I", [] if mark is None else [mark])
 
-    def told(self, entries: Sequence[Entry], tools: Sequence[FunctionTool]) -> list[Entry]:
-        """What blocks say, message by message: of a call that was answered here, and of a
-        compaction, the ids say more than the item."""
-        found: list[Entry] = []
+    def decode(self, entries: Sequence[Entry], tools: Sequence[FunctionTool]) -> list[Entry]:
+        """The entries, with each block of several messages split into one entry per message."""
+        decoded: list[Entry] = []
         for entry in entries:
             calls = any(one.recipient and one.role == "assistant" for one in entry.messages)
-            held = calls or entry.kind in ("summary", "context")
-            parts = parted(self._tokeniser, entry.ids) if held else None
+            several = calls or entry.kind in ("summary", "context")
+            parts = split_parts(self._tokeniser, entry.ids) if several else None
             if parts is None:
-                found.append(entry)
+                decoded.append(entry)
                 continue
             name = None
             for kind, ids in parts:
-                told = self._part(kind, ids, entry, tools, name)
-                name = next((m.recipient for e in told for m in e.messages if m.recipient), name)
-                found += told
-        return found
+                part = self._part(kind, ids, entry, tools, name)
+                name = next((m.recipient for e in part for m in e.messages if m.recipient), name)
+                decoded += part
+        return decoded
 
     def _part(
         self,
@@ -64,7 +63,7 @@ class Spoken:
         tools: Sequence[FunctionTool],
         callee: str | None,
     ) -> list[Entry]:
-        """What one part of a block says."""
+        """The entries of one part of a block."""
         text = self._tokeniser.text(ids[:-1])
         match kind:
             case "user" | "summary" | "context":
@@ -74,18 +73,18 @@ class Spoken:
             case "result":
                 return [Entry("result", [Message("tool", text, name=callee)], None, b"")]
         begun = kind == "reasoning" and ids[:1] != self._thought
-        spoken = self.messages(ids, self._thought if begun else array("I"), tools)
-        if kind == "call" and not any(one.messages[0].recipient for one in spoken):
+        written = self.messages(ids, self._thought if begun else array("I"), tools)
+        if kind == "call" and not any(one.messages[0].recipient for one in written):
             name, _, arguments = text.partition("\n")  # not the model's own ids
-            told = entry.messages[0].text if entry.messages else arguments
-            message = Message("assistant", told, None, "commentary", name)
+            text = entry.messages[0].text if entry.messages else arguments
+            message = Message("assistant", text, None, "commentary", name)
             return [Entry("call", [message], None, b"")]
-        return spoken
+        return written
 
     def messages(
         self, ids: array[int], before: array[int], tools: Sequence[FunctionTool]
     ) -> list[Entry]:
-        """What the model has written, message by message."""
+        """The model's messages in these ids, one entry each."""
         reader = self._new_reader(before, tools)
         heads: list[Opened] = []
         texts: list[list[bytes]] = []

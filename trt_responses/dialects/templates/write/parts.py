@@ -1,8 +1,8 @@
-"""Blocks that hold several messages: a call with its answer, and what a compaction stands for.
+"""Blocks with several messages: a call with its result, or the messages that a compaction replaces.
 
-Before each part stand its kind and the number of its ids, as plain text: a template writes marks of
-its own around each of them, so ids alone would not say which they are. Knows ids and kinds; knows
-no template and no item.
+Each part has a head, its kind and its number of ids as plain text: ids alone do not tell the parts
+apart, because each template writes its own marks around them. Works on ids and kinds: no template
+and no item.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ if TYPE_CHECKING:
     from trt_responses.dialects.templates.tokeniser import Tokeniser
 
 HEAD_BYTES = 24
-"""More than any head has."""
+"""Upper bound on a head's length."""
 KINDS = frozenset(get_args(Kind))
 
 
-def joined(tokeniser: Tokeniser, parts: Sequence[tuple[Kind, bytes]]) -> tuple[bytes, list[Place]]:
-    """The parts as one row of ids, and where each of them stands in it."""
+def join_parts(
+    tokeniser: Tokeniser, parts: Sequence[tuple[Kind, bytes]]
+) -> tuple[bytes, list[Place]]:
+    """The parts joined with their heads, and the place of each part."""
     row = array("I")
     places: list[Place] = []
     for kind, ids in parts:
@@ -36,8 +38,8 @@ def joined(tokeniser: Tokeniser, parts: Sequence[tuple[Kind, bytes]]) -> tuple[b
     return row.tobytes(), places
 
 
-def parted(tokeniser: Tokeniser, ids: bytes) -> list[tuple[Kind, array[int]]] | None:
-    """The parts again; None where the ids are one message's."""
+def split_parts(tokeniser: Tokeniser, ids: bytes) -> list[tuple[Kind, array[int]]] | None:
+    """The parts of a block; None if its ids are one message."""
     row = array("I")
     row.frombytes(ids)
     parts: list[tuple[Kind, array[int]]] = []
@@ -56,7 +58,7 @@ def parted(tokeniser: Tokeniser, ids: bytes) -> list[tuple[Kind, array[int]]] | 
 
 
 def _head(tokeniser: Tokeniser, ids: array[int]) -> tuple[Kind, int, int] | None:
-    """What a head says, and how many ids it has itself."""
+    """A head's kind and size, and the number of its own ids; None if the ids are no head."""
     text = b""
     for number, token_id in enumerate(ids, 1):
         if token_id in tokeniser.controls:

@@ -1,4 +1,4 @@
-"""Refuses, by name and before any work, what the model's dialect cannot be asked for."""
+"""Refuses request fields that the model's dialect does not support, before any other work."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from trt_responses.dialect import Dialect
 
 
-def check_taken(accepted: Accepted, dialect: Dialect) -> None:
-    """Raise `Unsupported` for the first thing that the dialect cannot do."""
-    for place, what in _untaken(accepted, dialect):
+def check_supported(accepted: Accepted, dialect: Dialect) -> None:
+    """Raise `Unsupported` for the first field that the dialect does not support."""
+    for place, what in _unsupported(accepted, dialect):
         raise unsupported_value(place, f"{what} (its dialect is '{dialect.name}')")
 
 
-def _untaken(accepted: Accepted, dialect: Dialect) -> Iterator[tuple[str, str]]:
+def _unsupported(accepted: Accepted, dialect: Dialect) -> Iterator[tuple[str, str]]:
     takes = dialect.takes
     if not takes.tools:
         for built_in in accepted.built_in:

@@ -15,7 +15,7 @@ from uvicorn.server import ServerState
 
 from tests.support.asgi import until
 from tests.support.floods import CLOSE, CONT, PING, TEXT, UPGRADE, frame
-from trt_responses.serve.websocket import (
+from trt_responses.apis.websocket.protocol import (
     FRAGMENTS,
     FRAMES_AT_ONCE,
     PAUSE_S,

@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from uvicorn._types import ASGIReceiveEvent
     from websockets.frames import Frame
 
-PING_S = 20.0
-"""Seconds between pings, so that no proxy takes the connection for dead. The pong is not awaited:
-some clients read nothing between two responses, and TCP tells of those that are gone."""
 CLOSING_S = 10.0
 """Seconds that a client gets to take the last bytes."""
 FRAMES_AT_ONCE = 32

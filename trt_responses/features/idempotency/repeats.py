@@ -13,9 +13,10 @@ import hashlib
 import logging
 from collections import OrderedDict
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from trt_responses.errors import InvalidRequest
+from trt_responses.web.repeats import Joined
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-HEADER = b"idempotency-key"
 MAX_KEY_CHARS = 255
 FORGOTTEN = ("failed", "cancelled")
 
@@ -71,16 +71,6 @@ class Attempt:
                     run.cancel()
 
         return leave
-
-
-class Joined(NamedTuple):
-    """A run that several may read."""
-
-    run: Run
-    leave: Callable[[], None]
-    """To be called when this reader has left, once or more often."""
-    headers: dict[str, str]
-    """Headers that say whether it was made for an earlier request."""
 
 
 class Repeats:

@@ -1,0 +1,53 @@
+"""The tables of request fields, a row for all fields that share a treatment and a note."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from trt_responses.apis.chat import fields as chat
+from trt_responses.apis.messages import fields as messages
+from trt_responses.apis.websocket.request import SOCKET
+from trt_responses.wire.fields import FIELDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from trt_responses.wire.fields import Field
+
+FIELD_TABLES: Mapping[str, Iterable[Field]] = {
+    "/v1/responses": FIELDS,
+    "/v1/responses over WebSocket": SOCKET,
+    "/v1/chat/completions": chat.FIELDS,
+    "/v1/messages": messages.FIELDS,
+}
+KIND = re.compile(r"(.+\.type=|include\.|tools\[\]\.)(.+)")
+PAGE_NAME = re.compile(r"(?<![\w(])([a-z-]+\.md)")
+
+
+class Group(NamedTuple):
+    """What the fields of one row share."""
+
+    prefix: str
+    treatment: str
+    note: str
+
+
+def table(fields: Iterable[Field]) -> str:
+    """The table of one endpoint."""
+    groups: dict[Group, list[str]] = {}
+    for field in fields:
+        kind = KIND.fullmatch(field.path)
+        prefix, name = kind.groups() if kind else ("", field.path)
+        note = field.note + " (extension)" * field.ours
+        groups.setdefault(Group(prefix, field.treatment, note.strip()), []).append(name)
+    rows = (_row(group, names) for group, names in groups.items())
+    return "| field | treatment | note |\n|---|---|---|\n" + "".join(rows)
+
+
+def _row(group: Group, names: list[str]) -> str:
+    listed = ", ".join(f"`{name}`" for name in names)
+    if group.prefix:
+        listed = f"`{group.prefix}` {listed}" if len(names) > 1 else f"`{group.prefix}{names[0]}`"
+    note = PAGE_NAME.sub(r"[\1](\1)", group.note)
+    return f"| {listed} | {group.treatment} | {note} |\n"

@@ -1,0 +1,108 @@
+"""Requests whose like came before: most differ from an earlier one in their input alone.
+
+Such a request is not read again, but for its input. Knows what `accept` reads of the input; knows
+no field's meaning.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from trt_responses.accept.responses import accept
+from trt_responses.frozen import bytes_of, replace
+from trt_responses.wire.items import AdditionalTools, CompactionTrigger, ConfigurationUpdate
+from trt_responses.wire.known_tools import Known
+from trt_responses.wire.parse import read_lists, request_json, steps_of
+from trt_responses.wire.request import Request
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Mapping, Sequence
+
+    from trt_responses.accept.accepted import Accepted
+    from trt_responses.wire.dialect import Dialect
+    from trt_responses.wire.limits import RequestLimits
+
+KNOWN_BYTES = 8 << 20
+ENTRY_BYTES = 8 << 10
+"""About what an accepted request takes, beside the texts that it shares with its key."""
+MEANS_MORE = (AdditionalTools, ConfigurationUpdate, CompactionTrigger)
+"""Kinds of input items that change what a request asks for."""
+
+
+class Shape(NamedTuple):
+    """All that a request asks for, and whether it wants a stream."""
+
+    accepted: Accepted
+    stream: bool
+    tools: Sequence[Any] | None
+    """Those of the request, which the key of a shape names by their identity."""
+
+
+class Shapes:
+    """The requests that came lately, by all but their input. The longest unused go first."""
+
+    def __init__(
+        self,
+        limits: RequestLimits,
+        built_in: Mapping[str, Sequence[str]],
+        known_bytes: int = KNOWN_BYTES,
+    ) -> None:
+        """`built_in` are the kinds of tools that the server runs, as for `accept`."""
+        self._known_bytes = known_bytes
+        self._limits = limits
+        self._built_in = built_in
+        self._bytes = 0
+        self._shapes: OrderedDict[bytes, Shape] = OrderedDict()
+
+    def steps(self, body: bytes, dialect: Dialect) -> Generator[None, None, Shape]:
+        """Read a body, pausing after each bounded piece of work. Raises as `parse.steps` and
+        `accept` do."""
+        sent = request_json(body)
+        key = _key(sent, dialect)
+        if key is not None and (known := self._shapes.get(key)) is not None:
+            self._shapes.move_to_end(key)
+            if isinstance(sent["input"], list):
+                yield from read_lists(sent, len(body), self._limits)
+            if isinstance(sent["input"], str) or not _means_more(sent["input"]):
+                return _with_input(known, sent)
+        request = yield from steps_of(sent, len(body), Request, self._limits)
+        accepted = accept(request, dialect, self._built_in)
+        shape = Shape(accepted, bool(request.stream), request.tools)
+        if key is not None and (isinstance(request.input, str) or not _means_more(request.input)):
+            self._keep(key, shape._replace(accepted=replace(accepted, input="")))
+        return shape
+
+    def _keep(self, key: bytes, shape: Shape) -> None:
+        self._shapes[key] = shape
+        self._bytes += len(key) + ENTRY_BYTES
+        while self._bytes > self._known_bytes:
+            self._bytes -= len(self._shapes.popitem(last=False)[0]) + ENTRY_BYTES
+
+
+def _key(sent: Any, dialect: Dialect) -> bytes | None:
+    """All but the input and the response that is continued; None for what is not to be kept, such
+    as tools with secrets."""
+    if not isinstance(sent, dict) or not isinstance(sent.get("input"), str | list):
+        return None
+    tools, previous = sent.get("tools"), sent.get("previous_response_id")
+    if (tools and not isinstance(tools, Known)) or not isinstance(previous, str | None):
+        return None
+    others = {"input": dialect.name, "previous_response_id": previous is None}
+    try:
+        return bytes_of({**sent, **others, "tools": id(tools) if tools else 0})
+    except ValueError:
+        return None
+
+
+def _means_more(items: Sequence[Any]) -> bool:
+    return any(isinstance(item, MEANS_MORE) for item in items)
+
+
+def _with_input(shape: Shape, sent: Mapping[str, Any]) -> Shape:
+    accepted, previous = shape.accepted, sent.get("previous_response_id")
+    if previous is None:
+        return shape._replace(accepted=replace(accepted, input=sent["input"]))
+    echo = replace(accepted.echo, previous_response_id=previous)
+    accepted = replace(accepted, input=sent["input"], previous_response_id=previous, echo=echo)
+    return shape._replace(accepted=accepted)

@@ -1,0 +1,82 @@
+"""The API's description: OpenAPI, and a page of it that needs no other server."""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import json
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from fastapi import APIRouter
+from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annotations
+from starlette.responses import HTMLResponse, Response
+
+from trt_responses import __version__
+from trt_responses.web.endpoint import json_reply
+from trt_responses.web.framework import Anybody, ColdRoute
+from trt_responses.wire.fields import FIELDS
+
+if TYPE_CHECKING:
+    from trt_responses.web.headers import ReplyHeaders
+
+
+class Docs:
+    """The description for machines at `/openapi.json`, and for people at `/docs`."""
+
+    def __init__(self, headers: ReplyHeaders) -> None:
+        self._headers = headers
+
+    def router(self) -> APIRouter:
+        router = APIRouter(route_class=ColdRoute, dependencies=[Anybody], include_in_schema=False)
+        router.get("/openapi.json")(self.schema)
+        router.get("/docs")(self.page)
+        return router
+
+    async def schema(self, request: Request) -> Response:
+        document = await asyncio.to_thread(request.app.openapi)
+        return json_reply(orjson.dumps(document), self._headers(request))
+
+    async def page(self, request: Request) -> Response:
+        document = await asyncio.to_thread(request.app.openapi)
+        return HTMLResponse(page_of(document), headers=self._headers(request))
+
+
+def page_of(document: dict[str, Any]) -> str:
+    """The page for people: calls, fields and schemas, with no script and nothing from elsewhere."""
+    calls = "".join(
+        f"<tr><td><code>{method.upper()}</code></td><td><code>{html.escape(path)}</code></td>"
+        f"<td>{html.escape(operation['summary'])}</td></tr>"
+        for path, operations in document["paths"].items()
+        for method, operation in operations.items()
+    )
+    fields = "".join(
+        f"<tr><td><code>{html.escape(f.path)}</code></td><td>{f.treatment}</td>"
+        f"<td>{html.escape(f.note)}{' (ours)' if f.ours else ''}</td></tr>"
+        for f in FIELDS
+    )
+    schema = html.escape(json.dumps(document["components"]["schemas"], indent=2))
+    return _PAGE.format(version=__version__, calls=calls, fields=fields, schema=schema)
+
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>trt_responses</title>
+<meta name="viewport" content="width=device-width">
+<style>
+body {{ font: 16px/1.5 system-ui; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }}
+table {{ border-collapse: collapse; width: 100% }}
+td {{ border-bottom: 1px solid #8884; padding: .3rem .6rem .3rem 0; vertical-align: top }}
+pre {{ background: #8881; padding: 1rem; overflow: auto; max-height: 40rem }}
+:root {{ color-scheme: light dark }}
+</style></head><body>
+<h1>trt_responses {version}</h1>
+<p>An OpenAI-compatible Responses API. For machines: <a href="openapi.json">openapi.json</a>.</p>
+<pre>curl -s http://127.0.0.1:8000/v1/responses -H 'content-type: application/json' \\
+  -d '{{"model": "demo", "input": "Hello", "stream": true}}'</pre>
+<h2>Calls</h2><table>{calls}</table>
+<h2>Fields of POST /v1/responses</h2>
+<p>A field is honoured, echoed, ignored (named in <code>x-trt-ignored</code>) or refused by name.
+</p><table>{fields}</table>
+<h2>Schemas</h2><pre>{schema}</pre>
+</body></html>
+"""

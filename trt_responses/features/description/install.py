@@ -1,0 +1,22 @@
+"""The description of the API: for machines, for people, and field by field."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trt_responses.features.description.docs import Docs
+from trt_responses.features.description.fields import Fields
+from trt_responses.wire.fields import FIELDS
+
+if TYPE_CHECKING:
+    from trt_responses.setup.server import Server
+    from trt_responses.web.shared import Shared
+
+
+def install(server: Server) -> None:
+    def fields(shared: Shared) -> list[Fields]:
+        tables = {"/v1/responses": FIELDS, **server.field_tables}
+        return [Fields(shared.headers, tables, lambda: shared.parts.engine.limits().ignores)]
+
+    server.add_routes(59, fields)
+    server.add_routes(90, lambda shared: [Docs(shared.headers)])

@@ -1,0 +1,21 @@
+"""Idempotency keys."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from trt_responses.features.idempotency.repeats import Repeats
+
+if TYPE_CHECKING:
+    from trt_responses.setup.server import Server
+
+
+def install(server: Server) -> None:
+    settings = server.settings
+    repeats = server.repeats = Repeats(
+        max_keys=settings.idempotency_keys,
+        ttl_s=settings.idempotency_ttl_s,
+        clock_s=time.monotonic,
+    )
+    server.lives.append(repeats.life)
