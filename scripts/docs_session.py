@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
     from scripts.docs_blocks import Block
 
-SERVE = re.compile(r"^(?:[A-Z_]+=\S+ )*(?:trt-responses|make) serve\b[^&#\n]*&?", re.M)
+SERVE = re.compile(
+    r"^(?:[A-Z_]+=\S+ )*(?:trt-responses|make) serve\b(?!.*--print-settings)[^&#\n]*&?", re.M
+)
 WAIT = 'curl -sf -o /dev/null --retry 200 --retry-delay 1 --retry-all-errors "$SERVER/health/ready"'
 PATIENCE_S = 300
 DONE = "end of block"
