@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -49,10 +50,11 @@ def sentences(text: str) -> list[str]:
 
 def anchors(text: str) -> set[str]:
     """The anchors of a page's headings, as GitHub and the site make them."""
-    found: set[str] = set()
+    seen: Counter[str] = Counter()
+    found = set()
     for heading in re.findall(r"^#+ (.+)$", without_code(text), re.M):
         plain = _LINK.sub(r"\1", heading).lower()
         name = re.sub(r"[^\w\- ]", "", plain).strip().replace(" ", "-")
-        count = sum(name == one or re.fullmatch(rf"{re.escape(name)}-\d+", one) for one in found)
-        found.add(f"{name}-{count}" if count else name)
+        found.add(f"{name}-{seen[name]}" if seen[name] else name)
+        seen[name] += 1
     return found
