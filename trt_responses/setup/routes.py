@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from starlette.routing import BaseRoute, WebSocketRoute
 
+from trt_responses.accept.model_names import ModelNames
 from trt_responses.web.docs import Docs, hot_routes
 from trt_responses.web.fields import Fields
 from trt_responses.web.guard import Guard
@@ -91,7 +92,7 @@ def _stored(shared: Shared) -> list[Cold]:
 
 
 def _docs(shared: Shared) -> list[Cold]:
-    return [Docs(shared.headers)]
+    return [Docs(shared.headers, shared.of(ModelNames).served)]
 
 
 def _limits(settings: Settings) -> RequestLimits:
