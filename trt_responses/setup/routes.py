@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from starlette.routing import BaseRoute, WebSocketRoute
 
-from trt_responses.accept.model_names import ModelNames
 from trt_responses.web.docs import Docs, hot_routes
 from trt_responses.web.fields import Fields
 from trt_responses.web.guard import Guard
@@ -92,7 +91,7 @@ def _stored(shared: Shared) -> list[Cold]:
 
 
 def _docs(shared: Shared) -> list[Cold]:
-    return [Docs(shared.headers, shared.of(ModelNames).served)]
+    return [Docs(shared.headers)]
 
 
 def _limits(settings: Settings) -> RequestLimits:
