@@ -30,7 +30,6 @@ ELSEWHERE = {
     "tensorrt_llm/_torch/models/modeling_gpt_oss.py",
     # where a server runs
     "data/",
-    "dist/",
     # in the folder of a prepared engine
     "graph/",
     "flashinfer/",
