@@ -1,6 +1,6 @@
 # Each target is one or two lines that a person could type. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help install fmt check test test-rest test-all live doctor engine serve docs-check views bench cost fuzz faults gaps rollout aiperf demo-train demo-eval clean
+.PHONY: help install fmt check test test-rest test-all live doctor engine serve docs docs-check release views bench cost fuzz faults gaps rollout aiperf demo-train demo-eval clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -69,6 +69,14 @@ serve: $(if $(filter demo-onnx,$(ENGINE)),$(GRAPHS),$(ENV)) ## Serve an engine: 
 docs-check: $(DEV) ## Run the commands of README and docs as a reader would type them: [PAGES=docs/api.md]
 	$(BIN)/python -m scripts.docs_check $(PAGES)
 
+docs: $(ENV) ## Build the site of docs/ in site/, with its links and anchors checked
+	$(PIP) --group docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "open site/index.html"
+
+release: $(DEV) ## Build wheel and sdist in dist/, try both in empty environments, and say how to publish: [PYTHONS='python3.11 …']
+	$(BIN)/python -m scripts.release $(PYTHONS)
+
 views: $(DEV) ## One script through every API: the same ids, texts, calls and usage
 	$(BIN)/python -m scripts.views
 
@@ -106,5 +114,5 @@ demo-eval: $(DEV) ## Measure the demo model through the embedded engine
 	$(BIN)/python -m scripts.eval_demo
 
 clean: ## Remove the environment, prepared engines and caches
-	rm -rf .venv dist bench/results .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage
+	rm -rf .venv dist site bench/results .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage
 	find engines -mindepth 1 -maxdepth 1 -type d ! -name demo-source -exec rm -rf {} +
