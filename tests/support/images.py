@@ -14,6 +14,7 @@ from tests.support.imports import ROOT
 from tests.support.machine import OFFLINE, PATH, Machine, machine
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from contextlib import ExitStack
     from pathlib import Path
 
@@ -100,9 +101,9 @@ class Build:
         self._folder, self._stack = folder, stack
         self._built: dict[str, Image] = {}
 
-    def stage(self, name: str = "", **hosts: list[str]) -> Image:
+    def stage(self, name: str = "", hosts: Sequence[str] = ()) -> Image:
         if name not in self._built:
-            made = self._stack.enter_context(machine(self._folder, **hosts))
+            made = self._stack.enter_context(machine(self._folder, hosts=hosts))
             made.write("/usr/local/sbin/apt-get", NO_PACKAGES)
             made.run("chmod 755 /usr/local/sbin/apt-get")
             image = self._built[name] = Image(made, {"PATH": PATH})
