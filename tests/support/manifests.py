@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml  # type: ignore[import-untyped]  # ships no types
 
+from scripts.docs_check import blocks
 from tests.support.imports import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 Json = dict[str, Any]
 
+PAGE = ROOT / "docs" / "kubernetes.md"
 MANIFESTS = ROOT / "deploy" / "kubernetes"
 OVERLAYS = ("overlays/cpu", "overlays/gpu", "overlays/inference-gateway", "kserve")
 
@@ -40,6 +44,30 @@ def copied(folder: Path) -> Path:
     (secret / "keys.json").write_text("{}")
     (secret / "settings.env").write_text("TRT_RESPONSES_SEAL_KEYS=none\n")
     return made
+
+
+def page_commands() -> list[str]:
+    """The commands of docs/kubernetes.md that need neither Docker nor a cluster."""
+    typed = [b.text for b in blocks(PAGE) if b.reason == "needs a cluster"]
+    return [text for text in typed if "kubectl" not in text]
+
+
+def made_secrets(manifests: Path) -> str:
+    """Have the page's own commands make the secrets, and return the client's key."""
+    shutil.rmtree(manifests / "shared" / "secret")
+    [command] = [text for text in page_commands() if "secret" in text]
+    return type_in(manifests, command).split()[0]
+
+
+def type_in(manifests: Path, command: str) -> str:
+    """What a command of the page prints, in the copied checkout."""
+    root = manifests.parents[1]
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    env = os.environ | {"PATH": path, "TRT_RESPONSES_DATA_DIR": str(root / "data")}
+    typed = ["bash", "-euc", command]
+    return subprocess.run(
+        typed, cwd=root, env=env, check=True, stdout=subprocess.PIPE, text=True
+    ).stdout
 
 
 def built(overlay: str, folder: Path) -> list[Json]:

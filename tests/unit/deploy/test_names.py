@@ -3,26 +3,33 @@ operator where the page says so."""
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml  # type: ignore[import-untyped]  # ships no types
 
-from scripts.docs_check import blocks
 from tests.support.imports import ROOT
-from tests.support.manifests import KUSTOMIZE, OVERLAYS, built, copied, images, objects, pods
+from tests.support.manifests import (
+    KUSTOMIZE,
+    OVERLAYS,
+    PAGE,
+    built,
+    copied,
+    images,
+    made_secrets,
+    objects,
+    page_commands,
+    pods,
+    type_in,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 Json = dict[str, Any]
 
-PAGE = ROOT / "docs" / "kubernetes.md"
 URL = re.compile(r"\b(?:redis|https?)://([a-z0-9.-]+)(?::(\d+))?")
 TABLE = re.compile(r"^\| `deploy/kubernetes/(\S+)` \|[^|]*\|([^|]*)\|$", re.M)
 
@@ -195,16 +202,10 @@ def test_a_slow_start_is_no_failed_rollout(overlay: str, tmp_path: Path) -> None
 def test_the_pages_own_commands_make_the_secrets_and_name_the_image(tmp_path: Path) -> None:
     """Those that need neither Docker nor a cluster, in a copy."""
     copy = copied(tmp_path)
-    (copy / "shared" / "secret" / "keys.json").unlink()
-    (copy / "shared" / "secret" / "settings.env").unlink()
-    (copy / "shared" / "secret").rmdir()
-    typed = [block.text for block in blocks(PAGE) if block.reason == "needs a cluster"]
-    ours = [text for text in typed if "kubectl" not in text]
-    assert len(ours) == 2
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    env = os.environ | {"PATH": path, "TRT_RESPONSES_DATA_DIR": str(tmp_path / "data")}
-    for text in ours:
-        subprocess.run(["bash", "-euc", text], cwd=tmp_path, env=env, check=True)
+    made_secrets(copy)
+    for command in page_commands():
+        if "secret" not in command:
+            type_in(copy, command)
     found = objects(copy / "overlays/cpu")
     assert images(found) == {"registry.example/trt-responses:1", "redis:7.4-bookworm"}
     secrets = of_kind(found, "Secret")
