@@ -8,6 +8,8 @@ ENV := .venv/.serves
 DEV := .venv/.develops
 GRAPHS := .venv/.compiles
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install --constraint constraints.txt
+ENOUGH = import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or later is needed, and %s is %d.%d.%d: run make with PYTHON=python3.11" % ((sys.executable,) + tuple(sys.version_info[:3])))
+unexport PIP_CONSTRAINT  # NVIDIA's images pin the packages of their own Python with it
 WORKERS ?= 2
 PYTEST = $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
 
@@ -16,8 +18,12 @@ help: ## List the targets
 
 install: $(DEV) ## Make the environment in .venv
 
+# An environment that was not finished is made anew. A system may have pip and not venv's own copy of it.
+$(ENV): FRESH = $(if $(wildcard $(ENV)),,--clear)
 $(ENV): pyproject.toml constraints.txt
-	$(PYTHON) -m venv .venv
+	@$(PYTHON) -c '$(ENOUGH)'
+	@if $(PYTHON) -c 'import ensurepip' 2>/dev/null; then $(PYTHON) -m venv $(FRESH) .venv; \
+	  else $(PYTHON) -m venv $(FRESH) --without-pip .venv && $(PYTHON) -m pip --quiet --python $(BIN)/python install 'pip==26.3'; fi
 	$(BIN)/python -m pip --quiet --disable-pip-version-check install 'pip==26.3'
 	$(PIP) --editable '.[client,redis,hub]'
 	@touch $@

@@ -35,7 +35,8 @@ def test_no_command_hides_in_an_indented_block() -> None:
 
 def test_most_commands_are_run() -> None:
     found = [block for page in PAGES for block in blocks(page) if block.language in RUN]
-    assert sum(block.is_run for block in found) > len(found) / 2
+    by_a_test = [block for block in found if (block.reason or "").endswith(" does")]
+    assert sum(block.is_run for block in found) + len(by_a_test) > len(found) / 2
 
 
 def test_a_command_that_does_not_work_is_told_with_what_it_printed(tmp_path: Path) -> None:
