@@ -78,7 +78,7 @@ class IncompleteDetails:
 @dataclass(frozen=True)
 class Response:
     """A snapshot. The first block is this response's own; the rest echoes the request, and is
-    stored once for all that were asked alike: it begins as `store.blocks.ASKED_FROM` says."""
+    stored once for equal requests. It begins with `stores.at_rest.blocks.ECHO_FROM`."""
 
     id: str
     created_at: int
