@@ -372,7 +372,7 @@ def test_values_are_bounded_together(schema: Any, says: str) -> None:
 
 
 def test_a_schema_is_compiled_once() -> None:
-    forms = Forms(kept=1)
+    forms = Forms(cached=1)
     first = forms.form(closed(a=text()), PLACE)
     assert forms.form(closed(a=text()), PLACE) is first
     assert forms.form(closed(a=text()), PLACE, strict=False) is not first
@@ -493,7 +493,7 @@ def test_a_text_that_uses_up_its_matcher_harms_no_other_text() -> None:
     """The copies of a matcher share one lexer, and share its end."""
     nested = "((((((a|b)?b?){1,9}a?){1,9}b?){1,40}a?){1,40}b?){1,9}"
     grammar = f'start: T "x" | "c" N\nT: /{nested}/\nN: /[0-9]+/'
-    forms = Forms(kept=1)
+    forms = Forms(cached=1)
     first = forms.lark(grammar, PLACE)
     beside = first.follow()
     assert beside.feed(b"c1")
