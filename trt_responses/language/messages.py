@@ -5,13 +5,11 @@ How they are written is each dialect's own. Names and channels are Harmony's, fo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from trt_responses.frozen import bytes_of, dataclass
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 FUNCTIONS = "functions."
 """The beginning of a recipient that names a client's function."""

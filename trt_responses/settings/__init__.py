@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
 from pydantic import ValidationError
 
@@ -28,10 +30,6 @@ from trt_responses.settings.serving import (
 )
 from trt_responses.settings.store_place import StorePlace, place_of
 from trt_responses.settings.tools import ServerTools
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 logger = logging.getLogger(__name__)
 

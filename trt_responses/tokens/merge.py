@@ -6,11 +6,8 @@ generator that yields None after a bounded number of steps, so that a caller may
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterator, Mapping
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping
 
 STEPS = 256
 """Merges (or first look-ups, times eight) between two pauses; under a millisecond."""

@@ -10,10 +10,7 @@ newer than Python's.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator
 
 BLOCK = 64
 """A pre-token of 2 × BLOCK + 4 characters or more fills one whole aligned block with one kind."""

@@ -7,14 +7,11 @@ a lawful schema: what means nothing becomes `any`. Pieces of text come out; ids 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
 import orjson
 
 from trt_responses.errors import InvalidRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 MAX_DEPTH = 60
 """The deepest nesting of a schema, each level some frames of the stack; openai-harmony reads about
