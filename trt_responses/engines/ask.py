@@ -6,20 +6,15 @@ Knows how to wait with a deadline; knows no concrete engine.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from trt_responses.engine import Chunk, Gathered, GenerateOptions, Guide
+from trt_responses.engine import Chunk, Gathered, GenerateOptions, Guide, Handle, Sink
 from trt_responses.errors import ApiError
 from trt_responses.tokens.control import CONTROL
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-
-    from trt_responses.engine import Handle, Sink
-
-    Ask = Callable[[Sequence[int], GenerateOptions], Awaitable[Sequence[int]]]
-    """Gives the ids of an answer; none if there is none."""
+Ask = Callable[[Sequence[int], GenerateOptions], Awaitable[Sequence[int]]]
+"""Gives the ids of an answer; none if there is none."""
 
 PROBE_IDS = (CONTROL.start,)
 """The shortest prompt, of a gpt-oss."""

@@ -6,14 +6,12 @@ Knows bytes on a socket and when to stop; what the events mean, each engine read
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable
+from typing import cast
 
 import httptools
 
 from trt_responses.engine import Chunk
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 BROKEN = "The engine broke the connection before the answer was complete."
 

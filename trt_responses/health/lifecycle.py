@@ -12,12 +12,10 @@ from __future__ import annotations
 
 import math
 import time
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable
+from typing import Literal
 
 from trt_responses.errors import ServerDraining, ServerStarting
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 State = Literal["starting", "ready", "draining", "failed"]
 

@@ -10,18 +10,14 @@ import json
 import re
 import secrets
 from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from trt_responses.errors import InvalidRequest
 from trt_responses.frozen import bytes_of
 from trt_responses.wire.base import Read
-from trt_responses.wire.tools import DATED, KINDS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Iterator
-
-    from trt_responses.wire.tools import Tool
+from trt_responses.wire.tools import DATED, KINDS, Tool
 
 T = TypeVar("T")
 M = TypeVar("M")

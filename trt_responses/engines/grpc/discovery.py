@@ -7,23 +7,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from trt_responses.engine import Gathered, Guide
-from trt_responses.engines.ask import CANARY, PROBE, PROBE_IDS, last_chunk
+from trt_responses.engine import (
+    Chunk,
+    Gathered,
+    GenerateOptions,
+    Guide,
+    GuideKind,
+    Handle,
+    Limits,
+    Sink,
+)
+from trt_responses.engines.ask import CANARY, PROBE, PROBE_IDS, Ask, last_chunk
 from trt_responses.engines.grpc.protocol import Trouble, fault_of
 from trt_responses.engines.grpc.trtllm import TrtLlmProtocol
 from trt_responses.errors import StartupError
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
-
-    from trt_responses.engine import Chunk, GenerateOptions, GuideKind, Handle, Limits, Sink
-    from trt_responses.engines.ask import Ask
-
-    Begin = Callable[[Sequence[int], GenerateOptions, int, Sink], Handle]
-    """Begins a request for at most so many ids."""
+Begin = Callable[[Sequence[int], GenerateOptions, int, Sink], Handle]
+"""Begins a request for at most so many ids."""
 
 logger = logging.getLogger(__name__)
 

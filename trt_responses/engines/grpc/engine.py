@@ -11,24 +11,19 @@ import itertools
 import logging
 import time
 import uuid
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from trt_responses.engine import Chunk, Health, Limits
+from trt_responses.engine import Chunk, GenerateOptions, Health, Limits, Loss, Sink
 from trt_responses.engines.admission import room
-from trt_responses.engines.ask import PROBE, PROBE_IDS, ignored_options, last_chunk
+from trt_responses.engines.ask import PROBE, PROBE_IDS, Ask, ignored_options, last_chunk
 from trt_responses.engines.grpc.discovery import Away, described, found, proven, trouble_of
+from trt_responses.engines.grpc.protocol import Fault, Trouble
 from trt_responses.engines.grpc.request import Request
+from trt_responses.engines.grpc.trtllm import TrtLlmProtocol
 from trt_responses.errors import EngineUnavailable, InvalidRequest, StartupError
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Sequence
-
-    from trt_responses.engine import GenerateOptions, Loss, Sink
-    from trt_responses.engines.ask import Ask
-    from trt_responses.engines.grpc.protocol import Fault, Trouble
-    from trt_responses.engines.grpc.trtllm import TrtLlmProtocol
 
 logger = logging.getLogger(__name__)
 

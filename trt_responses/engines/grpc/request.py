@@ -6,17 +6,12 @@ Knows one call and one sink; knows no other request and nothing of the engine's 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
 
-from trt_responses.engine import Chunk
+from trt_responses.engine import Chunk, Finish, GenerateOptions, Loss, Sink
 from trt_responses.engines.grpc.protocol import Fault, Part, fault_of
-from trt_responses.engines.grpc.trtllm import stops_of
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
-
-    from trt_responses.engine import Finish, GenerateOptions, Loss, Sink
-    from trt_responses.engines.grpc.trtllm import TrtLlmProtocol
+from trt_responses.engines.grpc.trtllm import TrtLlmProtocol, stops_of
 
 FINISHES: Mapping[str, Finish] = {"stop": "stop", "length": "length"}
 

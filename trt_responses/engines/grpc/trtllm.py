@@ -7,19 +7,15 @@ priority.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from trt_responses.engine import GuideKind, Limits, Logprob
+from trt_responses.engine import GenerateOptions, GuideKind, Limits, Logprob
 from trt_responses.engines.grpc.messages import Messages
 from trt_responses.engines.grpc.protocol import Part
 from trt_responses.errors import StartupError
 from trt_responses.tokens.control import CONTROL, FIRST_PADDING_ID
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from trt_responses.engine import GenerateOptions
 
 SERVICE = "trtllm.TrtllmService"
 END_ID = CONTROL.return_

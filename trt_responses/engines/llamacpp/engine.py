@@ -12,15 +12,19 @@ import logging
 import math
 import random
 import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from trt_responses.engine import (
     CONTINUATION_PRIORITY,
     Chunk,
     GenerateOptions,
+    Handle,
     Health,
     Limits,
+    Loss,
+    Sink,
 )
 from trt_responses.engines.admission import room
 from trt_responses.engines.ask import CANARY, last_chunk
@@ -33,12 +37,6 @@ from trt_responses.engines.llamacpp.process import Child, Model, check_file
 from trt_responses.engines.llamacpp.request import Request
 from trt_responses.engines.slots import Slots
 from trt_responses.errors import EngineUnavailable, StartupError
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
-    from pathlib import Path
-
-    from trt_responses.engine import Handle, Loss, Sink
 
 logger = logging.getLogger(__name__)
 

@@ -6,17 +6,13 @@ The id decides where a request ends, never the text: llama.cpp goes on after `<|
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
+from collections.abc import Sequence
+from typing import TypedDict
 
 import orjson
 
-from trt_responses.engine import Chunk, Finish, Logprob
+from trt_responses.engine import Chunk, Finish, GenerateOptions, Logprob
 from trt_responses.engines.llamacpp.body import STOPS_BY_ITSELF
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from trt_responses.engine import GenerateOptions
 
 FINISHES: dict[str, Finish] = {"eos": "stop", "word": "stop", "limit": "length"}
 PREFIX = b"data: "

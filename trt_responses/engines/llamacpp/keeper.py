@@ -8,16 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from trt_responses.engines.llamacpp.process import Child
+from trt_responses.engines.llamacpp.process import Child, Model
 from trt_responses.errors import StartupError
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from trt_responses.engines.llamacpp.process import Model
 
 logger = logging.getLogger(__name__)
 

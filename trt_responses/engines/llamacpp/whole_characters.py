@@ -8,15 +8,13 @@ a text is asked for, stand-ins are let stand only as whole characters, each of w
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import orjson
 
 from trt_responses.engine import Guide
 from trt_responses.tokens.stand_ins import stand_in
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def _range(low: int, high: int) -> str:

@@ -16,19 +16,16 @@ import signal
 import socket
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from trt_responses import __version__
 from trt_responses.children import die_with
+from trt_responses.engine import Engine
 from trt_responses.engines.remote.server import EngineServer
 from trt_responses.errors import StartupError, root_cause
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from trt_responses.engine import Engine
-
-    Say = Callable[[dict[str, object]], None]
+Say = Callable[[dict[str, object]], None]
 
 BEAT_S = 0.5
 LAST_BYTES_S = 0.2

@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import struct
 from array import array
+from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
 from trt_responses.engine import Chunk, GenerateOptions, Guide, Health, Limits, Logprob
 from trt_responses.errors import ApiError
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    Pending = list[tuple[int, Chunk]]
+Pending = list[tuple[int, Chunk]]
 
 HEAD = struct.Struct("=II")
 PAIR = struct.Struct("=II")

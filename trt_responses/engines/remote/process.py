@@ -15,15 +15,12 @@ import shutil
 import signal
 import socket
 import tempfile
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from trt_responses.errors import StartupError
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 logger = logging.getLogger(__name__)
 

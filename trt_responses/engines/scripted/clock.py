@@ -6,10 +6,8 @@ Knows the event loop; knows no request and no script.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Literal
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
+from typing import Literal
 
 
 class StepClock:

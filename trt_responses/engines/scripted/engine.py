@@ -10,9 +10,20 @@ import heapq
 import itertools
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
 
-from trt_responses.engine import Chunk, Finish, Health, Limits, Logprob
+from trt_responses.engine import (
+    Chunk,
+    Finish,
+    GenerateOptions,
+    GuideKind,
+    Health,
+    Limits,
+    Logprob,
+    Loss,
+    Sink,
+)
 from trt_responses.engines.admission import room
 from trt_responses.engines.scripted.clock import StepClock as StepClock
 from trt_responses.engines.scripted.script import Die as Die
@@ -21,11 +32,6 @@ from trt_responses.engines.scripted.script import Script as Script
 from trt_responses.engines.scripted.script import Stall as Stall
 from trt_responses.engines.scripted.script import Step as Step
 from trt_responses.errors import EngineUnavailable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from trt_responses.engine import GenerateOptions, GuideKind, Loss, Sink
 
 State = Literal["waiting", "running", "finished", "aborted"]
 

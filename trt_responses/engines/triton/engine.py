@@ -8,23 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import httptools
 import orjson
 
-from trt_responses.engine import Chunk, Health, Limits
+from trt_responses.engine import Chunk, GenerateOptions, Health, Limits, Sink
 from trt_responses.engines.admission import room
 from trt_responses.engines.http_stream import Stream
 from trt_responses.engines.triton.events import Events, fault
 from trt_responses.engines.triton.fields import DESCRIBE, body_of, limits_of
 from trt_responses.errors import EngineUnavailable, StartupError
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-
-    from trt_responses.engine import GenerateOptions, Sink
 
 LOOK_S = 2.0
 """Seconds between two questions whether the model is ready."""

@@ -6,15 +6,12 @@ that the stream is over: the last one has a `finish_reason`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
-from trt_responses.engine import Chunk, Logprob
+from trt_responses.engine import Chunk, Logprob, Loss
 from trt_responses.engines.triton.fields import LOST, logprobs_of
-
-if TYPE_CHECKING:
-    from trt_responses.engine import Loss
 
 PREFIX = b"data:"
 

@@ -5,16 +5,12 @@ The engine that asks a Triton and the model that Triton runs share this file.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import orjson
 
-from trt_responses.engine import GenerateOptions, Guide, Limits, Logprob
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from trt_responses.engine import Chunk
+from trt_responses.engine import Chunk, GenerateOptions, Guide, Limits, Logprob
 
 INPUTS = {"input_ids": "TYPE_INT32", "stop_ids": "TYPE_INT32", "banned_ids": "TYPE_INT32"}
 """The tensors of a request: rows of ids, all but the first optional."""

@@ -5,11 +5,9 @@ Knows spellings; imports nothing of the package. A test compares every name here
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypedDict
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Protocol, TypedDict
 
 
 class SamplingArguments(TypedDict, total=False):

@@ -10,15 +10,17 @@ import asyncio
 import logging
 import os
 import time
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
-from trt_responses.engine import Chunk, Gathered, Health
+from trt_responses.engine import Chunk, Gathered, GenerateOptions, Health, Limits, Loss, Sink
 from trt_responses.engines.admission import room
-from trt_responses.engines.ask import CANARY, PROBE, ignored_options, last_chunk
-from trt_responses.engines.trtllm.api import FATAL, REFUSED, Package, names_of
+from trt_responses.engines.ask import CANARY, PROBE, Ask, ignored_options, last_chunk
+from trt_responses.engines.trtllm.api import FATAL, LLM, REFUSED, Package, names_of
 from trt_responses.engines.trtllm.arguments import (
     LLGUIDANCE,
     OTHER_BACKEND,
@@ -45,14 +47,6 @@ from trt_responses.errors import (
     StartupError,
     root_cause,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
-    from pathlib import Path
-
-    from trt_responses.engine import GenerateOptions, Limits, Loss, Sink
-    from trt_responses.engines.ask import Ask
-    from trt_responses.engines.trtllm.api import LLM
 
 logger = logging.getLogger(__name__)
 

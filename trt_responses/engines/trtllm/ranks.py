@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from array import array
 from collections import OrderedDict
+from collections.abc import Iterator, Sequence
 from hashlib import blake2b
-from typing import TYPE_CHECKING
 
 from trt_responses.tokens.control import CONTROL
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 KEPT = 1 << 16
 """The number of prompts that are remembered, the newest first."""

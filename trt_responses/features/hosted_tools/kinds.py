@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from trt_responses.frozen import replace
-from trt_responses.log.hosted_calls import ROWS, Row
+from trt_responses.log.hosted_calls import ROWS, HostedCall, Outcome, Row
 from trt_responses.wire import events as e
 from trt_responses.wire import output as o
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from trt_responses.log.hosted_calls import HostedCall, Outcome
 
 NOT_RUN: Mapping[str, Any] = {"type": "exit", "exit_code": 126}
 """The outcome of a command that could not be run, as shells say it."""

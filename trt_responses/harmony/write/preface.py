@@ -5,16 +5,17 @@ The result equals openai-harmony's, character for character. Texts only: no toke
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 from trt_responses.frozen import bytes_of
 from trt_responses.harmony.write.typescript import json_of, type_of
-from trt_responses.language.messages import Developer, Functions
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from trt_responses.language.messages import FunctionTool, ResponseFormat, System
+from trt_responses.language.messages import (
+    Developer,
+    Functions,
+    FunctionTool,
+    ResponseFormat,
+    System,
+)
 
 CHANNELS = (
     "# Valid channels: analysis, commentary, final. Channel must be included for every message."

@@ -5,9 +5,9 @@ Knows a plan's files and their names; measures nothing and starts nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping  # noqa: TC003  # read by dataclasses
+from collections.abc import Mapping  # read by dataclasses
 from dataclasses import field
-from pathlib import Path  # noqa: TC003  # likewise
+from pathlib import Path  # likewise
 from typing import TYPE_CHECKING, NamedTuple
 
 from trt_responses.frozen import dataclass

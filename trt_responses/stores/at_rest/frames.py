@@ -7,14 +7,11 @@ here.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from trt_responses.store import Frames
 from trt_responses.stores.at_rest.compress import gently, squeeze, stretch
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 END = b"\n\n"
 

@@ -80,4 +80,5 @@ def test_nobody_is_asked_to_approve_a_call_that_was_cut() -> None:
 )
 def test_a_call_without_text_says_what_its_row_does(kind: str, text: str) -> None:
     _, item = told(kind, [], Outcome("completed") if KINDS[kind].run_here else None)
+    assert isinstance(item, o.OutputHostedCall)
     assert row_of(item).text(item) == text
