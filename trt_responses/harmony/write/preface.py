@@ -5,6 +5,7 @@ Written to openai-harmony's result, character for character. Knows no token but 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from trt_responses.frozen import bytes_of
@@ -24,6 +25,7 @@ CALLS = "\nCalls to these tools must go to the commentary channel: 'functions'."
 NOTHING = Developer(None)
 
 
+@lru_cache(maxsize=64)
 def system_text(system: System) -> str:
     """The text of the system message."""
     top = [system.identity]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from trt_responses.dialect import Answered, uncompacted
 from trt_responses.errors import InvalidRequest, refuse_longer
 from trt_responses.harmony.write.cache import CACHE_BYTES, IdCache
-from trt_responses.harmony.write.preface import developer_pieces, made_of, system_text
+from trt_responses.harmony.write.preface import NOTHING, developer_pieces, made_of, system_text
 from trt_responses.tokens.control import CONTROL
 
 if TYPE_CHECKING:
@@ -74,6 +74,8 @@ class Renderer:
         """The ids of the developer message; empty when there is nothing to tell. It is known again
         by its content: an agent's tools come with each request, and writing them takes longer than
         all else about a prompt."""
+        if developer == NOTHING:
+            return array("I")
         key = None if (said := made_of(developer)) is None else (("developer",), said, CONTROL.end)
         if key is not None and (known := await self._known(key, at_most)) is not None:
             return known
@@ -124,7 +126,7 @@ class Renderer:
         """The ids of a whole prompt. Blocks hold their messages' ids, so that nothing is done for
         each message."""
         before = await self.system(system), await self.developer(developer, at_most)
-        return self.join(*before, (block.ids for block in blocks))
+        return self.join(*before, [block.ids for block in blocks])
 
     async def behind(self, prompt: array[int], message: Message) -> array[int]:
         """The ids of a prompt with one message more."""
