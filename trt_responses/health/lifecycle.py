@@ -107,7 +107,7 @@ class Lifecycle:
     def check_takes_work(self) -> None:
         """Raise when no new response is begun."""
         self.check_open()
-        if self.draining and not self.linger_left_s:
+        if self.state == "draining" and not self.linger_left_s:
             raise ServerDraining(
                 "The server is being stopped and begins no new response: try again."
             )

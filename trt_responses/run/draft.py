@@ -138,9 +138,11 @@ class Draft:
     async def release(self) -> None:
         """Let go of all that is still held."""
         try:
-            await self.generated()
+            if self._after_generating:
+                await self.generated()
         finally:
-            await self.stored()
+            if self._after_storing:
+                await self.stored()
 
 
 async def _release(held: list[Release]) -> None:

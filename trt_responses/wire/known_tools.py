@@ -49,10 +49,11 @@ DECODER = json.JSONDecoder()
 class Known(Read[T]):
     """An immutable list with memoised derived values."""
 
-    __slots__ = ("_made",)
+    __slots__ = ("_made", "sent_bytes")
 
-    def __init__(self, entries: Iterable[T] = ()) -> None:
+    def __init__(self, entries: Iterable[T] = (), sent_bytes: int = 0) -> None:
         super().__init__(entries)
+        self.sent_bytes = sent_bytes
         self._made: dict[Hashable, Any] = {}
 
     def once(self, name: Hashable, make: Callable[[], M]) -> M:
@@ -129,7 +130,7 @@ class KnownTools:
         sent = tools.sent
         if len(sent) < BEGINNING or not KEPT.issuperset(tool.type for tool in tools):
             return Read(tools)
-        kept: Known[Tool] = Known(tools)
+        kept: Known[Tool] = Known(tools, len(sent))
         alike = self._by_beginning.setdefault(sent[:BEGINNING], {})
         if sent not in self._lists:
             alike[sent] = None

@@ -6,6 +6,7 @@ The result equals openai-harmony's, character for character. Texts only: no toke
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 from trt_responses.frozen import bytes_of
 from trt_responses.harmony.write.typescript import json_of, type_of
@@ -25,6 +26,7 @@ CALLS = "\nCalls to these tools must go to the commentary channel: 'functions'."
 NOTHING = Developer(None)
 
 
+@lru_cache(maxsize=64)
 def system_text(system: System) -> str:
     """The text of the system message."""
     top = [system.identity]
