@@ -62,7 +62,7 @@ class Settings(
     Access,
     Listening,
 ):
-    """All that an operator chooses for one server, in groups, and the numbers that nobody turns.
+    """All that an operator chooses for one server, in groups, and the numbers that are fixed.
     Pydantic lists the fields of the last base first, and so do the pages and the help."""
 
     _flags: Mapping[str, str] = PrivateAttr(default_factory=dict)
