@@ -202,7 +202,7 @@ def test_parts_that_freeze_or_cannot_be_started_for_a_while_come_back(
             await as_many(server, FRONT_END, 2)
             for program, words in (
                 (FRONT_END, "failed to start"),
-                (ENGINE, "process cannot be made"),
+                (ENGINE, "process cannot be started"),
             ):
                 before = resource.prlimit(server.pid, resource.RLIMIT_NOFILE)
                 resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (3, before[1]))

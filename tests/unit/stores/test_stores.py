@@ -888,7 +888,7 @@ def test_a_redis_history_of_another_version_is_left_alone(redis_url: str, later:
         server.set(FORMAT_KEY, FORMAT + later)
 
     async def story() -> None:
-        with pytest.raises(StartupError, match=f"of version {FORMAT + later}, and this server"):
+        with pytest.raises(StartupError, match=f"has format {FORMAT + later}, and this server"):
             await history.store().start()
 
     run(story())

@@ -44,10 +44,8 @@ def system_text(system: System) -> str:
 
 
 def content_key(developer: Developer) -> bytes | None:
-    """The content of a developer message as bytes, for use as a cache key; None if it is empty or
-    nested too deep."""
-    if developer == NOTHING:
-        return None
+    """The content of a developer message as bytes, for use as a cache key; None if it is nested
+    too deep."""
     tools, form = developer.tools, developer.response_format
     parts = None if form is None else (form.name, form.description, form.schema)
     try:

@@ -82,7 +82,8 @@ class PythonTool:
             await self.containers.stop()
             raise StartupError(
                 f"TRT_RESPONSES_PYTHON: this machine cannot sandbox code: {fault}. Set it to "
-                "'off', or to 'unboxed' to run code without a sandbox, with all rights of the server."
+                "'off', or to 'unboxed' to run code without a sandbox, with all rights of the "
+                "server."
             ) from None
         how = f"in a sandbox, Landlock {box}" if box else "WITHOUT A SANDBOX"
         logger.info("code_interpreter: python runs %s", how)

@@ -20,9 +20,14 @@ from trt_responses.tools.browser.urls import Seen, host_is_allowed, urls_in
 
 
 def session(
-    web: Web | None = None, service: Service | None = None, seen: Seen | None = None, **wishes: Any
+    web: Web | None = None,
+    service: Service | None = None,
+    seen: Seen | None = None,
+    **search_options: Any,
 ) -> BrowserSession:
-    return BrowserSession(web or Web(), service or Service(), SearchOptions(**wishes), {}, seen)
+    return BrowserSession(
+        web or Web(), service or Service(), SearchOptions(**search_options), {}, seen
+    )
 
 
 async def told(browser: BrowserSession, name: str, **arguments: object) -> ToolAnswer:
