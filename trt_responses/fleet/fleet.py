@@ -251,7 +251,7 @@ def _with_engine(settings: Settings) -> tuple[Settings, EngineProcess | None]:
     if settings.engine_elsewhere() is not None:
         return settings, None
     selection = selected(settings)
-    logger.info("%s", selection.reason)
     card = selection.card
+    logger.info("serving %s (%s)", card.label, selection.reason)
     chosen = {"engine": f"{card.name}@{card.version}", "model": settings.model or card.name}
     return settings.model_copy(update=chosen), process_of(selection, settings)

@@ -152,7 +152,7 @@ async def _release(held: list[Release]) -> None:
             try:
                 await held.pop()()
             except Exception:
-                logger.exception("failed to release a part of a response")
+                logger.exception("failed to release what a response holds")
     finally:
         if held:
             await _release(held)

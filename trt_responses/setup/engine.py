@@ -63,8 +63,8 @@ def served_engine(
         about = {"kind": kind, "name": place}
         return Served(model, kind, dialect_of(), lambda: far, given, about)
     selection = selected(settings)
-    logger.info("%s", selection.reason)
     card = selection.card
+    logger.info("serving %s (%s)", card.label, selection.reason)
     return Served(
         settings.model or card.name,
         card.kind,

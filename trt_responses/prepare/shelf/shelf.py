@@ -59,7 +59,7 @@ class Selection(NamedTuple):
     directory: Path
     card: Card
     reason: str
-    """A sentence that says what was chosen and why."""
+    """Why it was chosen."""
 
 
 class Verdict(NamedTuple):
@@ -160,14 +160,14 @@ def split(wanted: str) -> tuple[str, str]:
 
 
 def select(engines_dir: Path, wanted: str | None = None) -> Selection:
-    """The engine to serve, and why: the one asked for, or the only one, or demo."""
-    name, why = (wanted, "as asked") if wanted else _unasked(engines_dir)
+    """The engine to serve, and why: the requested one, the single one, or demo."""
+    name, why = (wanted, "requested") if wanted else _default(engines_dir)
     directory = find(engines_dir, name)
     card = cards.read_card(directory)
-    return Selection(directory, card, f"engine {card.label}: {why}")
+    return Selection(directory, card, why)
 
 
-def _unasked(engines_dir: Path) -> tuple[str, str]:
+def _default(engines_dir: Path) -> tuple[str, str]:
     names = sorted({entry.name for entry in entries(engines_dir)})
     match names:
         case []:
@@ -176,9 +176,9 @@ def _unasked(engines_dir: Path) -> tuple[str, str]:
                 "`make engine CHECKPOINT=… NAME=…`."
             )
         case [only]:
-            return only, "the only one"
+            return only, "the only engine found"
     if DEMO in names:
-        return DEMO, f"none was asked for; ENGINE= may name {', '.join(names)}"
+        return DEMO, f"the default; other engines: {', '.join(n for n in names if n != DEMO)}"
     raise WrongInput(
         f"{engines_dir}: found {len(names)} engines, expected a choice; name one in ENGINE=: "
         f"{', '.join(names)}."
