@@ -78,7 +78,7 @@ docs-check: $(DEV) ## Run the commands of README and docs as a reader would type
 docs: $(ENV) ## Build the site of docs/ in site/, with its links and anchors checked
 	$(PIP) --group docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
-	@echo "open site/index.html"
+	@echo 'python3 -m http.server --directory site'
 
 release: $(DEV) ## Build wheel and sdist in dist/, try both in empty environments, and say how to publish: [PYTHONS='python3.11 …']
 	$(BIN)/python -m scripts.release $(PYTHONS)

@@ -14,7 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 import pytest
-import yaml
+import yaml  # type: ignore[import-untyped]  # ships no types
 
 from scripts.docs_blocks import PAGES, blocks
 from tests.support.pages import ROOT

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -59,6 +61,15 @@ def test_images_exist_and_have_a_text(page: Path) -> None:
     for text, target in re.findall(r"!\[([^\]]*)\]\(([^)\s]+)\)", page.read_text("utf-8")):
         assert (page.parent / target).exists(), target
         assert len(text) > 20, f"{target}: say what it shows"
+
+
+def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
+    """Where MkDocs is installed: `make docs` does it, and the same build runs there."""
+    pytest.importorskip("mkdocs")
+    build = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(tmp_path)]
+    built = subprocess.run(build, cwd=ROOT, capture_output=True, text=True)
+    assert built.returncode == 0, built.stderr
+    assert (tmp_path / "search" / "search_index.json").exists()
 
 
 def test_links_out_of_the_folder_become_paths_on_the_site() -> None:
