@@ -35,17 +35,11 @@ def services(*names: str, key: str) -> dict[str, Json]:
 def _over(below: Json, above: Json) -> Json:
     made = dict(below)
     for name, value in above.items():
-        if name == "depends_on":
-            made[name] = {**_named(made.get(name, {})), **_named(value)}
-        elif isinstance(value, dict):
+        if isinstance(value, dict):
             made[name] = _over(made.get(name, {}), value)
         else:
             made[name] = value
     return made
-
-
-def _named(entries: Json | list[str]) -> Json:
-    return entries if isinstance(entries, dict) else {name: {} for name in entries}
 
 
 def mounts(service: Json) -> list[tuple[Path, str]]:

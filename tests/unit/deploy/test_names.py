@@ -39,7 +39,8 @@ needs_kustomize = pytest.mark.skipif(
 
 
 def brought_by_the_operator(overlay: str) -> str:
-    return dict(TABLE.findall(PAGE.read_text("utf-8")))[overlay]
+    rows: dict[str, str] = dict(TABLE.findall(PAGE.read_text("utf-8")))
+    return rows[overlay]
 
 
 def of_kind(found: list[Json], kind: str) -> dict[str, Json]:
