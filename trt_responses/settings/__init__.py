@@ -11,10 +11,9 @@ import os
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pydantic import PrivateAttr, ValidationError
-from pydantic_core import ErrorDetails
 
 from trt_responses.errors import UsageError
 from trt_responses.settings.fixed import Fixed
@@ -31,6 +30,9 @@ from trt_responses.settings.serving import (
 )
 from trt_responses.settings.store_place import StorePlace, place_of
 from trt_responses.settings.tools import ServerTools
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 logger = logging.getLogger(__name__)
 
