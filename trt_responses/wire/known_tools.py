@@ -11,6 +11,7 @@ import re
 import secrets
 from collections import OrderedDict
 from contextlib import suppress
+from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from trt_responses.errors import InvalidRequest
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 M = TypeVar("M")
+L = TypeVar("L", bound="Iterable[Any]")
 
 KNOWN_BYTES = 2 << 20
 """JSON of all lists that are kept. What is made of a list takes some twelve times as much, and of
@@ -80,14 +82,19 @@ def known(entries: Iterable[T]) -> Known[T]:
     return Known(entries) if entries else NO_ENTRIES
 
 
-def once(entries: Iterable[Any], name: Hashable, make: Callable[[], M]) -> M:
-    """What `make` returns, which is made once for a list that remembers."""
-    if not isinstance(entries, Known):
-        return make()
-    made: dict[Hashable, M] = entries._made
-    if name not in made:
-        made[name] = make()
-    return made[name]
+def made_once(make: Callable[[L], M]) -> Callable[[L], M]:
+    """A function of a list, which is called once for a list that remembers."""
+
+    @wraps(make)
+    def made(entries: L) -> M:
+        if not isinstance(entries, Known):
+            return make(entries)
+        if make not in entries._made:
+            entries._made[make] = make(entries)
+        found: M = entries._made[make]
+        return found
+
+    return made
 
 
 class SentTools(list[Any]):

@@ -208,7 +208,7 @@ class ScriptedEngine:
     def health(self) -> Health:
         if self._stepped:  # when that was is not asked for at each step: it would cost as much
             self._stepped, self._last_progress_ns = False, self._now_ns()
-        held = sum(each.held_tokens for each in (*self._running, *self._stalled))
+        held = sum([each.held_tokens for each in (*self._running, *self._stalled)])
         use = held / (self._limits.context_tokens * self._limits.max_batch)
         return Health(self._alive, self._down is None, self._last_progress_ns, self._down, use)
 
