@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from trt_responses.apis.chat import fields as chat
 from trt_responses.apis.messages import fields as messages
 from trt_responses.apis.websocket.request import SOCKET
-from trt_responses.features.description.fields import markdown
-from trt_responses.wire.fields import FIELDS
+from trt_responses.wire.fields import FIELDS, Field
 
 PAGE = Path(__file__).parents[1] / "docs" / "api.md"
 FIELD_TABLES = {
@@ -26,6 +26,14 @@ def main() -> None:
         return marks[1] + markdown(FIELD_TABLES[marks[2]]) + marks[3]
 
     PAGE.write_text(MARKED.sub(written, PAGE.read_text()))
+
+
+def markdown(fields: Iterable[Field]) -> str:
+    """The table of one endpoint as a document has it."""
+    rows = "".join(
+        f"| `{f.path}` | {f.treatment} | {f.note}{' (ours)' if f.ours else ''} |\n" for f in fields
+    )
+    return f"| field | | |\n|---|---|---|\n{rows}"
 
 
 if __name__ == "__main__":

@@ -20,11 +20,10 @@ from openai.types.responses.response_text_config_param import ResponseTextConfig
 from openai.types.responses.tool_param import ToolParam
 from openai.types.shared_params.reasoning import Reasoning
 
-from scripts.write_api_page import FIELD_TABLES
+from scripts.write_api_page import FIELD_TABLES, markdown
 from trt_responses.apis.chat.fields import FIELDS as CHAT
 from trt_responses.apis.messages.fields import FIELDS as MESSAGES
 from trt_responses.errors import InvalidRequest
-from trt_responses.features.description.fields import markdown
 from trt_responses.wire.choice import TYPES
 from trt_responses.wire.fields import FIELDS, KINDS, OPTIONS, TABLE
 from trt_responses.wire.parse import parse

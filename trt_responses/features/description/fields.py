@@ -57,11 +57,3 @@ def _body(tables: Tables, ignored: frozenset[str]) -> bytes:
         for f in fields
     ]
     return orjson.dumps({"object": "list", "data": rows})
-
-
-def markdown(fields: Iterable[Field]) -> str:
-    """The table of one endpoint as a document has it."""
-    rows = "".join(
-        f"| `{f.path}` | {f.treatment} | {f.note}{' (ours)' if f.ours else ''} |\n" for f in fields
-    )
-    return f"| field | | |\n|---|---|---|\n{rows}"
