@@ -96,11 +96,11 @@ def on_gpu(here: Here, engine: Built, caches: Path | None = None) -> RtxExecutor
 def on_cpu(engine: Built) -> Executor:
     from trt_responses.engines.tensorrt.onnx import OnnxExecutor
     from trt_responses.prepare.files import GRAPH
-    from trt_responses.prepare.graph.expert_file import opened
+    from trt_responses.prepare.graph.expert_file import open_experts
     from trt_responses.prepare.graph.weights import dense
 
     chain, folder = chain_of(engine.card), engine.directory / GRAPH
-    weights = opened(folder, architecture_of(engine.card))
+    weights = open_experts(folder, architecture_of(engine.card))
 
     def expert(name: str):  # type: ignore[no-untyped-def]  # an array of the graph's element
         _, layer, projection = name.split(".")
