@@ -33,7 +33,7 @@ LOGPROBS = "message.output_text.logprobs"
 CODE = {"type": "code_interpreter", "container": {"type": "auto"}}
 ASKED = {"input": "Hello"}
 CHAT = {"messages": [{"role": "user", "content": "Hello"}]}
-SEVERAL = SimpleNamespace(frontends=2)
+SEVERAL = SimpleNamespace(frontends=2, option=str)
 NO_ROUTE = ("unknown_url", "method_not_allowed")
 """The latter where the path is that of a response, whose id it would be."""
 
