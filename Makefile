@@ -1,6 +1,6 @@
 # Each target is one or two lines that a person could type. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help install fmt check test test-rest test-all live doctor engine serve docs-check views bench cost fuzz faults gaps rollout aiperf demo-train demo-eval clean
+.PHONY: help install fmt check test test-rest test-all live doctor engine serve docs docs-check release views bench cost fuzz faults gaps rollout aiperf demo-train demo-eval clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -8,6 +8,8 @@ ENV := .venv/.serves
 DEV := .venv/.develops
 GRAPHS := .venv/.compiles
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install --constraint constraints.txt
+ENOUGH = import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or later is needed, and %s is %d.%d.%d: run make with PYTHON=python3.11" % ((sys.executable,) + tuple(sys.version_info[:3])))
+unexport PIP_CONSTRAINT  # NVIDIA's images pin the packages of their own Python with it
 WORKERS ?= 2
 PYTEST = $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
 
@@ -16,8 +18,12 @@ help: ## List the targets
 
 install: $(DEV) ## Make the environment in .venv
 
+# An environment that was not finished is made anew. A system may have pip and not venv's own copy of it.
+$(ENV): FRESH = $(if $(wildcard $(ENV)),,--clear)
 $(ENV): pyproject.toml constraints.txt
-	$(PYTHON) -m venv .venv
+	@$(PYTHON) -c '$(ENOUGH)'
+	@if $(PYTHON) -c 'import ensurepip' 2>/dev/null; then $(PYTHON) -m venv $(FRESH) .venv; \
+	  else $(PYTHON) -m venv $(FRESH) --without-pip .venv && $(PYTHON) -m pip --quiet --python $(BIN)/python install 'pip==26.3'; fi
 	$(BIN)/python -m pip --quiet --disable-pip-version-check install 'pip==26.3'
 	$(PIP) --editable '.[client,redis,hub]'
 	@touch $@
@@ -69,6 +75,14 @@ serve: $(if $(filter demo-onnx,$(ENGINE)),$(GRAPHS),$(ENV)) ## Serve an engine: 
 docs-check: $(DEV) ## Run the commands of README and docs as a reader would type them: [PAGES=docs/api.md]
 	$(BIN)/python -m scripts.docs_check $(PAGES)
 
+docs: $(ENV) ## Build the site of docs/ in site/, with its links and anchors checked
+	$(PIP) --group docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo 'python3 -m http.server --directory site'
+
+release: $(DEV) ## Build wheel and sdist in dist/, try both in empty environments, and say how to publish: [PYTHONS='python3.11 …']
+	$(BIN)/python -m scripts.release $(PYTHONS)
+
 views: $(DEV) ## One script through every API: the same ids, texts, calls and usage
 	$(BIN)/python -m scripts.views
 
@@ -106,5 +120,5 @@ demo-eval: $(DEV) ## Measure the demo model through the embedded engine
 	$(BIN)/python -m scripts.eval_demo
 
 clean: ## Remove the environment, prepared engines and caches
-	rm -rf .venv dist bench/results .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage
+	rm -rf .venv dist site bench/results .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage
 	find engines -mindepth 1 -maxdepth 1 -type d ! -name demo-source -exec rm -rf {} +

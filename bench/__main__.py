@@ -137,56 +137,58 @@ def main(argv: Sequence[str] | None = None) -> int:
             "now would be the neighbours' time too. Wait, or say --anyway."
         )
         return NOISY
-    told = report.Report(machine.facts(peer_apps.PACKAGES if wanted.peers else ()), machine.load())
+    results = report.Report(
+        machine.facts(peer_apps.PACKAGES if wanted.peers else ()), machine.load()
+    )
     try:
-        _measure(told, wanted, console)
+        _measure(results, wanted, console)
     except Wrong as wrong:
         console.print(f"[red]Void:[/] {wrong}")
         return WRONG
-    told.load_after = machine.load()
+    results.load_after = machine.load()
     path = wanted.json or RESULTS / machine.folder() / f"{time.strftime('%Y%m%d-%H%M%S')}.json"
-    report.write(told, path)
-    report.show(told, console, anyway=wanted.anyway)
-    draw(told, path, console)
+    report.write(results, path)
+    report.show(results, console, anyway=wanted.anyway)
+    draw(results, path, console)
     console.print(
-        f"Load average {told.load_before:.1f} before, {told.load_after:.1f} after; {path}"
+        f"Load average {results.load_before:.1f} before, {results.load_after:.1f} after; {path}"
     )
-    return NOISY if told.noisy and not wanted.anyway else RIGHT
+    return NOISY if results.noisy and not wanted.anyway else RIGHT
 
 
-def _measure(told: report.Report, wanted: argparse.Namespace, console: Console) -> None:
+def _measure(results: report.Report, wanted: argparse.Namespace, console: Console) -> None:
     parts = wanted.parts or PARTS
     vocabulary = vocabularies.load()
     with console.status("measuring"), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_in_this_process(told, parts, wanted, vocabulary))
+        runner.run(_in_this_process(results, parts, wanted, vocabulary))
     if "wire" in parts:
         with console.status("measuring over TCP"):
             streams = (64,) if wanted.quick else STREAMS
-            told.wire = wire.rows(vocabulary, LENGTHS[0], 1, streams, wanted.repeats)
+            results.wire = wire.rows(vocabulary, LENGTHS[0], 1, streams, wanted.repeats)
     if "beside" in parts and not wanted.quick:
         with console.status("measuring memory"):
-            told.stored_mib = memory.measured()
+            results.stored_mib = memory.measured()
     if "frontends" in parts and not wanted.quick:
         engines_dir = _prepared()
         with console.status("measuring front ends"):
-            told.fleet = fleet.rows(vocabulary, LENGTHS[0], engines_dir, wanted.repeats)
+            results.fleet = fleet.rows(vocabulary, LENGTHS[0], engines_dir, wanted.repeats)
     if "embedded" in parts and not wanted.quick:
         engines_dir = _prepared()
         with console.status("measuring the embedded engine"):
-            told.embedded = embedded.rows(engines_dir, wanted.repeats)
+            results.embedded = embedded.rows(engines_dir, wanted.repeats)
     if "stores" in parts and not wanted.quick:
         with console.status("measuring stores"), asyncio.Runner() as runner:
-            told.stores = runner.run(stores.measured_rows())
+            results.stores = runner.run(stores.measured_rows())
     if "segments" in parts and not wanted.quick:
         model = prepare_demo(Settings.from_environment()) / MODEL
         with console.status("measuring segments"):
-            told.segments = asyncio.run(segments.measure(model))
+            results.segments = asyncio.run(segments.measure(model))
     if "prepare" in parts and not wanted.quick:
         with console.status("measuring preparation"):
-            told.prepared |= prepare.measured(wanted.layers)
+            results.prepared |= prepare.measured(wanted.layers)
     if "tensorrt" in parts and not wanted.quick and tensorrt_layer.is_possible():
         with console.status("measuring TensorRT's compiler"):
-            told.prepared |= tensorrt_layer.measured()
+            results.prepared |= tensorrt_layer.measured()
 
 
 def _prepared() -> Path:
@@ -197,34 +199,36 @@ def _prepared() -> Path:
 
 
 async def _in_this_process(
-    told: report.Report, parts: Sequence[str], wanted: argparse.Namespace, vocabulary: Vocabulary
+    results: report.Report, parts: Sequence[str], wanted: argparse.Namespace, vocabulary: Vocabulary
 ) -> None:
     lengths, chunks = ((LENGTHS[0], LENGTHS[-1]), (1,)) if wanted.quick else (LENGTHS, CHUNKS)
     playing = Playing()
     async with living(playing.app):
         if "inprocess" in parts:
-            told.inprocess = await inprocess.rows(
+            results.inprocess = await inprocess.rows(
                 vocabulary, playing, lengths, chunks, wanted.repeats
             )
-            told.chat = await chat.row(vocabulary, playing, lengths[0], wanted.repeats)
+            results.chat = await chat.row(vocabulary, playing, lengths[0], wanted.repeats)
         if "peers" in parts and wanted.peers:
             ours = partial(playing.play, chunk=1)
-            told.peers = await peers.rows(
+            results.peers = await peers.rows(
                 vocabulary, ours, (LENGTHS[0], LENGTHS[-1]), wanted.peers, wanted.repeats
             )
         if "beside" in parts:
-            told.first_delta = await beside.first_delta(vocabulary, LENGTHS[0])
-            told.scrapes = await beside.scrapes(vocabulary, playing, LENGTHS[0], wanted.repeats)
+            results.first_delta = await beside.first_delta(vocabulary, LENGTHS[0])
+            results.scrapes = await beside.scrapes(vocabulary, playing, LENGTHS[0], wanted.repeats)
     if "beside" in parts:
-        await _prompts(told, wanted, vocabulary)
+        await _prompts(results, wanted, vocabulary)
 
 
-async def _prompts(told: report.Report, wanted: argparse.Namespace, vocabulary: Vocabulary) -> None:
+async def _prompts(
+    results: report.Report, wanted: argparse.Namespace, vocabulary: Vocabulary
+) -> None:
     tokeniser = Tokeniser(vocabulary)
-    told.next_turn = await beside.next_turn(vocabulary, tokeniser, wanted.repeats)
+    results.next_turn = await beside.next_turn(vocabulary, tokeniser, wanted.repeats)
     if not wanted.quick:
         for name, text in beside.trap_texts().items():
-            told.traps.append(await beside.trap(tokeniser, name, text))
+            results.traps.append(await beside.trap(tokeniser, name, text))
 
 
 if __name__ == "__main__":

@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 async def living(app: ASGIApp) -> AsyncIterator[None]:
     """The app between its startup and its shutdown."""
     phases: asyncio.Queue[Message] = asyncio.Queue()
-    told: asyncio.Queue[Message] = asyncio.Queue()
+    sent: asyncio.Queue[Message] = asyncio.Queue()
     scope: Scope = {"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}
 
     async def pass_through(phase: str) -> None:
         await phases.put({"type": f"lifespan.{phase}"})
-        answer = await told.get()
+        answer = await sent.get()
         if answer["type"] != f"lifespan.{phase}.complete":
             raise RuntimeError(f"the app's {phase} failed: {answer}")
 
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(app(scope, phases.get, told.put))  # type: ignore[arg-type]
+        tasks.create_task(app(scope, phases.get, sent.put))  # type: ignore[arg-type]
         await pass_through("startup")
         freeze_heap()  # as a server does when it has started
         try:

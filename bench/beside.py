@@ -115,8 +115,8 @@ async def first_delta(vocabulary: Vocabulary, length: int) -> FirstDelta:
         times: list[list[float]] = [[] for _ in runs]
         async with living(ours):
             for _ in range(FIRST_DELTAS):
-                for taken, (app, body) in zip(times, runs, strict=True):
-                    taken.append(await _to_first_delta(app, body))
+                for seconds, (app, body) in zip(times, runs, strict=True):
+                    seconds.append(await _to_first_delta(app, body))
     return FirstDelta(*map(min, times))
 
 

@@ -1,4 +1,4 @@
-"""Is it right? Asked before any time is shown: a fast wrong answer has no speed.
+"""Checks that a stream is right before any time is shown: a fast wrong answer has no speed.
 
 Reads a stream as a client does, by the text of its events; knows nothing of how it was made.
 """
@@ -35,14 +35,14 @@ def seen(stream: bytes, script: Script, *, whole: bool) -> Seen:
     blocks = stream.split(b"\n\n")
     if blocks[-2:] != [DONE, b""]:
         raise Wrong(f"the stream ends with {stream[-40:]!r}, not with [DONE]")
-    told = [(_event(block), len(block) + 2) for block in blocks[:-2]]
-    deltas = [(event, size) for event, size in told if event["type"].endswith(".delta")]
+    events = [(_event(block), len(block) + 2) for block in blocks[:-2]]
+    deltas = [(event, size) for event, size in events if event["type"].endswith(".delta")]
     for kind, text in (("reasoning", script.reasoning), ("output", script.answer)):
         name = f"response.{kind}_text.delta"
         _same(f"{kind} deltas", "".join(e["delta"] for e, _ in deltas if e["type"] == name), text)
     if whole:
-        _check_whole([event for event, _ in told], script)
-    return Seen(len(stream), len(told), len(deltas), sum(size for _, size in deltas))
+        _check_whole([event for event, _ in events], script)
+    return Seen(len(stream), len(events), len(deltas), sum(size for _, size in deltas))
 
 
 def check_chat(stream: bytes, script: Script) -> None:

@@ -155,17 +155,17 @@ def _served(
 
 def _through(port: int, streams: int, rounds: int) -> Spent:
     """By the cheapest client there is, for the model computes on the same cores."""
-    counts, heard = Counts(), [bytearray() for _ in range(streams)]
+    counts, received = Counts(), [bytearray() for _ in range(streams)]
     begun = time.perf_counter()
     follow(
         Stream(port, rounds, counts, request_of(orjson.dumps(body)), one.extend)
-        for body, one in zip(bodies(streams), heard, strict=True)
+        for body, one in zip(bodies(streams), received, strict=True)
     )
     seconds = time.perf_counter() - begun
-    told = [usage_of(reply) for one in heard for reply in bytes(one).split(LAST)[:-1]]
-    if len(told) != streams * rounds:
-        raise Wrong(f"embedded: {len(told)} of {streams * rounds} replies came whole")
-    read, written = (sum(one[f"{kind}_tokens"] for one in told) for kind in ("input", "output"))
+    usages = [usage_of(reply) for one in received for reply in bytes(one).split(LAST)[:-1]]
+    if len(usages) != streams * rounds:
+        raise Wrong(f"embedded: {len(usages)} of {streams * rounds} replies came whole")
+    read, written = (sum(one[f"{kind}_tokens"] for one in usages) for kind in ("input", "output"))
     return Spent(read, written, seconds)
 
 
@@ -195,11 +195,11 @@ def _direct(engines_dir: Path, folder: str) -> Iterator[Callable[[int, int], Spe
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        said, answers = process.stdin, process.stdout
+        requests, answers = process.stdin, process.stdout
 
         def ask(streams: int, rounds: int) -> Spent:
-            said.write(f"{streams} {rounds}\n")
-            said.flush()
+            requests.write(f"{streams} {rounds}\n")
+            requests.flush()
             if not (line := answers.readline()):
                 raise Wrong("embedded: the engine's own process ended")
             return Spent(*json.loads(line))
@@ -207,7 +207,7 @@ def _direct(engines_dir: Path, folder: str) -> Iterator[Callable[[int, int], Spe
         try:
             yield ask
         finally:
-            said.close()
+            requests.close()
             try:
                 process.wait(END_S)
             except subprocess.TimeoutExpired:
@@ -216,16 +216,16 @@ def _direct(engines_dir: Path, folder: str) -> Iterator[Callable[[int, int], Spe
 
 @dataclass
 class Recorder:
-    """An engine that also notes what it was asked for, in order."""
+    """An engine that also records its requests, in order."""
 
     engine: Engine
-    asked: list[tuple[tuple[int, ...], GenerateOptions]] = field(default_factory=list)
+    requests_seen: list[tuple[tuple[int, ...], GenerateOptions]] = field(default_factory=list)
 
     async def start(self) -> None:
         await self.engine.start()
 
     def generate(self, prompt_ids: Sequence[int], options: GenerateOptions, sink: Sink) -> Handle:
-        self.asked.append((tuple(prompt_ids), options))
+        self.requests_seen.append((tuple(prompt_ids), options))
         return self.engine.generate(prompt_ids, options, sink)
 
     def health(self) -> Health:
@@ -248,16 +248,16 @@ async def _drive(engines_dir: str, data_dir: str) -> None:
     async with living(app):
         for body in bodies(max(STREAMS)):
             usage_of(await stream_of(app, orjson.dumps(body)))
-        asked = tuple(recorder.asked)
+        requests_seen = tuple(recorder.requests_seen)
         while line := await asyncio.to_thread(sys.stdin.readline):
             streams, rounds = map(int, line.split())
             begun = time.perf_counter()
-            told = await asyncio.gather(
-                *(_answers(recorder.engine, *one, rounds) for one in asked[:streams])
+            usages = await asyncio.gather(
+                *(_answers(recorder.engine, *one, rounds) for one in requests_seen[:streams])
             )
             seconds = time.perf_counter() - begun
-            read = rounds * sum(len(prompt_ids) for prompt_ids, _ in asked[:streams])
-            print(json.dumps([read, sum(told), seconds]), flush=True)
+            read = rounds * sum(len(prompt_ids) for prompt_ids, _ in requests_seen[:streams])
+            print(json.dumps([read, sum(usages), seconds]), flush=True)
 
 
 async def _answers(
@@ -274,14 +274,14 @@ async def _answers(
     return written
 
 
-def table(told: list[Row]) -> Table:
+def table(rows: list[Row]) -> Table:
     """The rows, for people."""
     shown = Table(title="The embedded engine, the demo: tokens a second, medians")
     for name in ("streams", "the engine's own", "through the server", "share", "goal"):
         shown.add_column(name, justify="right")
     for name in ("engine apart", "share", "goal"):
         shown.add_column(name, justify="right")
-    for row in told:
+    for row in rows:
         cells = [str(row.streams), f"{statistics.median(row.engine):,.0f}"]
         for rates, share in zip((row.server, row.apart), row.shares, strict=True):
             met = share >= GOAL

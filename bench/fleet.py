@@ -127,7 +127,7 @@ def rows(vocabulary: Vocabulary, length: int, engines_dir: Path, repeats: int) -
     """Each number of ids a step with streams as fast as they can, and one id a step at a pace that
     every server keeps. The demo must be prepared, whose name and card the front ends serve by."""
     words = script(vocabulary, length)
-    told = []
+    rows = []
     for chunk, steps in (*((chunk, 0) for chunk in CHUNKS), (1, STEPS_A_SECOND)):
         with ExitStack() as stack:
             given = (str(length), str(chunk), str(steps))
@@ -140,8 +140,8 @@ def rows(vocabulary: Vocabulary, length: int, engines_dir: Path, repeats: int) -
                     cost = server.cost(STREAMS)
                     if repeat >= 0:
                         costs[kind].append(cost)
-        told.append(Row(chunk, steps, *(tuple(costs[kind]) for kind in KINDS)))
-    return told
+        rows.append(Row(chunk, steps, *(tuple(costs[kind]) for kind in KINDS)))
+    return rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,9 +215,9 @@ def _processes(pid: int, kind: str) -> tuple[tuple[int, ...], int | None]:
     """The processes that serve HTTP, and that of the engine."""
     if kind == ALONE:
         return (pid,), None
-    said = {child: Path(f"/proc/{child}/cmdline").read_bytes() for child in children_of(pid)}
-    fronts = tuple(child for child, line in said.items() if b"serve.front_end" in line)
-    (engine,) = (child for child, line in said.items() if b"bench.hosted" in line)
+    commands = {child: Path(f"/proc/{child}/cmdline").read_bytes() for child in children_of(pid)}
+    fronts = tuple(child for child, line in commands.items() if b"serve.front_end" in line)
+    (engine,) = (child for child, line in commands.items() if b"bench.hosted" in line)
     assert len(fronts) == FRONTS[kind]
     return fronts, engine
 
@@ -231,7 +231,7 @@ def _fetch(port: int) -> bytes:
         connection.close()
 
 
-def tables(told: list[Row]) -> Iterator[Table]:
+def tables(rows: list[Row]) -> Iterator[Table]:
     """The rows, for people."""
     scale = Table(title="Two front ends: tokens for each second of the busiest one's CPU")
     hop = Table(title="The way to an engine process: CPU µs for each token")
@@ -245,7 +245,7 @@ def tables(told: list[Row]) -> Iterator[Table]:
         *("front end by inside", "both by inside", "goal"),
     ):
         hop.add_column(name, justify="right")
-    for row in told:
+    for row in rows:
         begin = (str(row.chunk), str(row.steps_a_second or "all it can"))
         one, two = (median(cost.capacity for cost in costs) for costs in (row.one, row.two))
         rates = (median(c.tokens / c.wall_s for c in costs) for costs in row.contenders)
@@ -273,7 +273,7 @@ def _most(hop: float) -> str:
 
 
 def main(kind: str, length: str, chunk: str, steps: str, folder: str, engines_dir: str) -> None:
-    """Serve one contender until told to stop."""
+    """Serve one contender until SIGINT."""
     given = {"length": int(length), "chunk": int(chunk), "steps_a_second": int(steps)}
     settings = Settings(
         model=MODEL,

@@ -1,6 +1,6 @@
 """The floor: a raw ASGI app that does nothing but send frames made before the clock started.
 
-The frames have the bytes of ours (`frames`), one send for each engine step, and its engine is
+The frames have our server's bytes (`frames`), one send for each engine step, and its engine is
 `sleep(0)` for each step. What a server costs above this is what it does for its client.
 """
 

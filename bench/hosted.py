@@ -40,7 +40,7 @@ def process(length: int, chunk: int, steps_a_second: int = 0) -> EngineProcess:
 
 
 def made(given: dict[str, Any]) -> Engine:
-    """The engine that plays the script which is asked for."""
+    """The engine that plays the requested script."""
     played = Script(script(vocabularies.load(), given["length"]).steps(given["chunk"]))
     pace = given["steps_a_second"]
     clock = Paced(1 / pace) if pace else None

@@ -73,29 +73,29 @@ async def _row(
     words = script(vocabulary, length)
     playing.play(words, chunk)
     base = floor(vocabulary, words, chunk)
-    told = await checked(base, playing.app, words)
+    sent = await checked(base, playing.app, words)
     contenders = {
         "floor": _once(base),
         "ours": _once(playing.app),
         "engine": _Alone(playing.engine, len(words)).once,
     }
     times = await interleaved(contenders, len(words), repeats)
-    return Row(length, chunk, told, *(Repeats(tuple(us)) for us in times.values()))
+    return Row(length, chunk, sent, *(Repeats(tuple(us)) for us in times.values()))
 
 
 async def checked(floor_app: ASGIApp, our_app: ASGIApp, words: Script) -> Seen:
-    """Both right, and their delta frames alike in size; what ours told."""
+    """Check both servers, and their delta frames for one size. Returns what ours sent."""
     base = seen(await stream_of(floor_app, BODY), words, whole=False)
-    told = seen(await stream_of(our_app, BODY), words, whole=True)
-    alike(base, told)
-    return told
+    sent = seen(await stream_of(our_app, BODY), words, whole=True)
+    alike(base, sent)
+    return sent
 
 
-def alike(base: Seen, told: Seen) -> None:
-    if base.deltas != told.deltas:
-        raise Wrong(f"ours told {told.deltas} deltas, the floor {base.deltas}")
-    if abs(base.delta_bytes / told.delta_bytes - 1) > MOST_APART:
-        raise Wrong(f"the floor's deltas have {base.delta_bytes} bytes, ours {told.delta_bytes}")
+def alike(base: Seen, sent: Seen) -> None:
+    if base.deltas != sent.deltas:
+        raise Wrong(f"ours sent {sent.deltas} deltas, the floor {base.deltas}")
+    if abs(base.delta_bytes / sent.delta_bytes - 1) > MOST_APART:
+        raise Wrong(f"the floor's deltas have {base.delta_bytes} bytes, ours {sent.delta_bytes}")
 
 
 async def interleaved(
@@ -125,7 +125,7 @@ def _once(app: ASGIApp) -> Once:
 
 
 class _Alone:
-    """The scripted engine with nobody behind it but this sink."""
+    """The scripted engine with only this sink behind it."""
 
     def __init__(self, engine: ScriptedEngine, tokens: int) -> None:
         self._engine = engine

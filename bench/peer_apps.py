@@ -1,6 +1,6 @@
 """Other servers' own apps, where they can be imported, over an engine that plays a script.
 
-Each is asked by its public entry point, and its engine gives one id a step. None of their code is
+Each is called by its public entry point, and its engine gives one id a step. None of their code is
 here, and a version whose entry point differs raises what the row of `peers.py` then says.
 """
 
@@ -39,13 +39,13 @@ async def gptoss(words: Script) -> AsyncIterator[ASGIApp]:
     from gpt_oss.responses_api.api_server import create_api_server
     from openai_harmony import HarmonyEncodingName, load_harmony_encoding
 
-    said = iter(words.token_ids)
+    ids = iter(words.token_ids)
 
     def next_token(_: Sequence[int], temperature: float = 0.0, new_request: bool = False) -> int:
-        nonlocal said
+        nonlocal ids
         if new_request:
-            said = iter(words.token_ids)
-        return next(said)
+            ids = iter(words.token_ids)
+        return next(ids)
 
     encoding = load_harmony_encoding(HarmonyEncodingName.HARMONY_GPT_OSS)
     yield create_api_server(next_token, encoding)

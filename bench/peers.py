@@ -1,8 +1,8 @@
-"""Other servers' own code beside ours over one script; `peer_apps.py` says how each is asked.
+"""Other servers' own code beside ours over one script; `peer_apps.py` says how each is called.
 
 A peer's stream is read by its text alone, for peers name and end things differently. Whatever a
 peer raises becomes its row, and the others go on.
-`python -m bench peers --peers gptoss,vllm` has those that are absent said by name.
+`python -m bench peers --peers gptoss,vllm` names those that are absent.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ LONGEST_REASON = 160
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One length, one id a step; in `peers` each one that was asked for, or why it is not there."""
+    """One length, one id a step; in `peers` each requested peer, or why it is absent."""
 
     length: int
     floor: Repeats
@@ -98,9 +98,9 @@ async def _row(
             for name in reversed(closing):
                 with _noted(faults, name):
                     await closing[name].aclose()
-    told = {name: Repeats(tuple(us)) for name, us in times.items()}
-    peers = {name: faults.get(name) or told[name] for name in wanted}
-    return Row(length, told["floor"], told["ours"], peers)
+    texts = {name: Repeats(tuple(us)) for name, us in times.items()}
+    peers = {name: faults.get(name) or texts[name] for name in wanted}
+    return Row(length, texts["floor"], texts["ours"], peers)
 
 
 async def _up(stack: contextlib.AsyncExitStack, peer: PeerApp | None, words: Script) -> ASGIApp:
@@ -116,7 +116,7 @@ async def _up(stack: contextlib.AsyncExitStack, peer: PeerApp | None, words: Scr
 async def _check(app: ASGIApp, words: Script) -> None:
     async with asyncio.timeout(HANGS_S):
         stream = await stream_of(app, BODY)
-    if (why := told_otherwise(stream, words)) is not None:
+    if (why := difference(stream, words)) is not None:
         raise Wrong(why)
 
 
@@ -154,28 +154,28 @@ def _once_noted(app: ASGIApp, faults: dict[str, str], name: str) -> Callable[[],
     return once
 
 
-def told_otherwise(stream: bytes, words: Script) -> str | None:
+def difference(stream: bytes, words: Script) -> str | None:
     """Why a peer's deltas do not say what the script says; None if they do."""
-    told = {"reasoning": "", "output": ""}
+    texts = {"reasoning": "", "output": ""}
     for line in stream.split(b"\n"):
         if line.startswith(b"data: {"):
             event: dict[str, Any] = orjson.loads(line.removeprefix(b"data: "))
             kind = event.get("type", "")
-            for name in told:
+            for name in texts:
                 if kind == f"response.{name}_text.delta":
-                    told[name] += event["delta"]
+                    texts[name] += event["delta"]
     for name, text in (("reasoning", words.reasoning), ("output", words.answer)):
-        if told[name] != text:
-            return f"its {name} deltas have {len(told[name])} characters, the script {len(text)}"
+        if texts[name] != text:
+            return f"its {name} deltas have {len(texts[name])} characters, the script {len(text)}"
     return None
 
 
-def table(told: list[Row], *, anyway: bool) -> Table:
+def table(texts: list[Row], *, anyway: bool) -> Table:
     """The rows, for people; no ratio to a noisy floor, unless it is wanted anyway."""
     shown = Table(title="Peers, in process, one id a step: CPU µs for each token, median")
     for name in ("answer", "who", "µs", "× floor", "× ours"):
         shown.add_column(name, justify="right" if name != "who" else "left")
-    for row in told:
+    for row in texts:
         for name, peer in {"floor": row.floor, "ours": row.ours, **row.peers}.items():
             if isinstance(peer, str):
                 shown.add_row(f"{row.length:,}", escape(f"{name}: {peer}"), "", "", "")

@@ -76,7 +76,7 @@ def peak_bytes() -> int:
 
 
 def demo(folder: Path, source: Path) -> Figures:
-    """From nothing but the compact source to a verified engine, and again when it is there."""
+    """From the compact source to a verified engine, and again when the engine exists."""
     shutil.copytree(source, folder / SOURCE)
     tools = BuildTools(
         vocabularies.load(), engine_for=lambda directory, card: LlamaCppEngine(directory / MODEL)
@@ -116,11 +116,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--layers", type=int, default=FEW)
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.child:
-        print(json.dumps(child(asked.child)))
+    options = parser.parse_args()
+    if options.child:
+        print(json.dumps(child(options.child)))
         return 0
-    found = measured(asked.layers)
+    found = measured(options.layers)
     for name, figures in found.items():
         print("\n".join(lines(name, figures)))
     return int(any(f.get("beyond_tensor_bytes", 0) > BOUND_BYTES for f in found.values()))

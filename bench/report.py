@@ -26,7 +26,7 @@ ONE_STEP_GOAL = 2.0
 LENGTH_GOAL = 1.2
 CHAT_GOAL = 1.1
 WIRE_GOAL = 1.5
-"""At every number of streams; 1.6 at 64 is the least that is asked."""
+"""At every number of streams; 1.6 at 64 is the minimum."""
 HOP_GOALS = {1: 1.5, 64: 1.15, 256: 1.15}
 """With the engine in a process of its own: the web process alone, by the number of streams."""
 FIVE_TOOLS_GOAL_US, FIFTY_TOOLS_GOAL_US = 500, 1000
@@ -155,8 +155,8 @@ def _ratio(floor: Repeats, ours: Repeats, goal: float | None, anyway: bool) -> t
     if noisy and not anyway:
         return f"noisy (floor {floor.spread:.2f})", ""
     measured = ratio(ours, floor)
-    told = f"{measured:.2f}" + (" (noisy)" if noisy else "")
-    return told, "" if goal is None else _verdict(measured, goal)
+    text = f"{measured:.2f}" + (" (noisy)" if noisy else "")
+    return text, "" if goal is None else _verdict(measured, goal)
 
 
 def _beside(report: Report) -> Table:
@@ -218,6 +218,6 @@ def _held(us: float) -> tuple[str, str, str]:
     return "… longest hold of the loop", f"{us / 1000:.1f} ms", verdict
 
 
-def _verdict(measured: float, goal: float, told: str = "") -> str:
+def _verdict(measured: float, goal: float, text: str = "") -> str:
     met = measured <= goal
-    return f"[{'green' if met else 'red'}]{'≤' if met else 'missed:'} {told or goal}[/]"
+    return f"[{'green' if met else 'red'}]{'≤' if met else 'missed:'} {text or goal}[/]"

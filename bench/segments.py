@@ -34,7 +34,7 @@ HALF = 16
 REPEATS = 7
 LEAST_CACHED = 0.95
 NUMBER = Guide("regex", "[0-9]{64}")
-"""Longer than is asked for: both halves have the same number of tokens in either way."""
+"""Longer than the limit: both halves have the same number of tokens in either way."""
 
 
 PERSON: dict[str, object] = {

@@ -84,8 +84,8 @@ class Answers:
         while True:
             if self._count % TURNS == 0:
                 blocks = ()
-            said = (self._block("user", 40), self._block("reasoning", ANALYSIS_TOKENS))
-            record = self._record(prefix, blocks, (*said, self._block("final", LENGTHS[0])))
+            written = (self._block("user", 40), self._block("reasoning", ANALYSIS_TOKENS))
+            record = self._record(prefix, blocks, (*written, self._block("final", LENGTHS[0])))
             yield record
             blocks = tuple(_as_read(block) for block in record.blocks)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Repeats:
-    """One contender's times in one row, in µs for each token, in the order they were taken."""
+    """One contender's times in one row, in µs for each token, in the order of measuring."""
 
     us: tuple[float, ...]
 

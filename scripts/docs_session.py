@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
 
     from scripts.docs_blocks import Block
 
-SERVE = re.compile(r"^(?:[A-Z_]+=\S+ )*(?:trt-responses|make) serve\b[^&#\n]*&?", re.M)
+SERVE = re.compile(
+    r"^(?:[A-Z_]+=\S+ )*(?:trt-responses|make) serve\b(?!.*--print-settings)[^&#\n]*&?", re.M
+)
 WAIT = 'curl -sf -o /dev/null --retry 200 --retry-delay 1 --retry-all-errors "$SERVER/health/ready"'
 PATIENCE_S = 300
 DONE = "end of block"
@@ -73,6 +76,10 @@ class Session:
     def close(self) -> None:
         """End the shell and everything that it has started."""
         end(self._shell)
+        for pipe in (self._shell.stdin, self._shell.stdout):
+            assert pipe is not None
+            with suppress(BrokenPipeError):
+                pipe.close()
 
     def _own(self) -> dict[str, str]:
         return {
@@ -160,9 +167,7 @@ class Session:
         for shown in block.text.splitlines():
             pattern = re.compile(".*".join(map(re.escape, self._here(shown).split("…"))))
             if not any(pattern.fullmatch(line.rstrip()) for line in lines):
-                raise CommandFailed(
-                    f"{block}: no line {shown!r} in what was printed:\n{self._printed}"
-                )
+                raise CommandFailed(f"{block}: no line {shown!r} in:\n{self._printed}")
 
 
 def waiting(text: str) -> str:

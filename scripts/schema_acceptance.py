@@ -45,7 +45,7 @@ def _taken(schemas: list[Any], *, strict: bool) -> float:
     why: Counter[str] = Counter()
     for schema in schemas:
         try:
-            Forms(kept=1).form(schema, "schema", Allowance(SCHEMA_S), strict=strict)
+            Forms(cached=1).form(schema, "schema", Allowance(SCHEMA_S), strict=strict)
         except InvalidSchema as fault:
             why[fault.message.partition("' ")[2][:70]] += 1
     share = 1 - why.total() / len(schemas)

@@ -207,6 +207,10 @@ class StartupError(Exception):
     """Stops a start with one sentence; never reaches a client."""
 
 
+class UsageError(StartupError):
+    """Wrong use of a command or a setting: an unknown name, a bad value, a missing file."""
+
+
 def root_cause(error: BaseException) -> str:
     """The first cause of an error, on one line, with its class where the text alone says little."""
     while error.__cause__ is not None:

@@ -28,13 +28,14 @@ Kind = Literal[
     "final",
     "call",
     "result",
-    "asked",
+    "request",
     "summary",
     "context",
 ]
 """What a message is in a conversation: enough to say which reasoning is still rendered. `summary`
-replaces earlier items except user and developer messages, and `context` all earlier items. `asked`
-is no message, and is seen within stores only: the request's fields with which a body ends."""
+replaces earlier items except user and developer messages, and `context` all earlier items.
+`request` is used inside stores only and is not a message: the request's fields at the end of a
+body."""
 
 Standing = Literal["held", "cancel", "gone"]
 """What a server learns of its job: go on; a client wants it cancelled; it is no longer yours."""
@@ -104,7 +105,7 @@ class Job:
     body: bytes
     """Its snapshot as of the last renewal: `queued` or `in_progress`."""
     created_at: int
-    cancel_asked: bool = False
+    cancel_requested: bool = False
     lost: bool = False
     """Its lease has run out, and no server may resume it any more. This never changes back."""
     source: bytes = b""

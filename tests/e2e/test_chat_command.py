@@ -155,11 +155,11 @@ def test_commands_change_the_next_request_and_say_what_is_wrong(tmp_path: Path) 
         written = ("Yes.<|end|>", "true<|endoftext|>")
         async with chatting(tmp_path, *written) as (screen, engine):
             for line, told in (
-                ("/effort enormous", "is no effort"),
+                ("/effort enormous", "is not an effort"),
                 ("/schema /no/such/file", "No such file"),
-                ("/nonsense", "There is no /nonsense"),
+                ("/nonsense", "Unknown command /nonsense"),
                 ("/explain", "There is no response yet"),
-                ("/temperature hot", "could not convert"),
+                ("/temperature hot", "is not a number"),
                 ("/help", "/instructions TEXT"),
             ):
                 await screen.line(line)
@@ -247,6 +247,6 @@ def test_a_fault_is_a_sentence_and_a_status() -> None:
         assert "none" in err
         assert "Traceback" not in err
         status, _, err = await piped(typed="", engine=engine)
-        assert (status, "standard input is empty" in err) == (1, True)
+        assert (status, "standard input is empty" in err) == (2, True)
 
     play(story)

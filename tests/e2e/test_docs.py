@@ -1,18 +1,27 @@
-"""The commands of the pages that ask a server with the demo; `make docs-check` runs all pages."""
+"""The commands of the pages that ask a server with the demo, and the tutorials typed from top to
+bottom; `make docs-check` runs all pages.
+
+Budget: 60 s a tutorial on one core; each prepares its own demo, and starts servers.
+"""
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 
-from scripts.docs_check import ROOT, Reader, blocks
+from scripts.docs_blocks import ROOT, CommandFailed, blocks, is_in_order
+from scripts.docs_check import Reader
+from tests.support.pages import nav
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
 PAGES = ("api", "state")
+TRIES = 3
+"""Codex samples at temperature 1, and the demo model writes one call in ten wrong."""
 
 pytestmark = pytest.mark.xdist_group("docs")
 
@@ -33,3 +42,21 @@ def test_the_commands_of_a_page_work(page: str, reader: Reader, tmp_path: Path) 
     assert run
     for block in run:
         reader.run(block, tmp_path)
+
+
+@pytest.mark.timeout(1500)  # several servers, one after the other, on a machine that may be busy
+@pytest.mark.parametrize("page", nav()["Tutorials"])
+def test_a_tutorial_works_as_typed(page: str, reader: Reader, tmp_path: Path) -> None:
+    path = ROOT / "docs" / page
+    assert is_in_order(path)
+    tries = TRIES if page == "codex.md" else 1
+    for number in range(1, tries + 1):
+        with closing(reader.session(tmp_path / str(number))) as session:
+            try:
+                for block in blocks(path):
+                    session.run(block)
+            except CommandFailed:
+                if number == tries:
+                    raise
+            else:
+                return

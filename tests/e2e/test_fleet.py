@@ -202,7 +202,7 @@ def test_parts_that_freeze_or_cannot_be_started_for_a_while_come_back(
             await as_many(server, FRONT_END, 2)
             for program, words in (
                 (FRONT_END, "failed to start"),
-                (ENGINE, "process cannot be made"),
+                (ENGINE, "process cannot be started"),
             ):
                 before = resource.prlimit(server.pid, resource.RLIMIT_NOFILE)
                 resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (3, before[1]))
@@ -225,7 +225,7 @@ def test_a_history_in_memory_is_refused(engines_dir: Path) -> None:
         arguments = ("serve", "--port", "0", "--frontends", "2", "--engines-dir", str(engines_dir))
         async with child(*arguments) as server:
             status, _, said = await server.ended()
-            assert status == 1
-            assert "several front ends need a history that they share" in said
+            assert status == 2
+            assert "TRT_RESPONSES_STORE: 2 front ends need a store that they share" in said
 
     asyncio.run(run())

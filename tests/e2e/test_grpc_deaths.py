@@ -144,7 +144,7 @@ def test_a_rank_that_is_frozen_is_told_by_a_token_that_does_not_come(workers: li
             told = await streams(engine)
             workers[0].freeze()
             assert await lost(told) == (
-                "The engine is away: it is well and gives no ids (no token within 2 s)."
+                "The engine reports healthy and returns no ids (no token within 2 s)."
             )
 
     asyncio.run(scenario())
@@ -158,12 +158,12 @@ def test_a_server_that_is_not_there_is_waited_for_and_no_longer_than_it_may_load
     async def scenario() -> None:
         async with served(Servicer(rank_llm(workers))) as port:
             pass
-        with pytest.raises(StartupError, match=r"took no request within 0\.2 s: .*UNAVAILABLE"):
+        with pytest.raises(StartupError, match=r"accepted no request within 0\.2 s: .*UNAVAILABLE"):
             await quick(port, Patience(start_s=0.2, look_s=0.05)).start()
         engine = quick(port)
         starting = asyncio.create_task(engine.start())
         caplog.clear()
-        await until_seen(lambda: "is waited for" in caplog.text)
+        await until_seen(lambda: "waiting for the engine" in caplog.text)
         async with served(Servicer(rank_llm(workers)), port):
             await starting
             assert engine.health().ready

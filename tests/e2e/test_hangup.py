@@ -47,7 +47,7 @@ def test_a_client_that_hangs_up_stops_the_engine_within_one_further_step(
             await news_has_come(address)
             await engine.clock.step()
             request = engine.requests[-1]
-            assert (request.state, request.steps_taken) == ("aborted", 5)
+            assert (request.state, request.steps_made) == ("aborted", 5)
             assert len(store) == 0
 
     asyncio.run(story())
@@ -102,7 +102,7 @@ def test_a_slow_reader_that_hangs_up_stops_the_engine() -> None:
             slow.ask(stream=True)
             await until(lambda: bool(engine.requests))
             await engine.clock.step(100)
-            assert engine.requests[-1].steps_taken == 100
+            assert engine.requests[-1].steps_made == 100
             slow.reset()
             await news_has_come(address)
             await engine.clock.step()

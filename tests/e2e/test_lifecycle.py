@@ -155,7 +155,7 @@ def test_a_stalled_run_is_failed_at_the_deadline_and_new_work_is_refused_meanwhi
                 wire.ask(stream=True)
                 assert await wire.status() == 200
                 late.send(b"POST /v1/responses HTTP/1.1\r\nhost: localhost\r\n")  # half a request
-                await until(lambda: engine.requests[-1].steps_taken > 4)
+                await until(lambda: engine.requests[-1].steps_made > 4)
                 server.should_exit = True
                 events = events_of(await wire.chunks())
                 assert [event["type"] for event in events[-2:]] == ["error", "response.failed"]

@@ -331,7 +331,7 @@ async def test_a_tool_whose_name_is_no_functions_can_be_approved(
     [
         ("silent", "Error: The server gave no answer within 0.5 seconds."),
         ("die", "Error: Connection closed"),
-        ("flood", "Error: The server sent more than 1048576 bytes, and was left."),
+        ("flood", "Error: The server sent more than 1048576 bytes and was disconnected."),
     ],
 )
 @story
@@ -353,7 +353,10 @@ async def test_the_model_is_told_of_a_bad_server(tmp_path: Path, how: str, why: 
     [
         ("many", "The server has more than 2000 tools."),
         ("cursor", "The server's list has more than 50 pages."),
-        ("equal", "The server's tools 'a.b' and 'a/b' have one name for the model, 'demo__a_b'"),
+        (
+            "equal",
+            "The server's tools 'a.b' and 'a/b' both have the name 'demo__a_b' for the model",
+        ),
     ],
 )
 @story

@@ -304,7 +304,7 @@ def test_faults_are_told_in_words_where_they_are() -> None:
         async with staged() as s:
             await s.page.fill("#tools", "[{")
             await ask(s.page, "Hello")
-            await expect(s.page.locator("#settings-fault")).to_contain_text("is no JSON")
+            await expect(s.page.locator("#settings-fault")).to_contain_text("is not valid JSON")
             await s.page.fill("#tools", "")
             await s.page.fill("#temperature", "9")
             await ask(s.page, "Hello")

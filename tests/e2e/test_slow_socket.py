@@ -53,4 +53,4 @@ def test_who_reads_nothing_is_dropped_and_its_run_ends(caplog: pytest.LogCapture
 
     with caplog.at_level(logging.WARNING):
         asyncio.run(story())
-    assert "too slow" in caplog.text
+    assert "reads too slowly" in caplog.text

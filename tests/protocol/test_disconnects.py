@@ -67,7 +67,7 @@ async def written(s: Served, stage: Script) -> None:
     """Until the engine has written all that it has to, and stands still."""
     said = len(stage.steps) - 1
     await until(lambda: bool(s.engine.requests) and s.last.state == "running")
-    await until(lambda: s.last.steps_taken >= said)
+    await until(lambda: s.last.steps_made >= said)
 
 
 def opened(s: Served, path: str, body: Json, talk: str) -> Call:

@@ -107,7 +107,7 @@ def test_free_runs_wait_and_go_on_with_the_new_engine_and_guided_ones_fail(tmp_p
         async with narrow(tmp_path, lambda: second) as s:
             free = await begun(s)
             guided = await begun(s, text=SCHEMA)
-            while not (s.engine.requests[-1].options.guide and s.engine.requests[-1].steps_taken):
+            while not (s.engine.requests[-1].options.guide and s.engine.requests[-1].steps_made):
                 await s.clock.step()
             loading = asyncio.create_task(s.load(version=2, gate=False, reason="at noon"))
             await second.asked.wait()

@@ -278,7 +278,7 @@ def test_one_that_is_dropped_is_let_go_and_the_other_gets_all(
             assert len(s.runs) == 0
 
     asyncio.run(story())
-    assert "too slow" in caplog.text
+    assert "reads too slowly" in caplog.text
 
 
 def test_a_stop_ends_what_is_made_under_a_key() -> None:

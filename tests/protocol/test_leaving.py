@@ -41,11 +41,11 @@ def test_a_client_that_hangs_up_stops_the_engine_within_one_further_step(
         async with served(written, store=store, manual=True) as s:
             call = s.client.ask(stream=stream)
             await begun(s)
-            taken = s.last.steps_taken
+            taken = s.last.steps_made
             call.hang_up()
             await s.clock.step()
             assert s.last.state == "aborted"
-            assert s.last.steps_taken <= taken + 1
+            assert s.last.steps_made <= taken + 1
             await call.done()
             assert len(s.runs) == 0
             assert len(store) == 0, "a foreground run whose client left is not stored"

@@ -160,7 +160,7 @@ async def test_too_many_tools_need_to_be_named() -> None:
             question = [*before, {"role": "user", "content": "Hi"}]
             call = await app.client.create(tools=[offer(server)], input=question)
             (listed,) = items(call, "mcp_list_tools")
-            assert "offers 6 tools, more than 5" in listed["error"]
+            assert "offers too many tools: 6, limit 5" in listed["error"]
         call = await app.client.create(tools=[offer(server, allowed_tools=["t1"])])
         assert offered(app) == ["t1"]
 

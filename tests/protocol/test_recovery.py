@@ -139,7 +139,7 @@ def test_a_text_under_a_schema_is_not_entered_half_way() -> None:
     async def story(s: Served, ticks: Ticks) -> None:
         for given, failed in ((0, False), (2, True)):
             call = await begun(s, text=SCHEMA)
-            while s.last.options.guide is None or s.last.steps_taken < given:
+            while s.last.options.guide is None or s.last.steps_made < given:
                 await s.clock.step()
             s.engine.go("died", "it was killed")
             await back(s, ticks)

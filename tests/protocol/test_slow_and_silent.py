@@ -151,7 +151,7 @@ def test_a_foreground_run_ends_when_its_client_is_too_slow() -> None:
             await call.until(lambda c: len(c.heard) > 1)
             call.reading.clear()
             await s.clock.step(60)
-            assert s.last.steps_taken == 60, "a little slow is not too slow"
+            assert s.last.steps_made == 60, "a little slow is not too slow"
             await s.clock.step(200)
             assert s.last.state == "aborted"
             await call.done()

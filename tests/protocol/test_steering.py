@@ -131,7 +131,7 @@ def test_a_later_segment_is_not_left_waiting_behind_new_requests() -> None:
         others = [s.client.ask(input=f"other {n}") for n in range(3)]
         while not first.ended:
             await s.clock.step()
-        asked = [(r.options.priority, r.steps_taken) for r in s.engine.requests]
+        asked = [(r.options.priority, r.steps_made) for r in s.engine.requests]
         assert sum(steps > 0 for priority, steps in asked if priority < CONTINUATION_PRIORITY) == 1
         assert sum(priority == CONTINUATION_PRIORITY for priority, _ in asked) == 2
         while not all(other.ended for other in others):

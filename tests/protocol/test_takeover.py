@@ -279,7 +279,7 @@ def test_a_text_under_a_schema_cannot_be_gone_on_with_half_way(how: str) -> None
         one, _ = pair.servers
         response_id = (await started(one, text=SCHEMA))["id"]
         reading = replay(pair.servers[1], response_id)
-        while not one.engine.requests or one.last.options.guide is None or one.last.steps_taken < 2:
+        while not one.engine.requests or one.last.options.guide is None or one.last.steps_made < 2:
             await one.clock.step()
         await pair.steps(0)
         if how == "is stopped":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 
 import orjson
 import pytest
@@ -127,13 +128,19 @@ def test_each_request_has_one_line_as_text_or_json(caplog: pytest.LogCaptureFixt
     records = [each for each in caplog.records if each.name == "trt_responses.requests"]
     text = [TextLines().format(record) for record in records]
     assert len(records) == 3, text
-    assert text[0].startswith("INFO resp_")
-    assert " completed request=one input=" in text[0]
-    assert text[1].startswith("INFO GET /v1/responses/{response_id} 404 request=one total_ms=")
-    assert text[2].startswith("INFO any unknown 404 request=one total_ms=")
+    time = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
+    finished = (
+        rf"{time} INFO finished resp_[0-9a-f]{{8}} status=completed request=one tokens_in=\d+ "
+        r"tokens_out=\d+ first_token_ms=\d+ duration_ms=\d+ tokens_per_s=(-|[\d.]+)"
+    )
+    assert re.fullmatch(finished, text[0])
+    ends = r"status=404 request=one duration_ms=\d+"
+    assert re.fullmatch(rf"{time} INFO rejected GET /v1/responses/{{response_id}} {ends}", text[1])
+    assert re.fullmatch(rf"{time} INFO rejected any unknown {ends}", text[2])
     lines = [orjson.loads(JsonLines().format(record)) for record in records]
     assert [line["request"] for line in lines] == ["one"] * 3
-    assert lines[0]["output"] > 1
-    assert lines[0]["repairs"] is None
-    assert {"at", "level", "logger", "message", "total_ms"} <= set(lines[1])
+    assert lines[0]["tokens_out"] > 1
+    assert "repairs" not in lines[0]
+    assert re.fullmatch(r"finished resp_[0-9a-f]{48}", lines[0]["message"])
+    assert {"at", "level", "logger", "message", "status", "duration_ms"} <= set(lines[1])
     assert "secret" not in "".join(text) + str(lines)

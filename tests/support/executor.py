@@ -46,7 +46,7 @@ class HashExecutor:
     def __post_init__(self) -> None:
         self._cache = np.zeros((self.slots, self.length), np.int64)
 
-    def decode(self, ids: Ids, lens: Ids, asked: range | None = None) -> Rows:
+    def decode(self, ids: Ids, lens: Ids, needed: range | None = None) -> Rows:
         """What is not asked is rubbish here."""
         self.before()
         assert ids.shape == lens.shape == (self.slots,)
@@ -55,7 +55,7 @@ class HashExecutor:
         self.calls.append(("decode", tuple(lens.tolist())))
         self._cache[np.arange(self.slots), lens] = ids
         rows = self._rows([row[: n + 1] for row, n in zip(self._cache, lens, strict=True)], 0)
-        for slot in set(range(self.slots)) - set(asked or range(self.slots)):
+        for slot in set(range(self.slots)) - set(needed or range(self.slots)):
             rows.lse[slot] = np.nan
         return rows
 

@@ -7,6 +7,7 @@ import json
 import re
 import shlex
 import shutil
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from tests.support.imports import ROOT
 from tests.support.machine import OFFLINE, PATH, Machine, machine
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
     from contextlib import ExitStack
     from pathlib import Path
 
@@ -100,15 +102,26 @@ class Build:
         self._folder, self._stack = folder, stack
         self._built: dict[str, Image] = {}
 
-    def stage(self, name: str = "", **hosts: list[str]) -> Image:
+    @contextmanager
+    def last(self, hosts: Sequence[str] = ()) -> Iterator[Image]:
+        """The last stage in a machine of its own, which ends with the `with`."""
+        with machine(self._folder, hosts=hosts) as made:
+            yield self._filled(made, "")
+
+    def _stage(self, name: str) -> Image:
+        """Another stage, which is built once."""
         if name not in self._built:
-            made = self._stack.enter_context(machine(self._folder, **hosts))
-            made.write("/usr/local/sbin/apt-get", NO_PACKAGES)
-            made.run("chmod 755 /usr/local/sbin/apt-get")
-            image = self._built[name] = Image(made, {"PATH": PATH})
-            for word, rest in self._stages[name]:
-                self._do(image, word, rest)
+            made = self._stack.enter_context(machine(self._folder))
+            self._built[name] = self._filled(made, name)
         return self._built[name]
+
+    def _filled(self, made: Machine, name: str) -> Image:
+        made.write("/usr/local/sbin/apt-get", NO_PACKAGES)
+        made.run("chmod 755 /usr/local/sbin/apt-get")
+        image = Image(made, {"PATH": PATH})
+        for word, rest in self._stages[name]:
+            self._do(image, word, rest)
+        return image
 
     def _do(self, image: Image, word: str, rest: str) -> None:
         match word:
@@ -138,7 +151,7 @@ class Build:
     def _copy(self, image: Image, rest: str) -> None:
         *names, to = rest.split()
         if names[0].startswith("--from="):
-            source = self.stage(names.pop(0).removeprefix("--from="))
+            source = self._stage(names.pop(0).removeprefix("--from="))
             for number, name in enumerate(names):
                 taken = self._folder / f"taken-{number}" / name.rpartition("/")[2]
                 source.machine.take(name, taken)

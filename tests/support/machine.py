@@ -27,7 +27,12 @@ if TYPE_CHECKING:
 
 PYTHON, PACKAGES = "/usr/local/lent-python", "/usr/local/lent-packages"
 SYSTEMD = "/usr/lib/systemd/systemd"
-OFFLINE = {"PIP_NO_DEPS": "1", "PIP_NO_INDEX": "1", "PIP_NO_BUILD_ISOLATION": "0"}
+OFFLINE = {
+    "PIP_NO_COMPILE": "1",
+    "PIP_NO_DEPS": "1",
+    "PIP_NO_INDEX": "1",
+    "PIP_NO_BUILD_ISOLATION": "0",
+}
 """pip reads the last of these the wrong way round: 0 is "no isolation"."""
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 

@@ -11,7 +11,7 @@ from trt_responses.tools.browser.results import shown_before
 from trt_responses.tools.browser.search import Result, SearchFailed
 from trt_responses.tools.browser.session import BrowserSession
 from trt_responses.tools.browser.texts import DESCRIPTION, FUNCTIONS
-from trt_responses.tools.browser.tool import ignored_options, seen_before, wishes
+from trt_responses.tools.browser.tool import ignored_options, search_options, seen_before
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -83,4 +83,4 @@ class PaperBrowser:
     async def open(self, opening: Opening) -> BrowserSession:
         pages = shown_before(opening.answers())
         seen = seen_before(opening) if self._only_seen else None
-        return BrowserSession(self.web, self.service, wishes(opening.options), pages, seen)
+        return BrowserSession(self.web, self.service, search_options(opening.options), pages, seen)

@@ -20,7 +20,7 @@ PLACE = "text.format.schema"
 
 
 def form(schema: Any, *, strict: bool = True) -> Form:
-    return Forms(kept=1).form(schema, PLACE, strict=strict)
+    return Forms(cached=1).form(schema, PLACE, strict=strict)
 
 
 def verdict(form: Form, text: str, size: int = 7) -> str:

@@ -194,7 +194,7 @@ def test_a_misspelt_variable_is_named_with_the_nearest_setting(
     Settings.from_environment({variable: "1", "TRT_RESPONSES_HOST": "::1", "PORT": "no"})
     [record] = caplog.records
     assert record.levelname == "WARNING"
-    assert record.getMessage().startswith(f"{variable} is no setting")
+    assert record.getMessage().startswith(f"{variable} is not a setting")
     assert meant in record.getMessage()
 
 

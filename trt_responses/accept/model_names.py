@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 from trt_responses.errors import NotFound
@@ -43,7 +44,7 @@ class Loaded(Protocol):
     def adapters(self) -> Sequence[str]: ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ModelNames:
     """The names by which clients may ask for the one model. Answers say the served one."""
 
@@ -54,7 +55,7 @@ class ModelNames:
     loaded: Callable[[], Sequence[Loaded]] = tuple
     """The versions that are loaded now, the promoted one first."""
 
-    @property
+    @cached_property
     def known(self) -> tuple[str, ...]:
         return (self.served, *self.aliases)
 
@@ -97,8 +98,10 @@ class ModelNames:
     def wanted(self, model: str) -> tuple[str, str | None]:
         """`split`, for a request that was checked, perhaps by another server: in place of a version
         that is gone any other answers, in place of an adapter nothing does."""
+        if model in self.known:
+            return model, None
         base, adapter = self.split(model)
-        if adapter is None and not self.answers_any and model not in self.known:
+        if adapter is None and not self.answers_any:
             behind = (model.removeprefix(name) for name in self.known if model.startswith(name))
             if any(rest[0] in ":@" and ":" in rest for rest in behind):
                 raise self._unknown(model)

@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     from trt_responses.wire.dialect import Dialect
     from trt_responses.wire.limits import RequestLimits
 
-KNOWN_BYTES = 8 << 20
-ENTRY_BYTES = 8 << 10
-"""About what an accepted request takes, beside the texts that it shares with its key."""
+KNOWN_BYTES = 32 << 20
+ENTRY_BYTES, TIMES_TOOLS = 8 << 10, 16
+"""About what an accepted request takes beside the texts that it shares with its key, and what is
+made of its tools for each byte of their JSON."""
 MEANS_MORE = (AdditionalTools, ConfigurationUpdate, CompactionTrigger)
 """Kinds of input items that change what a request asks for."""
 
@@ -37,6 +38,11 @@ class Shape(NamedTuple):
     stream: bool
     tools: Sequence[Any] | None
     """Those of the request, which the key of a shape names by their identity."""
+
+    @property
+    def size_bytes(self) -> int:
+        tools = self.tools.sent_bytes if isinstance(self.tools, Known) else 0
+        return ENTRY_BYTES + TIMES_TOOLS * tools
 
 
 class Shapes:
@@ -69,15 +75,17 @@ class Shapes:
         request = yield from steps_of(sent, len(body), Request, self._limits)
         accepted = accept(request, dialect, self._built_in)
         shape = Shape(accepted, bool(request.stream), request.tools)
-        if key is not None and (isinstance(request.input, str) or not _means_more(request.input)):
+        varies = not isinstance(request.input, str) and _means_more(request.input)
+        if key is not None and key not in self._shapes and not varies:
             self._keep(key, shape._replace(accepted=replace(accepted, input="")))
         return shape
 
     def _keep(self, key: bytes, shape: Shape) -> None:
         self._shapes[key] = shape
-        self._bytes += len(key) + ENTRY_BYTES
+        self._bytes += len(key) + shape.size_bytes
         while self._bytes > self._known_bytes:
-            self._bytes -= len(self._shapes.popitem(last=False)[0]) + ENTRY_BYTES
+            oldest, gone = self._shapes.popitem(last=False)
+            self._bytes -= len(oldest) + gone.size_bytes
 
 
 def _key(sent: Any, dialect: Dialect) -> bytes | None:

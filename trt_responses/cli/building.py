@@ -1,4 +1,4 @@
-"""What every preparation on the command line is given, and what is told of its outcome."""
+"""The tools that each `engine build` gets, and the lines that it prints at the end."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 def to_stderr(sentence: str) -> None:
-    """Print what is about to be done, to standard error."""
+    """Print a sentence to standard error."""
     print(sentence, file=sys.stderr)
 
 
 @contextmanager
 def build_tools(settings: Settings) -> Iterator[BuildTools]:
-    """The real vocabulary and engines; progress and what is about to be done go to stderr."""
+    """The real vocabulary and engines; progress goes to standard error."""
     from trt_responses.backends.dialects import (
         dialect_facts,
         prompts_of,
@@ -47,8 +47,8 @@ def build_tools(settings: Settings) -> Iterator[BuildTools]:
 
 
 def tell(built: Built) -> None:
-    """Print one line of what was prepared, and one for each family of plans; nothing if it was
-    there."""
+    """Print a line about a new engine, and one for each family of plans. An engine that already
+    existed prints nothing."""
     card = built.card
     if built.phases:
         took = f"prepared in {sum(card.seconds.values()):.1f} s"
@@ -66,7 +66,7 @@ def tell(built: Built) -> None:
     served = versions.promoted(built.directory.parent)
     if built.phases and served is not None and served.version != card.version:
         print(
-            f"{card.name}@{served.number or served.version} is still the version that is served; "
-            f"`trt-responses engine promote {card.name} {card.number or card.version}` changes it.",
+            f"{card.name}@{served.number or served.version} is still promoted; to serve the new "
+            f"version: trt-responses engine promote {card.name} {card.number or card.version}",
             file=sys.stderr,
         )

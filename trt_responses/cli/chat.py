@@ -1,6 +1,6 @@
 """`trt-responses chat`: a chat in the terminal, over any server of the Responses API.
 
-Ctrl-C stops an answer and not the program; Ctrl-D ends it. What is piped in is one question.
+Ctrl-C stops an answer, not the program; Ctrl-D ends it. Piped input is one question.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from trt_responses.cli.client import Server, ServerFault, add_server, server_of
 from trt_responses.cli.commands import add_command
 from trt_responses.cli.conversation import Conversation, result_of, user_message
 from trt_responses.cli.explain import show
-from trt_responses.errors import StartupError
+from trt_responses.errors import UsageError
 
 if TYPE_CHECKING:
     import argparse
@@ -34,25 +34,31 @@ FENCE = '"""'
 HISTORY_LINES = 1000
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
 HELP = f"""\
-/effort LEVEL        how long it thinks: {", ".join(EFFORTS)}, or off
-/instructions TEXT   who the model is; off
+/effort LEVEL        reasoning effort: {", ".join(EFFORTS)}, or off
+/instructions TEXT   system instructions, or off
 /temperature NUMBER  0 to 2, or off
-/schema FILE         the JSON schema that answers follow, or off
-/tools FILE          a JSON list of function tools, or off; you answer their calls
-/explain             what the last response was made of
-/save FILE           the conversation: as Markdown, or as items where FILE ends in .json
-/new                 forget the conversation
-/quit                leave, as Ctrl-D does
-A line that ends in \\ goes on in the next; {FENCE} begins and ends a text of many lines.
+/schema FILE         JSON schema of the answers, or off
+/tools FILE          JSON list of function tools, or off; you enter the results of calls
+/explain             how the last response was made
+/save FILE           save the conversation: Markdown, or items if FILE ends in .json
+/new                 start a new conversation
+/quit                quit, as Ctrl-D does
+End a line with \\ to continue it; {FENCE} starts and ends a text of several lines.
 Ctrl-C stops an answer."""
 
 
 def add(commands: Commands, name: str, text: str) -> None:
     """Add the command `chat` and its options."""
-    parser = add_command(commands, name, text, _chat)
-    parser.add_argument("question", nargs="*", help="one question, instead of a chat")
-    parser.add_argument("-q", "--quiet", action="store_true", help="print the answer's text alone")
-    parser.add_argument("--model", help="the model's id; the server's first one without it")
+    parser = add_command(
+        commands, name, text, _chat, example='chat "What is the capital of France?"'
+    )
+    parser.add_argument(
+        "question", nargs="*", metavar="QUESTION", help="One question, instead of a chat"
+    )
+    parser.add_argument("-q", "--quiet", action="store_true", help="Only the text of answers")
+    parser.add_argument(
+        "--model", metavar="NAME", help="Model name (default: the server's first model)"
+    )
     add_server(parser)
 
 
@@ -65,12 +71,12 @@ def _chat(options: argparse.Namespace) -> int:
     if question:
         return 0 if chat.ask([user_message(question)]) else 1
     if not sys.stdin.isatty():
-        raise StartupError("There is no question: standard input is empty.")
+        raise UsageError("No question: standard input is empty. Pass a question as an argument.")
     return chat.loop()
 
 
 class Chat:
-    """One conversation, and the settings of its next request."""
+    """One conversation, and the fields of its next request."""
 
     def __init__(self, server: Server, terminal: Terminal, model: str | None) -> None:
         self._server = server
@@ -93,7 +99,7 @@ class Chat:
     # --- asking ---------------------------------------------------------------------------------
 
     def ask(self, items: Sequence[Json]) -> bool:
-        """Ask, and show the answer as it comes. Returns whether there was an answer."""
+        """Send the items and show the answer as it streams. Returns whether an answer came."""
         view = AnswerView(self._terminal)
         try:
             body = self._settings | self._conversation.request(items) | {"model": self._named()}
@@ -132,21 +138,21 @@ class Chat:
         with _history():
             while (text := self._read()) is not None:
                 try:
-                    if not self._heard(text):
+                    if not self._handle(text):
                         break
-                except KeyboardInterrupt:  # between two answers: there is nothing to stop
+                except KeyboardInterrupt:  # between two answers
                     self._terminal.aside("\n")
         return 0
 
-    def _heard(self, text: str) -> bool:
-        """Do what a person has typed. Returns False to leave."""
+    def _handle(self, text: str) -> bool:
+        """Run a typed command or send a typed question. Returns False to leave."""
         name, _, rest = text.removeprefix("/").partition(" ")
         if text.startswith("/") and name == "quit":
             return False
         if text.startswith("/") and name in self._commands:
             self._obey(name, rest.strip())
         elif text.startswith("/") and name.isalpha():
-            self._terminal.fault(f"There is no /{name}: /help lists what there is.")
+            self._terminal.fault(f"Unknown command /{name}: /help lists the commands.")
         elif text.strip() and self.ask([user_message(text)]):
             self._answer_calls()
         return True
@@ -156,8 +162,7 @@ class Chat:
             self._terminal.note(f"{self._named()} at {self._server.base_url}. /help, Ctrl-D ends.")
 
     def _read(self) -> str | None:
-        """The text that a person types: a line, several that end in a backslash, or a fenced
-        text."""
+        """The typed text: a line, several lines that end in a backslash, or a fenced text."""
         lines: list[str] = []
         fenced = False
         while True:
@@ -182,7 +187,7 @@ class Chat:
                 return "\n".join((*lines, line))
 
     def _answer_calls(self) -> None:
-        """Let the person answer calls by hand, as long as the model makes any; an empty line leaves
+        """Prompt for the result of each call, as long as the model makes any; an empty line leaves
         a call open."""
         while calls := self._conversation.open_calls():
             results = []
@@ -218,11 +223,14 @@ class Chat:
 
     def _effort(self, level: str) -> None:
         if level not in (*EFFORTS, "off", ""):
-            raise ValueError(f"{level!r} is no effort: {', '.join(EFFORTS)}, or off.")
+            raise ValueError(f"{level!r} is not an effort: use {', '.join(EFFORTS)} or off.")
         self._set("reasoning", {"effort": level} if level in EFFORTS else "")
 
     def _temperature(self, text: str) -> None:
-        self._set("temperature", float(text) if text not in ("", "off") else "")
+        try:
+            self._set("temperature", float(text) if text not in ("", "off") else "")
+        except ValueError:
+            raise ValueError(f"{text!r} is not a number: use 0 to 2, or off.") from None
 
     def _schema(self, path: str) -> None:
         schema = _json_of(path)
@@ -239,20 +247,20 @@ class Chat:
         last = self._conversation.last
         if last is None:
             raise ValueError("There is no response yet.")
-        told = self._server.get_json(f"/responses/{last['id']}/explain")
-        show(told, Console(soft_wrap=True, no_color=not self._terminal.colours))
+        explanation = self._server.get_json(f"/responses/{last['id']}/explain")
+        show(explanation, Console(soft_wrap=True, no_color=not self._terminal.colours))
 
     def _save(self, path: str) -> None:
         if not path:
-            raise ValueError("Where to? /save FILE")
-        said = self._conversation
-        told = said.as_json() if path.endswith(".json") else said.as_markdown()
-        Path(path).expanduser().write_text(told, "utf-8")
+            raise ValueError("/save needs a file: /save FILE")
+        chat = self._conversation
+        text = chat.as_json() if path.endswith(".json") else chat.as_markdown()
+        Path(path).expanduser().write_text(text, "utf-8")
         self._terminal.note(f"saved {path}")
 
     def _new(self, _: str) -> None:
         self._conversation = Conversation()
-        self._terminal.note("A new conversation.")
+        self._terminal.note("New conversation.")
 
 
 def _json_of(path: str) -> Any:
@@ -263,7 +271,7 @@ def _json_of(path: str) -> Any:
     try:
         return json.loads(Path(name).expanduser().read_text("utf-8"))
     except ValueError as error:
-        raise ValueError(f"{name} is no JSON: {error}.") from None
+        raise ValueError(f"{name} is not valid JSON: {error}.") from None
 
 
 @contextmanager

@@ -1,6 +1,6 @@
-"""A response as a terminal shows it while it comes: thought dimmed, calls named, then figures.
+"""Shows a response in a terminal as it streams: thoughts dimmed, calls named, then figures.
 
-Colours only where a terminal reads them. Knows events; asks nobody for anything.
+Colours only on a terminal. Knows events; sends nothing.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ TEXTS = {
 
 
 class Terminal:
-    """A terminal, or a file, that a chat is written to."""
+    """The terminal or file that a chat writes to."""
 
     def __init__(self, out: TextIO, err: TextIO, *, quiet: bool = False) -> None:
-        """Where `out` is no terminal, it gets answers alone, and `err` all else; with `quiet`
-        nobody gets the rest."""
+        """If `out` is not a terminal, it gets only answers and `err` gets the rest. `quiet` drops
+        the rest."""
         self._out = out
         self._aside = out if out.isatty() else err
         self._quiet = quiet
@@ -42,7 +42,7 @@ class Terminal:
         _write(self._out, printable(text))
 
     def aside(self, text: str, style: str = "") -> None:
-        """Write what is not the answer's text, such as a thought."""
+        """Write text beside the answer, such as a thought."""
         if not self._quiet:
             self._styled(text, style)
 
@@ -115,7 +115,7 @@ class AnswerView:
         if self.last is None:
             return
         if self.last["status"] == "incomplete":
-            self._terminal.note("(cut: its tokens ran out)")
+            self._terminal.note("(incomplete: out of tokens)")
         if usage := self.last.get("usage"):
             self._terminal.note(self._figures(usage))
 

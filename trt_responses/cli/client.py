@@ -14,7 +14,7 @@ import urllib.request
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from trt_responses.errors import StartupError
+from trt_responses.errors import UsageError
 
 if TYPE_CHECKING:
     import argparse
@@ -34,9 +34,10 @@ class ServerFault(Exception):
 class Server:
     """One server, by its base URL."""
 
-    def __init__(self, base_url: str, key: str | None) -> None:
+    def __init__(self, base_url: str, key: str | None, named: str = "--url") -> None:
+        """`named` is the option that gave the URL."""
         if urlsplit(base_url).scheme not in ("http", "https"):
-            raise StartupError(f"{base_url!r:.200}: expected a base URL such as {BASE_URL}.")
+            raise UsageError(f"{named} {base_url!r:.200}: expected a URL such as {BASE_URL}.")
         self.base_url = base_url.rstrip("/")
         self._headers = {"content-type": "application/json", "accept": "application/json"}
         if key:
@@ -48,11 +49,11 @@ class Server:
         return body
 
     def get_json(self, path: str) -> Json:
-        told: Json = json.loads(self.get(path))
-        return told
+        body: Json = json.loads(self.get(path))
+        return body
 
     def events(self, path: str, body: Json) -> Generator[Json, None, None]:
-        """The events of a stream, each as it comes. Closing the iterator hangs up."""
+        """The events of a stream as they arrive. Closing the iterator closes the connection."""
         with self._open("POST", path, json.dumps(body | {"stream": True}).encode()) as reply:
             try:
                 for line in reply:
@@ -69,13 +70,17 @@ class Server:
         try:
             return urllib.request.urlopen(request)
         except urllib.error.HTTPError as error:
-            raise ServerFault(_told(error)) from None
+            raise ServerFault(_message(error)) from None
         except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", error)
-            raise ServerFault(f"{self.base_url} does not answer ({reason}).") from None
+            raise ServerFault(f"{self.base_url} does not answer: {_why(reason)}.") from None
 
 
-def _told(error: urllib.error.HTTPError) -> str:
+def _why(reason: object) -> str:
+    return getattr(reason, "strerror", None) or str(reason)
+
+
+def _message(error: urllib.error.HTTPError) -> str:
     try:
         return str(json.loads(error.read())["error"]["message"])
     except (ValueError, KeyError, TypeError, OSError):
@@ -83,21 +88,23 @@ def _told(error: urllib.error.HTTPError) -> str:
 
 
 def add_server(parser: argparse.ArgumentParser) -> None:
-    """Add the options that name a server. A key is never one: others see the options of a
-    process."""
+    """Add the option that names a server. A key is never an option: other users can see the
+    options of a process."""
     parser.add_argument(
         "--url",
-        default=os.environ.get(URL_VARIABLE) or BASE_URL,
-        help=f"base URL of the server, {URL_VARIABLE} or {BASE_URL}; "
-        f"its key, where it wants one, is read from {KEY_VARIABLE}",
+        metavar="URL",
+        help=f"Base URL of the server (default: {URL_VARIABLE}, or {BASE_URL}); the key is read "
+        f"from {KEY_VARIABLE}",
     )
 
 
 def server_of(options: argparse.Namespace) -> Server:
     """The server that the options name."""
-    return Server(options.url, os.environ.get(KEY_VARIABLE))
+    from_variable = os.environ.get(URL_VARIABLE)
+    named = "--url" if options.url or not from_variable else URL_VARIABLE
+    return Server(options.url or from_variable or BASE_URL, os.environ.get(KEY_VARIABLE), named)
 
 
 def printable(text: str) -> str:
-    """A text that a terminal shows and does not obey: a model may write escape sequences."""
+    """The text without control characters: a model may write a terminal's escape sequences."""
     return UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -1,4 +1,4 @@
-"""A chat's conversation: what the next request has to bring, and what has been said.
+"""A chat's conversation: its items so far, and the fields of the next request.
 
 Knows the API's items; knows no terminal and no HTTP.
 """
@@ -35,12 +35,12 @@ def text_of(item: Json) -> str:
 
 
 class Conversation:
-    """A conversation that goes on from its last stored response; newer items are sent along."""
+    """A conversation: the next request names the last stored response and sends newer items."""
 
     def __init__(self) -> None:
         self.last: Json | None = None
         """The last snapshot of a response that ended by itself."""
-        self.said: list[Json] = []
+        self.items: list[Json] = []
         """All items so far, in order."""
         self._previous: str | None = None
         self._unstored: list[Json] = []
@@ -53,18 +53,17 @@ class Conversation:
         return request
 
     def ended(self, items: Sequence[Json], response: Json) -> None:
-        """Note a response that ended by itself, and the items that it answers."""
+        """Add a response that ended by itself, and the items that it answers."""
         self.last = response
         if response["status"] in ("completed", "incomplete"):
             self._previous, self._unstored = response["id"], []
-            self.said += [*items, *response["output"]]
+            self.items += [*items, *response["output"]]
 
     def stopped(self, items: Sequence[Json], text: str) -> None:
-        """Note an answer that was stopped. It is stored nowhere, so the next request repeats its
-        text."""
-        heard = [{"type": "message", "role": "assistant", "content": text}] if text else []
-        self._unstored += [*items, *heard]
-        self.said += [*items, *heard]
+        """Add a stopped answer. The server does not store it: the next request sends its text."""
+        partial = [{"type": "message", "role": "assistant", "content": text}] if text else []
+        self._unstored += [*items, *partial]
+        self.items += [*items, *partial]
 
     def open_calls(self) -> list[Json]:
         """The calls of the last response that wait for a result."""
@@ -72,11 +71,11 @@ class Conversation:
         return [item for item in output if item["type"] in CALLS]
 
     def as_json(self) -> str:
-        return json.dumps(self.said, indent=2, ensure_ascii=False) + "\n"
+        return json.dumps(self.items, indent=2, ensure_ascii=False) + "\n"
 
     def as_markdown(self) -> str:
         """The conversation for people, in Markdown; thoughts are quoted."""
-        return "\n".join(map(_markdown, self.said))
+        return "\n".join(map(_markdown, self.items))
 
 
 def _markdown(item: Json) -> str:
@@ -88,8 +87,8 @@ def _markdown(item: Json) -> str:
         case "reasoning":
             return "\n".join(f"> {line}" for line in text_of(item).splitlines()) + "\n"
         case "function_call" | "custom_tool_call":
-            said = item.get("arguments", item.get("input"))
-            return f"**calls {item['name']}**\n\n```\n{said}\n```\n"
+            arguments = item.get("arguments", item.get("input"))
+            return f"**calls {item['name']}**\n\n```\n{arguments}\n```\n"
         case "function_call_output" | "custom_tool_call_output":
             return f"**result**\n\n```\n{item['output']}\n```\n"
         case kind:

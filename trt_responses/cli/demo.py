@@ -1,4 +1,4 @@
-"""The demo engine, and how a checkpoint becomes one for the embedded engine."""
+"""Prepares the demo engine, and gpt-oss checkpoints for the embedded engine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def prepare_demo(settings: Settings) -> Path:
-    """Prepare the demo engine of this checkout; done in a moment when it is there already."""
+    """Prepare the demo engine of this checkout; returns at once if it already exists."""
     source = demo.demo_checkpoint(settings.engines_dir)
     built = prepare_llamacpp(
         settings, name=shelf.DEMO, source=source, weight_type="q8_0", wait=True

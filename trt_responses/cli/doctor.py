@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from trt_responses import doctor
 from trt_responses.cli.commands import add_command, add_settings, settings_of
 from trt_responses.errors import StartupError
+from trt_responses.prepare.shelf import shelf
 
 if TYPE_CHECKING:
     import argparse
@@ -20,22 +21,24 @@ OPTIONS = ("engine", "host", "port", "engines_dir")
 
 def add(commands: Commands, name: str, text: str) -> None:
     """Add the command `doctor` and its options."""
-    parser = add_command(commands, name, text, _doctor)
+    parser = add_command(commands, name, text, _doctor, example="doctor --engine demo --deep")
     add_settings(parser, *OPTIONS)
-    parser.add_argument("--json", action="store_true", help="print JSON instead of lines")
-    deep = "also compare the embedded engine with a forward in NumPy, on the demo; some seconds"
+    parser.add_argument("--json", action="store_true", help="JSON instead of lines")
+    deep = "Comparison of the embedded engine with NumPy on the demo too; takes some seconds"
     parser.add_argument("--deep", action="store_true", help=deep)
 
 
 def _doctor(options: argparse.Namespace) -> int:
     settings = settings_of(options, *OPTIONS)
+    if options.engine is not None:
+        shelf.find(settings.engines_dir, options.engine)
     found = doctor.checks(settings) + ([_deep(settings)] if options.deep else [])
     print(doctor.as_json(found) if options.json else "\n".join(doctor.lines(found)))
     return doctor.exit_status(found)
 
 
 def _deep(settings: Settings) -> Check:
-    """Run the numeric check over the demo, which is prepared first where it is not there."""
+    """Run the numeric check on the demo, after preparing it if needed."""
     from trt_responses.backends.dialects import vocabulary
     from trt_responses.backends.engines import llamacpp_over
     from trt_responses.cli.demo import prepare_demo

@@ -1,4 +1,4 @@
-"""`trt-responses drain`: asks a running server to stop, as a SIGTERM does."""
+"""`trt-responses drain`: stops a running server as a SIGTERM does."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from trt_responses.cli.commands import RUNNING_SERVER, add_command, settings_of
-from trt_responses.errors import StartupError
+from trt_responses.errors import StartupError, UsageError
 from trt_responses.settings import PREFIX
 
 if TYPE_CHECKING:
@@ -25,20 +25,22 @@ EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 def add(commands: Commands, name: str, text: str) -> None:
     """Add the command `drain` and its options."""
-    parser = add_command(commands, name, text, _drain, *RUNNING_SERVER)
-    parser.add_argument("--wait", action="store_true", help="return when it has stopped")
+    parser = add_command(
+        commands, name, text, _drain, *RUNNING_SERVER, example="drain --port 8080 --wait"
+    )
+    parser.add_argument("--wait", action="store_true", help="Return after the server has stopped")
 
 
 def _drain(options: argparse.Namespace) -> int:
     settings = settings_of(options, "host", "port")
     if settings.admin_key is None:
-        raise StartupError(
-            f"A drain asks for an admin's key: set {PREFIX}ADMIN_KEY, or send the server a SIGTERM."
+        raise UsageError(
+            f"drain needs an admin key: set {PREFIX}ADMIN_KEY, or send the server a SIGTERM."
         )
     place = f"{settings.host}:{settings.port}"
     status, body = reply_of(settings, "POST", "/admin/drain", timeout_s=ANSWER_S)
     if status != 200:
-        raise StartupError(f"The server at {place} refuses ({status}): {_message(body)}")
+        raise StartupError(f"The server at {place} refused to drain ({status}): {_message(body)}")
     print(f"{place} is draining")
     while options.wait and _is_draining(settings):
         time.sleep(LOOK_S)
@@ -46,8 +48,7 @@ def _drain(options: argparse.Namespace) -> int:
 
 
 def _is_draining(settings: Settings) -> bool:
-    """Whether the server still answers that it drains. False when it has gone or its successor
-    answers."""
+    """Whether the server still drains. False when it has stopped, or when its successor answers."""
     try:
         _, body = reply_of(settings, "GET", "/health", timeout_s=ANSWER_S)
         return bool(orjson.loads(body)["state"] == "draining")
@@ -77,9 +78,13 @@ def reply_of(
         return reply.status, reply.read()
     except (OSError, http.client.HTTPException) as error:
         place = f"{settings.host}:{settings.port}"
-        raise StartupError(f"No server answers at {place}: {error}.") from None
+        raise StartupError(f"No server answers at {place}: {_why(error)}.") from None
     finally:
         connection.close()
+
+
+def _why(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)
 
 
 def _message(body: bytes) -> str:

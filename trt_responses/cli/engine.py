@@ -16,13 +16,22 @@ from rich.table import Table
 
 from trt_responses.backends.installed import needed
 from trt_responses.cli.building import build_tools, tell, to_stderr
-from trt_responses.cli.commands import ENGINES_DIR, JSON, add_command, add_group, settings_of
+from trt_responses.cli.commands import (
+    ENGINES_DIR,
+    JSON,
+    VERSION_OF,
+    add_command,
+    add_group,
+    engines_dir_of,
+    number_from,
+    settings_of,
+)
 from trt_responses.cli.demo import prepare_demo, prepare_llamacpp
 from trt_responses.cli.engines.adapters import add_adapters
 from trt_responses.cli.engines.graph import KINDS, add_tensorrt, prepare_graph
 from trt_responses.cli.engines.versions import add_versions
 from trt_responses.prepare.checkpoint.open import checkpoint_name
-from trt_responses.prepare.faults import PrepareError
+from trt_responses.prepare.faults import PrepareError, WrongInput
 from trt_responses.prepare.files import GGUF
 from trt_responses.prepare.hardware import this_hardware
 from trt_responses.prepare.hub import checkpoint_at
@@ -50,70 +59,102 @@ if TYPE_CHECKING:
     from trt_responses.settings import Settings
 
 TAKES_NO_TEMPLATE = {
-    "trtllm": "a Hugging Face directory for the kind trtllm, which reads no such file",
-    **{
-        kind: f"one of gpt-oss for the kind {kind}, whose graph is that of gpt-oss"
-        for kind in KINDS
-    },
+    "trtllm": "this kind reads Hugging Face directories only",
+    **dict.fromkeys(KINDS, "this kind serves gpt-oss only"),
 }
-"""What kinds of engine expect that do not take what the embedded one takes."""
+"""Why kinds of engine refuse a model that the embedded engine serves."""
 
 
 def add(parents: Commands, name: str, about: str) -> None:
     """Add the command `engine` and its subcommands."""
-    commands = add_group(parents, name, about)
+    commands = add_group(parents, name, about, example="engine list")
     text = "prepare an engine from a checkpoint"
-    build = add_command(commands, "build", text, _engine_build, ENGINES_DIR)
+    example = "engine build --checkpoint openai/gpt-oss-20b --name gpt-oss-20b"
+    build = add_command(commands, "build", text, _engine_build, ENGINES_DIR, example=example)
     build.add_argument(
         "--checkpoint",
-        help="a directory, a GGUF file, or the hub's name of a model, such as openai/gpt-oss-20b: "
-        "found in its local cache, else fetched; without: the demo's",
+        metavar="PATH|OWNER/MODEL",
+        help="Directory, GGUF file, or model of the Hugging Face hub, which is downloaded if its "
+        "cache does not have it (default: the demo's checkpoint)",
     )
-    build.add_argument("--name", help="name of the engine; without: that of the directory")
+    build.add_argument(
+        "--name", metavar="NAME", help="Name of the engine (default: the checkpoint's name)"
+    )
     build.add_argument(
         "--type",
         choices=dict.fromkeys((*WEIGHT_TYPES, *FORMATS)),
-        help="llamacpp: of the weights that stay floats, f32, bf16 or q8_0; tensorrt: of the "
-        "experts, mxfp4, int8, bf16, f16 or f32; onnx: f32 or f16; without: what fits",
+        help="Type of weights. llamacpp: f32, bf16 or q8_0 for those that are not quantised; "
+        "tensorrt: mxfp4, int8, bf16, f16 or f32 for the experts; onnx: f32 or f16 (default: "
+        "depends on kind and checkpoint)",
     )
     build.add_argument(
         "--family",
-        help="of a model that does not speak Harmony: qwen3, qwen3-xml, glm, deepseek-v3.1, "
-        "deepseek-r1, or text; without: found by its template and its vocabulary",
+        metavar="FAMILY",
+        help="Family of a model other than gpt-oss: qwen3, qwen3-xml, glm, deepseek-v3.1, "
+        "deepseek-r1, or text (default: by its template and vocabulary)",
     )
-    build.add_argument("--wait", action="store_true", help="wait for another build of this engine")
+    build.add_argument(
+        "--wait", action="store_true", help="Wait for another build of the same engine"
+    )
     build.add_argument(
         "--kind",
         choices=("llamacpp", "trtllm", *KINDS),
-        help="what is to serve it; without: TensorRT-LLM where it and a GPU are, else llama.cpp",
+        help="Kind of engine (default: trtllm on a machine with TensorRT-LLM and a GPU, else "
+        "llamacpp)",
     )
     _add_trtllm(build.add_argument_group("TensorRT-LLM"))
     add_tensorrt(build)
     listed = (ENGINES_DIR, JSON)
-    add_command(commands, "list", "list the prepared engines", _engine_list, *listed)
-    show = add_command(commands, "show", "show an engine's card", _engine_show, *listed)
-    show.add_argument("name", help="NAME, or NAME@N for one version")
-    verify = add_command(commands, "verify", "compare cards with files", _engine_verify, *listed)
-    verify.add_argument("name", nargs="?", help="NAME, or NAME@N for one version")
-    verify.add_argument("--deep", action="store_true", help="digest every file anew")
-    text = "remove an engine, or one version of it"
-    remove = add_command(commands, "remove", text, _engine_remove, ENGINES_DIR)
-    remove.add_argument("name", help="NAME, or NAME@N for one version")
+    text = "list the prepared engines"
+    add_command(commands, "list", text, _engine_list, *listed, example="engine list --json")
+    text = "show an engine's card"
+    show = add_command(commands, "show", text, _engine_show, *listed, example="engine show demo")
+    show.add_argument("name", metavar="NAME", help=VERSION_OF)
+    text, example = "compare engines with their cards", "engine verify demo --deep"
+    verify = add_command(commands, "verify", text, _engine_verify, *listed, example=example)
+    verify.add_argument("name", metavar="NAME", nargs="?", help=f"{VERSION_OF} (default: all)")
+    verify.add_argument("--deep", action="store_true", help="New digests of all files")
+    text, example = "remove an engine, or one version of it", "engine remove demo@1"
+    remove = add_command(commands, "remove", text, _engine_remove, ENGINES_DIR, example=example)
+    remove.add_argument("name", metavar="NAME", help=VERSION_OF)
     add_versions(commands)
     add_adapters(commands)
 
 
 def _add_trtllm(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--profile", choices=PROFILES, default="balanced")
-    group.add_argument("--gpus", type=int, help="on all nodes; without: all that are visible")
-    group.add_argument("--nodes", type=int, default=1, help="machines like this one")
-    group.add_argument("--gpu-class", choices=[found.name for found in CLASSES])
-    group.add_argument("--context", type=int, help="tokens; without: the model's own context")
+    count = number_from(1)
+    group.add_argument(
+        "--profile",
+        choices=PROFILES,
+        default="balanced",
+        help="Goal of the tuning (default: balanced)",
+    )
+    group.add_argument(
+        "--gpus", type=count, metavar="N", help="GPUs on all nodes (default: all visible ones)"
+    )
+    group.add_argument(
+        "--nodes",
+        type=count,
+        default=1,
+        metavar="N",
+        help="Machines like this one (default: 1)",
+    )
+    group.add_argument(
+        "--gpu-class",
+        choices=[found.name for found in CLASSES],
+        help="Class of the GPUs (default: this machine's)",
+    )
+    group.add_argument(
+        "--context",
+        type=count,
+        metavar="N",
+        help="Tokens of context (default: the model's own context)",
+    )
     group.add_argument(
         "--draft",
         type=Path,
         metavar="DIR",
-        help="an Eagle3 draft for gpt-oss-120b; profile latency, B200 and GB200 alone",
+        help="Eagle3 draft for gpt-oss-120b, with profile latency on B200 or GB200 (default: none)",
     )
     group.add_argument(
         "--set",
@@ -121,14 +162,14 @@ def _add_trtllm(group: argparse._ArgumentGroup) -> None:
         action="append",
         default=[],
         metavar="NAME=JSON",
-        help="an argument of the LLM, in place of the profile's",
+        help="Argument of TensorRT-LLM's LLM in place of the profile's; repeatable",
     )
     group.add_argument(
         "--allow-known-harm",
         action="store_true",
-        help="use a release of TensorRT-LLM that is known to answer wrongly",
+        help="Use of a TensorRT-LLM release with known wrong answers",
     )
-    group.add_argument("--rewarm", action="store_true", help="make the caches anew")
+    group.add_argument("--rewarm", action="store_true", help="New caches instead of the kept ones")
 
 
 def _pair(text: str) -> tuple[str, object]:
@@ -139,12 +180,8 @@ def _pair(text: str) -> tuple[str, object]:
         raise argparse.ArgumentTypeError(f"{text!r}: expected NAME=JSON") from None
 
 
-def _settings(options: argparse.Namespace) -> Settings:
-    return settings_of(options, "engines_dir")
-
-
 def _engine_build(options: argparse.Namespace) -> int:
-    settings = _settings(options)
+    settings = settings_of(options, "engines_dir")
     if options.name is not None:
         shelf.checked_name(options.name)
     if options.checkpoint is not None:
@@ -155,13 +192,15 @@ def _engine_build(options: argparse.Namespace) -> int:
         if (model := _template_source(options.checkpoint)) is not None:
             return _prepare_template(settings, model, options)
     if options.family is not None:
-        raise PrepareError(
-            f"family: found {options.family!r} for a model of gpt-oss, expected none: it speaks "
-            "Harmony."
+        raise WrongInput(
+            f"--family {options.family}: gpt-oss models have no family, they speak Harmony; leave "
+            "out --family."
         )
     if options.kind in KINDS:
         return prepare_graph(settings, options)
     if options.checkpoint is None:
+        if options.kind == "trtllm":
+            raise WrongInput("--kind trtllm needs --checkpoint: the demo is for llamacpp.")
         prepare_demo(settings)
         return 0
     name = options.name or checkpoint_name(options.checkpoint).lower()
@@ -181,7 +220,7 @@ def _engine_build(options: argparse.Namespace) -> int:
 
 
 def _template_source(path: Path) -> TemplateSource | None:
-    """A model with a chat template at this path; None for a gpt-oss."""
+    """The model with a chat template at this path; None for gpt-oss."""
     is_file = path.suffix.lower() == GGUF
     return open_template_gguf(path) if is_file else open_qwen3(path)
 
@@ -190,15 +229,15 @@ def _prepare_template(
     settings: Settings, source: TemplateSource, options: argparse.Namespace
 ) -> int:
     """Prepare a model with a chat template for the embedded engine."""
-    if (expected := TAKES_NO_TEMPLATE.get(options.kind)) is not None:
-        raise PrepareError(
-            f"{source.path.name}: found a model with a chat template ({source.model}), expected "
-            f"{expected}; say `--kind llamacpp`, or leave it out."
+    if (why := TAKES_NO_TEMPLATE.get(options.kind)) is not None:
+        raise WrongInput(
+            f"--kind {options.kind}: {why}, and {source.path.name} is a model with a chat template "
+            f"({source.model}); use --kind llamacpp, or leave out --kind."
         )
     if options.type is not None:
-        raise PrepareError(
-            f"type: found {options.type} for {source.path.name}, a model with a chat template, "
-            "expected none: its weights stay as they are stored."
+        raise WrongInput(
+            f"--type {options.type}: {source.path.name} is a model with a chat template, whose "
+            "weights stay as they are stored; leave out --type."
         )
     name = options.name or source.name.lower()
     with build_tools(settings) as tools:
@@ -217,18 +256,18 @@ def _kind_for(settings: Settings) -> Kind:
         return "llamacpp"
     if hardware.package is None:
         raise PrepareError(
-            f"This machine has a GPU that TensorRT-LLM serves ({hardware.gpus[0].name}), and "
-            f"TensorRT-LLM was not found: run in the container {IMAGE}, or name the interpreter "
-            f"that has it in {PREFIX}TRTLLM_PYTHON. For an engine on the CPU say `--kind llamacpp` "
+            f"This machine has a GPU for TensorRT-LLM ({hardware.gpus[0].name}), but TensorRT-LLM "
+            f"was not found: run in the container {IMAGE}, or set {PREFIX}TRTLLM_PYTHON to the "
+            "Python that has it. For an engine on the CPU pass `--kind llamacpp` "
             "(`make engine KIND=llamacpp`)."
         )
     return "trtllm"
 
 
 def _prepare_trtllm(settings: Settings, name: str, options: argparse.Namespace) -> int:
-    """Prepare an engine for TensorRT-LLM. Returns status 0 when it was verified, 1 when it cannot
-    be, and 3 when this machine could only plan it."""
-    with needed("What runs an engine in a process of its own"):
+    """Prepare an engine for TensorRT-LLM. Returns status 0 when it was verified, 1 when it failed,
+    and 3 when this machine could only plan it."""
+    with needed("--kind trtllm: the fleet, which runs TensorRT-LLM in its own process,"):
         from trt_responses.fleet.engine_process import trtllm_starter
     chosen = TrtLlmOptions(
         profile=options.profile,
@@ -255,25 +294,29 @@ def _prepare_trtllm(settings: Settings, name: str, options: argparse.Namespace) 
 
 
 def _engine_list(options: argparse.Namespace) -> int:
-    found = shelf.entries(_settings(options).engines_dir)
+    engines_dir = engines_dir_of(options)
+    found = shelf.entries(engines_dir)
     if options.json:
         print(json.dumps([e._asdict() for e in found], indent=2))
         return 0
+    if not found:
+        print(f"No engines in {engines_dir}: run `make engine`.")
+        return 0
     table = Table("engine", "served", "kind", "weights", "status", "size", "built", box=None)
     table.padding = (0, 1, 0, 0)
-    table.columns[0].no_wrap, table.columns[0].overflow = True, "fold"  # it is typed again, whole
+    table.columns[0].no_wrap, table.columns[0].overflow = True, "fold"  # people copy it
     for column in table.columns[1:]:
         column.overflow = "fold"
     for e in found:
         size, mark = megabytes(e.size_bytes), "promoted" if e.promoted else ""
         built = e.built_at[:10]
         table.add_row(e.label, mark, e.kind, e.weight_type, e.status, size, built)
-    Console().print(table if found else "No engine is prepared: run `make engine`.")
+    Console().print(table)
     return 0
 
 
 def _engine_show(options: argparse.Namespace) -> int:
-    card = cards.read_card(shelf.find(_settings(options).engines_dir, options.name))
+    card = cards.read_card(shelf.find(engines_dir_of(options), options.name))
     if options.json:
         print(json.dumps(asdict(card), indent=2))
         return 0
@@ -286,7 +329,7 @@ def _engine_show(options: argparse.Namespace) -> int:
 
 
 def _engine_verify(options: argparse.Namespace) -> int:
-    settings = _settings(options)
+    settings = settings_of(options, "engines_dir")
     machine = this_machine(settings.trtllm_python)
     verdicts = shelf.verify(settings.engines_dir, options.name, machine, deep=options.deep)
     if options.json:
@@ -299,6 +342,6 @@ def _engine_verify(options: argparse.Namespace) -> int:
 
 
 def _engine_remove(options: argparse.Namespace) -> int:
-    for entry in shelf.remove(_settings(options).engines_dir, options.name):
+    for entry in shelf.remove(engines_dir_of(options), options.name):
         print(f"removed {entry.label}, {megabytes(entry.size_bytes)}")
     return 0

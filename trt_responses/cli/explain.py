@@ -1,4 +1,4 @@
-"""`trt-responses explain ID`: what a response was made of, printed. Parses, calls, prints."""
+"""`trt-responses explain ID`: prints how a response was made. Parses, calls, prints."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.text import Text
 
 from trt_responses.cli.client import ServerFault, add_server, printable, server_of
 from trt_responses.cli.commands import add_command
-from trt_responses.errors import StartupError
+from trt_responses.errors import StartupError, UsageError
 
 if TYPE_CHECKING:
     import argparse
@@ -30,14 +30,14 @@ STYLES = {"forced": "green", "kept": "", "discarded": "red strike"}
 
 def add(commands: Commands, name: str, text: str) -> None:
     """Add the command `explain` and its options."""
-    parser = add_command(commands, name, text, _explain)
-    parser.add_argument("id", metavar="ID", help="the response's id, resp_…")
-    parser.add_argument("--json", action="store_true", help="print JSON, with every id")
+    parser = add_command(commands, name, text, _explain, example="explain resp_1a2b3c4d --json")
+    parser.add_argument("id", metavar="ID", help="Id of the response, resp_…")
+    parser.add_argument("--json", action="store_true", help="JSON with all token ids")
     parser.add_argument(
         "--transcript",
         type=Path,
         metavar="FILE",
-        help="write a transcript for tests/transcripts/ instead, such as bug.json",
+        help="File to write a transcript for tests/transcripts/ to, such as bug.json",
     )
     add_server(parser)
 
@@ -50,45 +50,45 @@ def _explain(options: argparse.Namespace) -> int:
             options.transcript.write_bytes(server.get(f"{path}?transcript={name}"))
             print(f"wrote {options.transcript}", file=sys.stderr)
             return 0
-        told = server.get_json(path)
+        explanation = server.get_json(path)
     except ServerFault as fault:
         raise StartupError(str(fault)) from None
     except OSError as error:
-        raise StartupError(f"{options.transcript}: {error.strerror}.") from None
+        raise UsageError(f"--transcript {options.transcript}: {error.strerror}.") from None
     if options.json:
-        print(json.dumps(told, indent=2, ensure_ascii=False))
+        print(json.dumps(explanation, indent=2, ensure_ascii=False))
     else:
-        show(told, Console(soft_wrap=True))
+        show(explanation, Console(soft_wrap=True))
     return 0
 
 
 def _name(path: Path) -> str:
     if path.suffix != ".json" or not re.fullmatch("[a-z0-9_]{1,64}", path.stem):
-        raise StartupError(
-            f"{path}: a transcript's file has a name of small letters, digits and _, and ends in "
+        raise UsageError(
+            f"--transcript {path}: use a file name of small letters, digits and _ that ends in "
             ".json."
         )
     return path.stem
 
 
-def show(told: Json, console: Console) -> None:
-    """Print an explanation for people: control ids, forced and discarded ones are in colours."""
-    console.print(Text(f"{told['id']}  {told['status']}  {told['model']}  ({told['plan']})"))
-    if told["error"]:
-        console.print(Text(printable(told["error"]), "red"))
-    prompt = told["prompt"]
+def show(made: Json, console: Console) -> None:
+    """Print an made; control ids, forced and discarded ids are coloured."""
+    console.print(Text(f"{made['id']}  {made['status']}  {made['model']}  ({made['plan']})"))
+    if made["error"]:
+        console.print(Text(printable(made["error"]), "red"))
+    prompt = made["prompt"]
     _title(console, f"prompt: {prompt['tokens']} tokens, {prompt['cached_tokens'] or 0} cached")
     console.print(_text(prompt["pieces"]))
-    for number, segment in enumerate(told["segments"], 1):
+    for number, segment in enumerate(made["segments"], 1):
         _show_segment(segment, number, console)
     _title(console, "repairs")
-    repairs = [f"{kind} {count}" for kind, count in told["repairs"].items()]
+    repairs = [f"{kind} {count}" for kind, count in made["repairs"].items()]
     console.print(Text(", ".join(repairs) or "none"))
     _title(console, "timeline")
-    for mark in told["timeline"]:
+    for mark in made["timeline"]:
         console.print(Text(f"{mark['at_ms']:10.1f} ms  {mark['mark']}"))
     _title(console, "engine")
-    console.print(Text(json.dumps(told["engine"], ensure_ascii=False)))
+    console.print(Text(json.dumps(made["engine"], ensure_ascii=False)))
 
 
 def _show_segment(segment: Json, number: int, console: Console) -> None:

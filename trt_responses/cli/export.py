@@ -5,8 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trt_responses.cli.commands import ENGINES_DIR, add_command, add_group, settings_of
-from trt_responses.errors import StartupError
+from trt_responses.cli.commands import (
+    ENGINES_DIR,
+    VERSION_OF,
+    add_command,
+    add_group,
+    number_from,
+    settings_of,
+)
+from trt_responses.errors import UsageError
 from trt_responses.fleet.triton_model import INPUTS, OUTPUTS
 from trt_responses.prepare.shelf import shelf
 from trt_responses.prepare.triton.repository import write_repository
@@ -19,24 +26,28 @@ if TYPE_CHECKING:
 
 def add(parents: Commands, name: str, about: str) -> None:
     """Add the command `export` and its options."""
-    commands = add_group(parents, name, about)
+    example = "export triton demo model_repository"
+    commands = add_group(parents, name, about, example=example)
     text = "write a model repository for Triton's Python backend"
-    triton = add_command(commands, "triton", text, _triton, ENGINES_DIR)
-    triton.add_argument("engine", help="name of a prepared engine")
-    triton.add_argument("directory", type=Path, help="the model repository")
-    triton.add_argument("--name", help="name of the model; without: the engine's")
-    triton.add_argument("--version", type=int, help="its number; without: the next one")
+    triton = add_command(commands, "triton", text, _triton, ENGINES_DIR, example=example)
+    triton.add_argument("engine", metavar="NAME", help=VERSION_OF)
+    triton.add_argument("directory", type=Path, metavar="DIR", help="Model repository")
+    triton.add_argument("--name", metavar="NAME", help="Model name (default: the engine's name)")
+    triton.add_argument(
+        "--version",
+        type=number_from(1),
+        metavar="N",
+        help="Number of the version (default: the next one)",
+    )
 
 
 def _triton(options: argparse.Namespace) -> int:
     settings = settings_of(options, "engines_dir")
     selection = shelf.select(settings.engines_dir, options.engine)
-    if options.version is not None and options.version < 1:
-        raise StartupError(f"A version is a number from 1 on, not {options.version}.")
     if (dialect := selection.card.dialect) is not None:
-        raise StartupError(
-            f"{selection.card.label} speaks {dialect.family!r} by a chat template, and a server "
-            "over Triton speaks to gpt-oss alone: serve it with the embedded engine, "
+        raise UsageError(
+            f"{selection.card.label} uses a chat template ({dialect.family!r}), and Triton serves "
+            "gpt-oss only; serve it with the embedded engine: "
             f"`trt-responses serve --engine {selection.card.name}`."
         )
     made = write_repository(
@@ -50,7 +61,7 @@ def _triton(options: argparse.Namespace) -> int:
         outputs=OUTPUTS,
     )
     print(
-        f"{made} serves {selection.card.label}. Triton's Python needs the package trt_responses, "
-        f"and the engines at {settings.engines_dir.resolve()}; docs/triton.md says the rest."
+        f"{made} serves {selection.card.label}. Triton's Python needs the package trt_responses "
+        f"and the engines at {settings.engines_dir.resolve()}; see docs/triton.md."
     )
     return 0

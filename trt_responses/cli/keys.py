@@ -1,6 +1,6 @@
 """`trt-responses keys new | list | revoke`. Parses, calls, prints.
 
-A key is printed once, on standard output and alone; what is said about it goes to standard error.
+A new key is printed once, on standard output; notes about it go to standard error.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import pwd
 import re
 import sys
 import time
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from trt_responses.cli.commands import JSON, add_command, add_group, option
-from trt_responses.errors import StartupError
+from trt_responses.errors import StartupError, UsageError
 from trt_responses.features.limits.audit import Audit
 from trt_responses.features.limits.key_file import changing, read_file
 from trt_responses.features.limits.keys import (
@@ -37,32 +38,46 @@ from trt_responses.files import close_to_others
 from trt_responses.settings import PREFIX, Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
     from trt_responses.cli.commands import Commands
 
 
-FILE = option("--file", type=Path, help=Settings.model_fields["keys_file"].description)
+FILE = option(
+    "--file", type=Path, metavar="FILE", help=f"File of keys (default: {PREFIX}KEYS_FILE)"
+)
 
 
 def add(parents: Commands, name: str, about: str) -> None:
     """Add the command `keys` and its subcommands."""
-    commands = add_group(parents, name, about)
-    new = add_command(commands, "new", "make a key, and print it once", _new, FILE)
-    new.add_argument("owner", help="whom it speaks for; an owner may have several keys")
-    new.add_argument("--name", default="default", help="what tells the owner's keys apart")
-    new.add_argument("--admin", action="store_true", help="let it read what only admins may")
+    commands = add_group(parents, name, about, example="keys new ann --file keys.json")
+    example = "keys new ann --file keys.json --expires 90d --limits running=4"
+    new = add_command(commands, "new", "make a key and print it", _new, FILE, example=example)
+    new.add_argument("owner", metavar="OWNER", help="Owner of the key; an owner can have several")
     new.add_argument(
-        "--expires", type=_moment, metavar="WHEN", help="90d, 12h, or 2027-01-31T00:00:00Z"
+        "--name",
+        default="default",
+        metavar="NAME",
+        help="Label of the key, unique per owner (default: default)",
+    )
+    new.add_argument("--admin", action="store_true", help="Admin key")
+    new.add_argument(
+        "--expires",
+        type=_moment,
+        metavar="WHEN",
+        help="End of the key: 90d, 12h, or 2027-01-31T00:00:00Z (default: never)",
     )
     new.add_argument(
         "--limits",
         type=_limits,
         metavar="KIND=N,…",
-        help=f"the owner's: {', '.join(KINDS)}; the settings say what is not named",
+        help=f"Limits of the owner: {', '.join(KINDS)} (default: those of the settings)",
     )
-    text = "list the keys, which nobody can show again"
-    add_command(commands, "list", text, _list, FILE, JSON)
-    revoke = add_command(commands, "revoke", "take keys back", _revoke, FILE)
-    revoke.add_argument("key", metavar="OWNER/NAME", help="OWNER/NAME, or OWNER for all of them")
+    text, example = "list keys (secrets are never shown again)", "keys list --file keys.json"
+    add_command(commands, "list", text, _list, FILE, JSON, example=example)
+    example = "keys revoke ann/default --file keys.json"
+    revoke = add_command(commands, "revoke", "revoke keys", _revoke, FILE, example=example)
+    revoke.add_argument("key", metavar="OWNER/NAME", help="Key, or OWNER for all of the owner's")
 
 
 def _moment(text: str) -> datetime:
@@ -86,13 +101,12 @@ def _limits(text: str) -> OwnerLimits:
         return OwnerLimits.model_validate(named)
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f"{text!r}: expected kinds with whole numbers, such as running=4; there are "
-            f"{', '.join(KINDS)}"
+            f"{text!r}: expected KIND=N, such as running=4; the kinds are {', '.join(KINDS)}"
         ) from None
 
 
 def _new(options: argparse.Namespace) -> int:
-    path, audit = _files(options)
+    path, named, audit = _files(options)
     secret = new_key()
     try:
         key = Key(
@@ -104,23 +118,25 @@ def _new(options: argparse.Namespace) -> int:
             limits=options.limits,
         )
     except ValidationError as error:
-        field = error.errors(include_url=False)[0]["loc"][0]
-        raise StartupError(
-            f"The {field} may have 1 to 64 letters, digits and any of _ @ . + -."
+        first = error.errors(include_url=False)[0]
+        name = {"owner": "OWNER", "name": "--name"}.get(str(first["loc"][0]), first["loc"][0])
+        raise UsageError(
+            f"{name} {str(first['input'])[:64]!r}: use 1 to 64 letters, digits and _ @ . + -."
         ) from None
-    with changing(path) as write:
-        known = _read(path) if path.exists() else ()
+    with _changing(path, named) as write:
+        known = _read(path, named) if path.exists() else ()
         if str(key) in map(str, known):
-            raise StartupError(f"{key} is there already: give another --name, or revoke it first.")
-        _tell(audit, "keys.new", path, [key])
+            raise UsageError(f"{key} exists: pass another --name, or revoke it first.")
+        _note(audit, "keys.new", path, [key])
         write((*known, key))
-    print(f"{key} in {path}; the key is not shown again:", file=sys.stderr)
+    print(f"{key} in {path}; this is the only time that the key is shown:", file=sys.stderr)
     print(secret)
     return 0
 
 
 def _list(options: argparse.Namespace) -> int:
-    keys = _read(_files(options)[0])
+    path, named, _ = _files(options)
+    keys = _read(path, named)
     if options.json:
         print(write_keys(keys).decode(), end="")
         return 0
@@ -130,56 +146,66 @@ def _list(options: argparse.Namespace) -> int:
         if key.has_expired(time.time()):
             expires += " (expired)"
         limits = key.limits.model_dump(exclude_none=True) if key.limits else {}
-        told = ", ".join(f"{kind}={count}" for kind, count in limits.items())
+        shown = ", ".join(f"{kind}={count}" for kind, count in limits.items())
         admin = "yes" if key.admin else ""
-        table.add_row(key.owner, key.name, key.sha256[:12], admin, expires, told)
-    Console().print(table if keys else "There are no keys: nobody is let in.")
+        table.add_row(key.owner, key.name, key.sha256[:12], admin, expires, shown)
+    Console().print(table if keys else "No keys: all requests are rejected.")
     return 0
 
 
 def _revoke(options: argparse.Namespace) -> int:
-    path, audit = _files(options)
-    with changing(path) as write:
-        known = _read(path)
+    path, named, audit = _files(options)
+    with _changing(path, named) as write:
+        known = _read(path, named)
         gone = [key for key in known if options.key in (str(key), key.owner)]
         if not gone:
-            raise StartupError(f"{path} has no key {options.key!r}: see `trt-responses keys list`.")
-        _tell(audit, "keys.revoke", path, gone)
+            raise UsageError(f"{path} has no key {options.key!r}: see `trt-responses keys list`.")
+        _note(audit, "keys.revoke", path, gone)
         write([key for key in known if key not in gone])
     for key in gone:
         print(f"revoked {key}")
     return 0
 
 
-def _files(options: argparse.Namespace) -> tuple[Path, Audit]:
-    settings = Settings.from_environment(keys_file=options.file)
+def _files(options: argparse.Namespace) -> tuple[Path, str, Audit]:
+    """The file of keys, the option that named it, and the audit log."""
+    settings = Settings.from_environment(flags={"keys_file": "--file"}, keys_file=options.file)
     if settings.keys_file is None:
-        raise StartupError(f"Which file of keys? Name it with --file or in {PREFIX}KEYS_FILE.")
+        raise UsageError(f"No file of keys: pass --file or set {PREFIX}KEYS_FILE.")
     close_to_others(settings.data_dir)
-    return settings.keys_file, Audit(settings.audit_path)
+    return settings.keys_file, settings.option("keys_file"), Audit(settings.audit_path)
 
 
-def _read(path: Path) -> tuple[Key, ...]:
+@contextmanager
+def _changing(path: Path, named: str) -> Iterator[Callable[[Sequence[Key]], None]]:
+    try:
+        with changing(path) as write:
+            yield write
+    except OSError as error:
+        raise UsageError(f"{named} {path}: cannot be written ({error.strerror}).") from None
+
+
+def _read(path: Path, named: str) -> tuple[Key, ...]:
     try:
         return read_file(path)[1]
     except KeyFault as fault:
-        raise StartupError(f"{path} cannot be used: {fault}.") from None
+        raise UsageError(f"{named} {path}: {fault}.") from None
 
 
 def _user() -> str:
-    """The name of the person who runs the command; in a container often a number."""
+    """The name of the user who runs the command, or the number of one without a name."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
         return str(os.getuid())
 
 
-def _tell(audit: Audit, act: str, path: Path, keys: list[Key]) -> None:
-    """Write the audit line before the change: a change that cannot be audited is not made."""
+def _note(audit: Audit, act: str, path: Path, keys: list[Key]) -> None:
+    """Write the audit lines first: without them the keys do not change."""
     try:
         for key in keys:
             audit.tell(act, by=_user(), file=str(path), key=str(key), admin=key.admin)
     except OSError as error:
         raise StartupError(
-            f"{audit.path} cannot be written ({error.strerror}), and nothing was changed."
+            f"Cannot write the audit log {audit.path} ({error.strerror}); the keys are unchanged."
         ) from None

@@ -1,7 +1,8 @@
-"""`trt-responses engine load | unload`: asks a running server to exchange its engine's version."""
+"""`trt-responses engine load | unload`: exchanges the engine version of a running server."""
 
 from __future__ import annotations
 
+import argparse
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -9,45 +10,52 @@ import orjson
 
 from trt_responses.cli.commands import NAME, RUNNING_SERVER, add_command, settings_of
 from trt_responses.cli.drain import reply_of
-from trt_responses.errors import StartupError
+from trt_responses.errors import UsageError
 from trt_responses.settings import PREFIX
 
 if TYPE_CHECKING:
-    import argparse
-
     from trt_responses.cli.commands import Commands
 
 
 def add_load(commands: Commands) -> None:
     """Add the commands `engine load` and `engine unload`."""
-    text = "have a running server load a version, compare it with its own, and serve it"
-    load = add_command(commands, "load", text, _load, NAME, *RUNNING_SERVER)
+    text = "load a version into a running server, compare it with the served one, and serve it"
+    example = "engine load demo 2 --canary 0.1"
+    load = add_command(commands, "load", text, _load, NAME, *RUNNING_SERVER, example=example)
     load.add_argument(
         "version",
         metavar="N",
         nargs="?",
-        help="its number or its digest; without: the promoted version if it is not the one that "
-        "is served, else the newest",
+        help="Number or digest of the version (default: the promoted one if it is not served yet, "
+        "else the newest)",
     )
-    load.add_argument("--exact", action="store_true", help="ask for the very same tokens")
-    load.add_argument("--no-gate", action="store_true", help="compare nothing: for a rollback")
-    text = "refuse it where memory does not hold both, instead of pausing what is running"
+    load.add_argument(
+        "--exact", action="store_true", help="Comparison token by token, instead of by distribution"
+    )
+    load.add_argument(
+        "--no-gate", action="store_true", help="No comparison, such as for a rollback"
+    )
+    text = "Refusal if memory cannot hold both versions, instead of a pause of running responses"
     load.add_argument("--no-pause", action="store_true", help=text)
-    text = "give it this share of the conversations, as 0.1, and promote nothing"
+    text = "Share of the conversations for the new version, such as 0.1, without a promotion"
     load.add_argument("--canary", type=_share, metavar="SHARE", help=text)
-    load.add_argument("--reason", default="", help="what the journal says of it")
-    text = "have a running server end its canary"
-    add_command(commands, "unload", text, _unload, NAME, *RUNNING_SERVER)
+    load.add_argument("--reason", default="", metavar="TEXT", help="Note for the journal")
+    text, example = "end the canary of a running server", "engine unload demo"
+    add_command(commands, "unload", text, _unload, NAME, *RUNNING_SERVER, example=example)
 
 
 def _share(text: str) -> float:
-    if not 0 < (share := float(text)) < 1:  # which "nan" is not, either
-        raise ValueError
+    try:
+        share = float(text)
+    except ValueError:
+        share = 0.0
+    if not 0 < share < 1:  # which "nan" is not, either
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a share between 0 and 1, such as 0.1")
     return share
 
 
 def _load(options: argparse.Namespace) -> int:
-    asked = {
+    body = {
         "version": options.version,
         "gate": not options.no_gate,
         "exact": options.exact,
@@ -55,23 +63,23 @@ def _load(options: argparse.Namespace) -> int:
         "pause": not options.no_pause,
         "reason": options.reason,
     }
-    return _asked(options, "load", asked)
+    return _exchange(options, "load", body)
 
 
 def _unload(options: argparse.Namespace) -> int:
-    return _asked(options, "unload", {})
+    return _exchange(options, "unload", {})
 
 
-def _asked(options: argparse.Namespace, act: str, body: dict[str, Any]) -> int:
-    """Ask a server to exchange its engine and print its reply as JSON. Returns status 0 when it was
-    done, 1 when the server refuses."""
+def _exchange(options: argparse.Namespace, act: str, body: dict[str, Any]) -> int:
+    """Send the request and print the reply as JSON. Returns status 0 on success, 1 when the server
+    refuses."""
     settings = settings_of(options, "host", "port")
     if settings.admin_key is None:
-        raise StartupError(f"A {act} asks for an admin's key: set {PREFIX}ADMIN_KEY.")
+        raise UsageError(f"engine {act} needs an admin key: set {PREFIX}ADMIN_KEY.")
     path = f"/admin/engines/{quote(options.name, safe='')}/{act}"
-    status, said = reply_of(settings, "POST", path, orjson.dumps(body))  # loading may take long
+    status, reply = reply_of(settings, "POST", path, orjson.dumps(body))  # loading can be slow
     try:
-        print(orjson.dumps(orjson.loads(said), option=orjson.OPT_INDENT_2).decode())
+        print(orjson.dumps(orjson.loads(reply), option=orjson.OPT_INDENT_2).decode())
     except orjson.JSONDecodeError:
-        print(said.decode("utf-8", "replace"))
+        print(reply.decode("utf-8", "replace"))
     return 0 if status == 200 else 1

@@ -13,35 +13,36 @@ from typing import TYPE_CHECKING
 
 from trt_responses import __version__
 from trt_responses.backends.installed import needed
-from trt_responses.errors import StartupError
+from trt_responses.errors import StartupError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 COMMANDS = {
     "serve": "serve a prepared engine",
-    "engine": "prepare engines, and look after their versions and adapters",
+    "engine": "prepare engines, and manage their versions and adapters",
     "keys": "make, list and revoke API keys",
-    "chat": "chat with a model in the terminal, over any server of the Responses API",
+    "chat": "chat with a model in the terminal, on any Responses API server",
     "export": "write a prepared engine for another server",
-    "explain": "show what a response was made of: prompt, ids, segments, repairs, times",
-    "drain": "ask a running server to stop, as a SIGTERM does",
-    "doctor": "say what this machine can run, and why not",
+    "explain": "show how a response was made: prompt, ids, segments, repairs, times",
+    "drain": "stop a running server after its running responses, as a SIGTERM does",
+    "doctor": "check what this machine can run, and say what is missing",
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return the exit status. A fault is printed in one sentence."""
+    """Run one command and return the exit status: 0, 1 for a failure at work, 2 for wrong use, or
+    the command's own. An error is printed in one sentence."""
     given = sys.argv[1:] if arguments is None else arguments
     try:
         options = _parser(given[0] if given else "").parse_args(given)
         status: int = options.run(options)
     except StartupError as error:
         print(f"trt-responses: {error}", file=sys.stderr)
-        return 1
+        return 2 if isinstance(error, UsageError) else 1
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # `| head` has seen enough
+    except BrokenPipeError:  # such as `| head`, which closes its input early
         sys.stdout = None
         return 141
     return status
@@ -52,9 +53,11 @@ def _parser(command: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="trt-responses",
         description="An OpenAI Responses API server for gpt-oss style models.",
-        epilog="Every setting can also be given as TRT_RESPONSES_<NAME> in the environment.",
+        epilog="Settings are environment variables named TRT_RESPONSES_<NAME>;\n"
+        "`trt-responses serve --help` lists them.\n\nExample:\n  trt-responses serve --port 8080",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=__version__)
+    parser.add_argument("--version", action="version", version=__version__, help="Version")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for name, text in COMMANDS.items():
         if name == command:

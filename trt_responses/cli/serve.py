@@ -1,24 +1,24 @@
-"""`trt-responses serve`. Parses, prepares a demo that is not there yet, and serves."""
+"""`trt-responses serve`. Parses, prepares the demo if it is needed, and serves."""
 
 from __future__ import annotations
 
-import argparse
 import signal
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
 from trt_responses.backends.installed import needed
-from trt_responses.cli.commands import add_settings
+from trt_responses.cli.commands import add_settings, settings_of, texts
 from trt_responses.cli.setting_list import settings_help, settings_in_force
 from trt_responses.prepare.shelf import shelf
-from trt_responses.settings import Settings
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable
 
     from trt_responses.cli.commands import Commands
     from trt_responses.engine import Engine
+    from trt_responses.settings import Settings
 
     EngineOf = Callable[[shelf.Selection, Settings], Engine]
 
@@ -31,36 +31,37 @@ def add(commands: Commands, name: str, text: str) -> None:
     serve = commands.add_parser(
         name,
         help=text,
-        description="Serve a prepared engine over HTTP. Without --engine: the only one there is, "
-        "or the demo, which is prepared first if no engine is there.",
-        epilog=settings_help().replace("%", "%%"),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        **texts(
+            "serve a prepared engine over HTTP; if none is prepared, prepare and serve the demo",
+            "serve --engine demo --port 8080",
+            settings_help(),
+        ),
     )
     add_settings(serve, *OPTIONS)
-    shown = "print every setting with where it came from, and end"
+    shown = "List of all settings with the source of each, without serving"
     serve.add_argument("--print-settings", action="store_true", help=shown)
     serve.set_defaults(run=_serve)
 
 
 def _serve(options: argparse.Namespace) -> int:
     given = {name: getattr(options, name) for name in OPTIONS}
-    settings = Settings.from_environment(**given)
+    settings = settings_of(options, *OPTIONS)
     if options.print_settings:
         print(settings_in_force(settings, given))
         return 0
     settings.check_exposure()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what is half made is taken back
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # removes a half prepared engine
     _stop_with_the_terminal()
     server = server_for(settings)
     if settings.engine_elsewhere() is None:
-        _prepare_what_is_served(settings)
+        _prepare_demos(settings)
     return server(settings)
 
 
 def server_for(settings: Settings) -> Callable[[Settings], int]:
-    """What serves: this process, or several front ends."""
+    """The function that serves: in this process, or with several front ends."""
     if settings.frontends > 1:
-        with needed("What runs several front ends"):
+        with needed(f"{settings.option('frontends')} {settings.frontends}: the fleet"):
             from trt_responses.fleet.fleet import serve_fleet
         return serve_fleet
     from trt_responses.app import create_app
@@ -70,10 +71,11 @@ def server_for(settings: Settings) -> Callable[[Settings], int]:
 
 
 def _engine_of(settings: Settings) -> EngineOf:
-    """Makes the engine, in a process of its own where the settings say so and that is installed."""
+    """The function that makes the engine: in a process of its own if the settings say so and the
+    fleet is installed."""
     must = settings.engine_process == "always"
-    apart = "What runs an engine in a process of its own"
-    with needed(apart) if must else suppress(ModuleNotFoundError):
+    fleet = f"{settings.option('engine_process')} always: the fleet"
+    with needed(fleet) if must else suppress(ModuleNotFoundError):
         from trt_responses.fleet.engine_process import engine_of
 
         return engine_of
@@ -83,13 +85,13 @@ def _engine_of(settings: Settings) -> EngineOf:
 
 
 def _stop_with_the_terminal() -> None:
-    """A terminal that closes stops the server as Ctrl-C does; under `nohup` it serves on."""
+    """Stop the server when its terminal closes, as Ctrl-C does, except under `nohup`."""
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGINT))
 
 
-def _prepare_what_is_served(settings: Settings) -> None:
-    """Prepare a demo that is to be served and is not there yet."""
+def _prepare_demos(settings: Settings) -> None:
+    """Prepare the demo that will be served, if it is not prepared yet."""
     if settings.engine == shelf.DEMO_ONNX:
         from trt_responses.cli.engines.graph import prepare_demo_onnx
 
@@ -101,7 +103,7 @@ def _prepare_what_is_served(settings: Settings) -> None:
 
 
 def _serves_demo(settings: Settings) -> bool:
-    """Whether the demo is asked for, or is the only engine there is."""
+    """Whether the demo will be served: by name, or because no other engine is prepared."""
     if settings.engine is not None:
         return settings.engine == shelf.DEMO
     return {entry.name for entry in shelf.entries(settings.engines_dir)} <= {shelf.DEMO}

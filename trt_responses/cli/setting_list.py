@@ -1,4 +1,4 @@
-"""The settings as the command line lists them: by group, and with where each came from."""
+"""The settings as the command line lists them: by group, each with its source."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ USER_INFO = re.compile(r"(?<=://)[^/@\s]+@")
 
 
 def groups() -> Iterator[tuple[str, list[str]]]:
-    """Each group's title and its settings, as they stand in the code."""
+    """Each group's title and the names of its settings, in the code's order."""
     for group in reversed(Settings.__bases__):
         if group is Fixed:
             continue
@@ -27,8 +27,8 @@ def groups() -> Iterator[tuple[str, list[str]]]:
 
 
 def settings_help() -> str:
-    """Every setting with its default, for the end of a help text."""
-    lines = [f"Settings, as variables of the environment named {PREFIX}<NAME>:"]
+    """All settings with their defaults, for the end of a help text."""
+    lines = [f"Settings are environment variables named {PREFIX}<NAME>:"]
     for title, names in groups():
         lines += ["", f"{title}:"]
         for name in names:
@@ -44,8 +44,8 @@ def settings_help() -> str:
 def settings_in_force(
     settings: Settings, given: Mapping[str, Any], environment: Mapping[str, str] = os.environ
 ) -> str:
-    """Every setting in force, and whether an option, a variable or the default gave it. Keys and
-    passwords are not shown."""
+    """All settings in force, each with its source: a flag, a variable or the default. Keys and
+    passwords are hidden."""
     lines = []
     for title, names in groups():
         lines.append(f"# {title}")

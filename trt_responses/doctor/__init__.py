@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trt_responses.backends.dialects import dialect_facts
-from trt_responses.doctor.check import Check as Check  # noqa: TC001  # exported
+from trt_responses.doctor.check import Check as Check  # exported
 from trt_responses.doctor.check import as_json as as_json
 from trt_responses.doctor.check import exit_status as exit_status
 from trt_responses.doctor.check import lines as lines

@@ -1,6 +1,6 @@
-"""What an engine refuses before a token: one rule for all of them, drawn from their limits.
+"""Checks a request against an engine's limits before it starts; the same for all engines.
 
-Knows a request's sizes and wishes; knows no concrete engine.
+Works on sizes and options: no concrete engine.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def room(prompt_length: int, options: GenerateOptions, limits: Limits) -> int:
-    """The number of ids that a request may get. Raises when it cannot be taken at all."""
+    """The maximum number of ids for a request. Raises if the engine cannot accept it."""
     if prompt_length == 0:
         raise InvalidRequest("The prompt is empty: there is nothing to continue.", param="input")
     if options.adapter is not None and options.adapter not in limits.adapters:
@@ -27,8 +27,7 @@ def room(prompt_length: int, options: GenerateOptions, limits: Limits) -> int:
     refuse_longer(prompt_length, limits.longest_prompt)
     if options.logprobs is not None and not 0 <= options.logprobs <= limits.max_logprobs:
         raise Unsupported(
-            f"{options.logprobs} logprobs were asked for; this engine gives 0 to "
-            f"{limits.max_logprobs}.",
+            f"Too many logprobs: {options.logprobs}, limit {limits.max_logprobs} on this engine.",
             param="top_logprobs",
         )
     if options.guide is not None and options.guide.kind not in limits.guides:

@@ -1,4 +1,4 @@
-"""How many cores engines that run on the CPU take."""
+"""The number of cores for engines on the CPU."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import os
 
 
 def spare_cores() -> int:
-    """All but one of the cores this process may use.
+    """All but one of the cores that this process may use.
 
-    llama.cpp's threads spin until the slowest is there: on two cores of which something else
-    wants a part, two threads gave 13 to 53 tokens/s where one gave 545.
+    llama.cpp's threads spin until the slowest has finished: on two busy cores, two threads gave 13
+    to 53 tokens/s where one gave 545.
     """
     try:
         usable = len(os.sched_getaffinity(0))
-    except AttributeError:  # not everywhere
+    except AttributeError:  # not on all systems
         usable = os.cpu_count() or 1
     return max(1, usable - 1)

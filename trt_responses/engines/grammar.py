@@ -1,4 +1,4 @@
-"""A guide as llguidance reads it: Lark. The engines that use llguidance share it."""
+"""Converts guides to Lark grammars for llguidance."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from trt_responses.engine import Guide
 
 DEADLY = -(2.0**63)
-"""A number that ends the whole process where llguidance meets it as a schema's constant."""
+"""A number that crashes llguidance, and the process, as a constant in a schema."""
 
 
 def grammar(guide: Guide) -> str:
@@ -28,20 +28,20 @@ def grammar(guide: Guide) -> str:
         raise InvalidRequest(f"The guide's JSON schema is not JSON: {error}.") from None
     if _holds(schema, DEADLY):
         raise InvalidRequest(
-            f"The guide's JSON schema holds a number that no engine can take, {DEADLY:.0f}: leave "
-            "it out, or give it as a string."
+            f"The guide's JSON schema contains an unsupported number, {DEADLY:.0f}: remove it, or "
+            "write it as a string."
         )
-    # Free whitespace is a place where a model can stay for ever.
+    # With free white space a model can loop for ever.
     strict = {"x-guidance": {"whitespace_flexible": False}}
     schema = {**schema, **strict} if isinstance(schema, dict) else strict
     try:
         return f"%llguidance {{}}\nstart: %json {orjson.dumps(schema).decode()}"
-    except TypeError:  # what it reads it does not always write
+    except TypeError:  # orjson reads deeper nesting than it writes
         raise InvalidRequest("The guide's JSON schema is nested too deep.") from None
 
 
 def _holds(value: object, number: float) -> bool:
-    """Whether a JSON value holds this number, as a double."""
+    """Whether a JSON value contains this number, as a double."""
     waiting = [value]
     while waiting:
         match waiting.pop():
@@ -49,11 +49,11 @@ def _holds(value: object, number: float) -> bool:
                 waiting.extend(members.values())
             case list() as items:
                 waiting.extend(items)
-            case int() | float() as found if float(found) == number:
+            case int() | float() as value if float(value) == number:
                 return True
     return False
 
 
 def _between_slashes(pattern: str) -> str:
-    escaped = re.sub(r"(\\.)|/", lambda found: found[1] or r"\/", pattern, flags=re.DOTALL)
+    escaped = re.sub(r"(\\.)|/", lambda match: match[1] or r"\/", pattern, flags=re.DOTALL)
     return escaped.replace("\n", r"\n")

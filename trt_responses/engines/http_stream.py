@@ -1,29 +1,27 @@
-"""One HTTP request whose reply is a stream of events: sent, read and cut.
+"""One HTTP request with a streamed reply: sends, reads and cancels it.
 
-Knows bytes on a socket and when to stop; what the events mean, each engine reads itself.
+Bytes on a socket only: each engine parses its own events.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable
+from typing import cast
 
 import httptools
 
 from trt_responses.engine import Chunk
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 BROKEN = "The engine broke the connection before the answer was complete."
 
 
 class Stream(asyncio.Protocol):
-    """Each read of the socket is at most one call of `on_chunk`. The last call is of `on_chunk`
-    with a finish, or of `on_break` with a reason; after `leave` there is none.
+    """Each socket read causes at most one call of `on_chunk`. The last call is `on_chunk` with a
+    finish, or `on_break` with a reason; after `leave` there are no calls.
 
-    `read` makes a chunk of the bytes that came, or nothing; `fault` a sentence of a refusal's body
-    and status."""
+    `read` returns a chunk of the new bytes, or None; `fault` returns the message for a refusal's
+    body and status."""
 
     def __init__(
         self,
@@ -49,7 +47,7 @@ class Stream(asyncio.Protocol):
     def connect(
         self, host: str, port: int, path: str, content: bytes, *headers: str
     ) -> asyncio.Task[None]:
-        """Connect, and send this JSON; `headers` stand beside those that every request has."""
+        """Connect and send this JSON, with additional `headers`."""
         lines = (
             f"POST {path} HTTP/1.1",
             f"Host: {host}:{port}",
@@ -63,7 +61,7 @@ class Stream(asyncio.Protocol):
         return self._task
 
     def leave(self) -> None:
-        """Cut the connection, which frees the engine's place. Idempotent."""
+        """Close the connection, which frees the engine's slot. Idempotent."""
         self._over = True
         if self._transport is not None:
             self._transport.abort()

@@ -1,32 +1,29 @@
-"""Which of an engine's slots a request gets, so that a prefix is found again but never shared.
+"""Assigns an engine's slots to requests, so that prefixes are reused but never shared by owners.
 
-A slot keeps the ids it last worked on. Its cache serves only the owner who filled it.
+A slot remembers its last ids. Its cache serves only the owner who filled it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 @dataclass(slots=True)
 class Slot:
-    """One slot that a request was given."""
+    """One slot."""
 
     number: int
     owner: str | None = None
     ids: list[int] = field(default_factory=list)
     reusable: bool = True
-    """Whether the running request may use what is in the cache."""
+    """Whether the running request may use the cache."""
     known: int = 0
-    """The number of the prompt's ids that stand in the cache and may be used."""
+    """The number of the prompt's ids that are in the cache and may be used."""
 
 
 class Slots:
-    """The slots of an engine, of which the least recently used is taken first."""
+    """The slots of an engine; the least recently used is assigned first."""
 
     def __init__(self, count: int) -> None:
         self._free = [Slot(number) for number in range(count)]  # least recently used first
@@ -36,14 +33,14 @@ class Slots:
         return bool(self._free)
 
     def take(self, prompt_ids: Sequence[int], owner: str | None) -> Slot:
-        """The slot that holds most of the prompt, half at least, and of equals the latest used;
-        else the one unused for longest."""
+        """The slot with the longest prefix of the prompt, if that is at least half, most recently
+        used first; else the least recently used slot."""
         prompt = list(prompt_ids)
-        slot, known = self._free[0], 0
+        slot, longest = self._free[0], 0
         for candidate in self._free:
             common = common_prefix(candidate.ids, prompt) if candidate.owner == owner else 0
-            if common >= known and 2 * common >= len(prompt):
-                slot, known = candidate, common
+            if common >= longest and 2 * common >= len(prompt):
+                slot, longest = candidate, common
         self._free.remove(slot)
         slot.reusable = slot.owner == owner
         slot.known = common_prefix(slot.ids, prompt) if slot.reusable else 0
@@ -57,8 +54,7 @@ class Slots:
 
 
 def common_prefix(one: list[int], other: list[int]) -> int:
-    """The number of ids that are equal from the start on. Slices compare in C, so the range is
-    halved."""
+    """The length of the common prefix, by binary search: slices compare in C."""
     low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2

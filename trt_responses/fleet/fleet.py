@@ -21,16 +21,15 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trt_responses.backends.engines import chosen_engine
 from trt_responses.engines.remote.process import LOOKS
-from trt_responses.errors import StartupError
+from trt_responses.errors import StartupError, UsageError
 from trt_responses.files import close_folder_to_others
 from trt_responses.fleet.counts import COUNTS, SharedCounts, make_counts
 from trt_responses.fleet.engine_process import process_of
 from trt_responses.fleet.front_end import ENGINE_LOST
 from trt_responses.serve.server import bound, lasting, log_to_stderr
 from trt_responses.serve.systemd import Notifier
-from trt_responses.settings import PREFIX
+from trt_responses.setup.engine import selected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -53,9 +52,9 @@ def serve_fleet(settings: Settings, with_engine: WithEngine | None = None) -> in
     and the settings by which all front ends serve it; else the settings name it."""
     settings = lasting(settings)
     if settings.store_place().kind == "memory":
-        raise StartupError(
-            f"{PREFIX}STORE: several front ends need a history that they share: expected "
-            "sqlite:///path or redis://host:port/number, got memory://."
+        raise UsageError(
+            f"{settings.option('store')}: {settings.frontends} front ends need a store that they "
+            "share; use sqlite:///path or redis://host:port/number in place of memory://."
         )
     log_to_stderr(settings)
     close_folder_to_others(settings.data_dir)
@@ -251,8 +250,8 @@ def _with_engine(settings: Settings) -> tuple[Settings, EngineProcess | None]:
     version, whatever is prepared meanwhile."""
     if settings.engine_elsewhere() is not None:
         return settings, None
-    selection = chosen_engine(settings)
-    logger.info("%s", selection.reason)
+    selection = selected(settings)
     card = selection.card
+    logger.info("serving %s (%s)", card.label, selection.reason)
     chosen = {"engine": f"{card.name}@{card.version}", "model": settings.model or card.name}
     return settings.model_copy(update=chosen), process_of(selection, settings)

@@ -12,12 +12,10 @@ from __future__ import annotations
 
 import math
 import time
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable
+from typing import Literal
 
 from trt_responses.errors import ServerDraining, ServerStarting
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 State = Literal["starting", "ready", "draining", "failed"]
 
@@ -109,7 +107,7 @@ class Lifecycle:
     def check_takes_work(self) -> None:
         """Raise when no new response is begun."""
         self.check_open()
-        if self.draining and not self.linger_left_s:
+        if self.state == "draining" and not self.linger_left_s:
             raise ServerDraining(
                 "The server is being stopped and begins no new response: try again."
             )

@@ -5,13 +5,11 @@ Each dialect renders them its own way. Names and channels are Harmony's, for eve
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from trt_responses.frozen import bytes_of, dataclass
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 FUNCTIONS = "functions."
 """The prefix of a recipient that names a client's function."""

@@ -6,16 +6,15 @@ that, so it gets the call when it is whole. Knows no tool of a request.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
 
 from pydantic_core import from_json
 
 from trt_responses.frozen import replace
 from trt_responses.wire import events as e
 from trt_responses.wire import output as o
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ActionKind = Literal["shell", "local_shell", "apply_patch"]
 PREFIXES: dict[ActionKind, str] = {"shell": "sh", "local_shell": "lsh", "apply_patch": "apc"}
@@ -109,3 +108,19 @@ def _text(value: object) -> str:
 
 def _number(value: object) -> int | None:
     return value if isinstance(value, int) else None
+
+
+def action_text(item: o.OutputActionCall) -> str:
+    """The text that the model writes to make this call."""
+    action = item.operation if isinstance(item, o.OutputPatchCall) else item.action
+    return arguments_of(vars(action))
+
+
+def arguments_of(action: Mapping[str, Any]) -> str:
+    """The arguments of an action or an operation as the model writes them."""
+    present = {
+        key: action[key]
+        for key in sorted(action, key=lambda key: key != "type")
+        if action[key] not in (None, {}) and (key, action[key]) != ("type", "exec")
+    }
+    return json.dumps(present, ensure_ascii=False)

@@ -35,9 +35,9 @@ from trt_responses.log.entries import (
     ResponsesSpelling,
     Single,
 )
-from trt_responses.log.fold import apply, output_after
+from trt_responses.log.fold import output_after
 from trt_responses.wire.dialect import OPENAI
-from trt_responses.wire.events import Lifecycle, OutputEvent
+from trt_responses.wire.events import CompactionCompacting, Error, OfResponse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -83,10 +83,9 @@ class Log:
             self._settle()
         self.entries.append(Single(self._settled, event, self._spelling))
         self._settled += 1
-        if isinstance(event, Lifecycle):
-            self._folded = apply(self._folded, event)
-            self._output = self._folded.output
-        elif isinstance(event, OutputEvent):
+        if isinstance(event, OfResponse):
+            self._folded, self._output = event.response, event.response.output
+        elif not isinstance(event, CompactionCompacting | Error):
             self._output = output_after(self._output, event)
 
     def grow(self, template: Delta, *, scored: bool = False) -> Deltas:
@@ -232,6 +231,9 @@ class Log:
             self.wake()
         else:
             self._untold, self._live = self.next_number, None
+        if after < 0 and not self.entries:
+            self._listeners.append(tell)
+            return b""
         cursor = Cursor(self, after=after)
         missed = cursor.take()
         if not cursor.begun:

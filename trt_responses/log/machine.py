@@ -7,7 +7,7 @@ other text as a whole is read back from the log's fold. It knows no token and no
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, Unpack
 
 import orjson
@@ -139,7 +139,7 @@ class Machine:
         self.pieces: list[bytes] | None = None
         """The last entry of the log, to which text of the open message is added as it is read. None
         when nothing is open, or the model's text is not yet the client's."""
-        self.repairs: Counter[RepairKind] = Counter()
+        self.repairs: defaultdict[RepairKind, int] = defaultdict(int)
         self.stopped: str | None = None
         """The client's own text at which the answer stopped."""
 

@@ -5,7 +5,7 @@ Knows no file format and no engine. What it shows may come from a hostile file, 
 
 from __future__ import annotations
 
-from trt_responses.errors import StartupError
+from trt_responses.errors import StartupError, UsageError
 
 MOST_LETTERS = 300
 """The most letters of one part of a sentence: a name in a file may be megabytes long."""
@@ -15,10 +15,16 @@ class PrepareError(StartupError):
     """A checkpoint or an engine directory is refused; nothing of it has been executed."""
 
 
-def refusal(name: object, found: object, expected: object) -> PrepareError:
+class WrongInput(PrepareError, UsageError):
+    """The caller named an engine, a file or a value that does not exist or cannot be used."""
+
+
+def refusal(
+    name: object, found: object, expected: object, kind: type[PrepareError] = PrepareError
+) -> PrepareError:
     """The error that says what was found and what was expected."""
     name, found, expected = map(cut, (name, found, expected))
-    return PrepareError(f"{name}: found {found}, expected {expected}.")
+    return kind(f"{name}: found {found}, expected {expected}.")
 
 
 def shown(value: object) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trt_responses.prepare.checkpoint.open import HUB_MODEL, INDEX, PICKLES
-from trt_responses.prepare.faults import PrepareError, cut
+from trt_responses.prepare.faults import PrepareError, WrongInput, cut
 from trt_responses.prepare.files import GGUF, GGUF_PART, json_or_nothing
 from trt_responses.prepare.phases import rounded
 from trt_responses.prepare.progress import megabytes
@@ -175,7 +175,7 @@ def _told(wanted: HubId) -> Iterator[None]:
             "auth login`, or HF_TOKEN)."
         ) from None
     except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError):
-        raise PrepareError(
+        raise WrongInput(
             f"{wanted}: found no such model or revision on the hub, expected owner/model or a "
             "directory; a private one needs HF_TOKEN."
         ) from None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from trt_responses.prompt.action_text import action_text, arguments_of
+from trt_responses.log.action_calls import action_text, arguments_of
 from trt_responses.wire import hosted_items as h
 from trt_responses.wire import items as i
 from trt_responses.wire import output as o

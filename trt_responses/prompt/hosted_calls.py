@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple, assert_never
 
 from trt_responses.language.messages import FUNCTIONS, Message
-from trt_responses.prompt.action_text import arguments_of
+from trt_responses.log.action_calls import arguments_of
 from trt_responses.tool import function_name
 from trt_responses.wire import hosted_items as p
 

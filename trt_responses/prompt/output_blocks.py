@@ -8,9 +8,9 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING, assert_never
 
+from trt_responses.log.action_calls import action_text
 from trt_responses.log.hosted_calls import row_of
 from trt_responses.prompt import conversation as c
-from trt_responses.prompt.action_text import action_text
 from trt_responses.store import Block, lasting_json
 from trt_responses.wire import output as o
 

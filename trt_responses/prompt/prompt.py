@@ -76,7 +76,7 @@ class Prompt:
     blocks: tuple[Block, ...]
     prior_count: int
     date: str
-    truncated: tuple[str, ...] = ()
+    truncated: Sequence[str] = ()
     """The ids of items that were left out, for want of room."""
     continuation: Continuation | None = None
     """What goes on behind it; None behind ids that the client has rendered."""
@@ -132,7 +132,7 @@ async def prompt_of(shown: Shown, prior: Prior) -> Prompt:
     ids, continuation, gone = await _joined(blocks, accepted, parts, date)
     if shown.at_call:
         ids = await continuation.at_call(ids)
-    names = tuple(orjson.loads(blocks[place].item)["id"] for place in sorted(gone))
+    names = [orjson.loads(blocks[place].item)["id"] for place in sorted(gone)]
     return Prompt(ids, blocks, len(prior.blocks), date, names, continuation)
 
 
@@ -157,7 +157,8 @@ async def blocks_of(
     if it carries one. Items at the `silent` places say nothing to the model."""
     at_most = parts.engine.limits().context_tokens * (OLD_CONTEXTS if accepted.truncates else 1)
     if isinstance(accepted.input, str):  # which refers to nothing, and carries nothing
-        return await conversation.input_blocks(accepted.input, parts.renderer, (), at_most), None
+        renderer = parts.dialect.renderer
+        return await conversation.input_blocks(accepted.input, renderer, (), at_most), None
     render_items = partial(
         conversation.input_blocks,
         renderer=parts.renderer,
@@ -218,7 +219,7 @@ async def _joined(
     blocks: Sequence[Block], accepted: Accepted, parts: Parts, date: str
 ) -> tuple[array[int], Continuation, frozenset[int]]:
     """The ids of the prompt, what goes on behind them, and the places of what was left out."""
-    renderer, context = parts.renderer, parts.engine.limits().context_tokens
+    renderer, context = parts.dialect.renderer, parts.engine.limits().context_tokens
     system, developer = _system(accepted, parts, date), _developer(accepted)
     selected = renderer.keeps([block.kind for block in blocks])
     gone: frozenset[int] = frozenset()
@@ -257,11 +258,14 @@ def _system(accepted: Accepted, parts: Parts, date: str) -> System:
         effort=EFFORTS[accepted.effort],
         thinks=accepted.thought is None or accepted.thought.tokens > 0,
         has_function_tools=bool(accepted.tools),
-        namespaces=tuple(
-            Namespace(parts.tools[tool.kind].name, description)
-            for tool in accepted.built_in
-            if (description := parts.tools[tool.kind].description) is not None
-        ),
+        namespaces=_namespaces(accepted, parts) if accepted.built_in else (),
+    )
+
+
+def _namespaces(accepted: Accepted, parts: Parts) -> tuple[Namespace, ...]:
+    tools = [parts.tools[tool.kind] for tool in accepted.built_in]
+    return tuple(
+        Namespace(tool.name, tool.description) for tool in tools if tool.description is not None
     )
 
 

@@ -137,7 +137,7 @@ def _write(draft: Draft) -> None:
     draft.mint = _item_mint(draft.id)
     draft.reader = _reader(draft)
     draft.options = _options(draft)
-    draft.machine_options["scored"] = accepted.scored
+    draft.machine_options["scored"] = accepted.sampling.logprobs is not None
     draft.machine_options["summarised"] = parts.thought_summaries and accepted.summarised
     for write in draft.joints["write"]:
         write(draft)

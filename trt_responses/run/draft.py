@@ -138,9 +138,11 @@ class Draft:
     async def release(self) -> None:
         """Let go of all that is still held."""
         try:
-            await self.generated()
+            if self._after_generating:
+                await self.generated()
         finally:
-            await self.stored()
+            if self._after_storing:
+                await self.stored()
 
 
 async def _release(held: list[Release]) -> None:
@@ -150,7 +152,7 @@ async def _release(held: list[Release]) -> None:
             try:
                 await held.pop()()
             except Exception:
-                logger.exception("failed to release a part of a response")
+                logger.exception("failed to release what a response holds")
     finally:
         if held:
             await _release(held)

@@ -428,7 +428,7 @@ class Generation:
         """Wait for the engine. Returns the run's end if it cannot go on. A verdict breaks the wait
         off."""
         tokens, run = len(self.reader.kept), self._pauses
-        logger.info("pausing %s until it can resume: loss=%s", self.options.request_id, loss)
+        logger.info("pausing %s until the engine is back: loss=%s", self.options.request_id, loss)
         self._segment_end = asyncio.get_running_loop().create_future()
         waiting = asyncio.create_task(recovery.back(run, loss, silent=silent, tokens=tokens))
         try:
@@ -442,6 +442,7 @@ class Generation:
             waiting.cancel()
             await asyncio.wait((waiting,))
         self._pauses.unheard = True
+        logger.info("resuming %s after %d tokens (engine back)", self.options.request_id, tokens)
         return None
 
     def _hear(self) -> None:

@@ -45,7 +45,7 @@ class Run:
         self.owner = draft.owner
         self._origin = ORIGIN.get()
         self.truncated = draft.prompt.truncated
-        self.unfollowed = tuple(left.place for left in draft.steering.left)
+        self.unfollowed = [left.place for left in draft.steering.left]
         """The places of schemas that the output may not follow."""
         self.headers: dict[str, str] = {}
         """HTTP headers about the limits of its owner and the engine that makes it."""
@@ -119,7 +119,7 @@ class Run:
 
     def _open(self) -> None:
         """Append the first events. The log of a response that is queued has them already."""
-        first = self.log.response
+        first = self.log.begun
         if not self.log.entries:
             self.log.append(e.Created(first))
         if first.status != "in_progress":

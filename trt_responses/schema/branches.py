@@ -1,7 +1,7 @@
-"""How many readings of a text a schema may keep open at once, which is what a matcher pays for at
-one byte: alternatives that begin alike, each of which opens alternatives of its own.
+"""Upper bound on a matcher's parallel alternatives for a schema, which determine its cost per byte:
+alternatives that begin alike, each of which opens alternatives of its own.
 
-Reads what `normalise` wrote. Knows no matcher.
+Works on the output of `normalise`; no matcher here.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 Schema = dict[str, Any]
 Place = tuple[tuple[str, ...], str]
-"""What has been read of an object, as far as it tells alternatives apart, and the member's name."""
+"""The members of an object so far that distinguish alternatives, and the next member's name."""
 
 MOST = 4_096
-"""One byte takes a millisecond with so many, and ten with ten times as many."""
+"""Limit: one byte then takes a millisecond; the time is proportional."""
 ANY_NAME = ((), "*")
 
 
 def most_branches(guide: Schema, check_time: Callable[[], None] = lambda: None) -> int:
-    """The most readings that any byte may open; counting ends beyond `MOST`."""
+    """The maximum of alternatives that one byte can open; the count stops above `MOST`."""
     try:
         return _Branches(guide).most(check_time)
-    except RecursionError:  # references in a row beyond any use
+    except RecursionError:  # a chain of references longer than any useful one
         return MOST + 1
 
 
@@ -52,23 +52,23 @@ class _Branches:
         return worst
 
     def _most_of(self, union: Schema) -> int:
-        found: Counter[Place] = Counter()
+        widths: Counter[Place] = Counter()
         for alternative in self._alternatives(union):
             opened = self._opened.get(id(alternative))
             if opened is None:
                 opened = self._opened[id(alternative)] = [*self._opens(alternative)]
             for place, width in opened:
-                found[place] += width
-        return max(found.values(), default=0) + found[ANY_NAME]
+                widths[place] += width
+        return max(widths.values(), default=0) + widths[ANY_NAME]
 
     def _opens(self, schema: Schema) -> Iterator[tuple[Place, int]]:
-        """Where a value of one alternative opens how many others."""
-        told: tuple[str, ...] = ()
+        """The places at which a value of one alternative opens others, and their numbers."""
+        constants: tuple[str, ...] = ()
         needed = schema.get("required", ())
         for name, part in schema.get("properties", {}).items():
-            yield (told, name), len(self._alternatives(part))
+            yield (constants, name), len(self._alternatives(part))
             if name in needed and isinstance(part, dict) and "enum" in part:
-                told = (*told, name, orjson.dumps(part["enum"]).decode())
+                constants = (*constants, name, orjson.dumps(part["enum"]).decode())
         for part in schema.get("patternProperties", {}).values():
             yield ANY_NAME, len(self._alternatives(part))
         yield ANY_NAME, len(self._alternatives(schema.get("additionalProperties")))
@@ -76,16 +76,16 @@ class _Branches:
         yield ((), ""), len(self._alternatives(first))
 
     def _alternatives(self, schema: Any) -> list[Schema]:
-        """Those that a schema stands for, through references and unions."""
+        """The alternatives of a schema, through references and unions."""
         if not isinstance(schema, dict):
             return []
-        if (known := self._known.get(id(schema))) is None:
-            known = self._known[id(schema)] = []  # of one that names itself
+        if (alternatives := self._known.get(id(schema))) is None:
+            alternatives = self._known[id(schema)] = []  # ends a schema that refers to itself
             if "$ref" in schema:
-                known += self._alternatives(self._document.target(schema["$ref"]))
+                alternatives += self._alternatives(self._document.target(schema["$ref"]))
             for part in (*schema.get("anyOf", ()), *schema.get("allOf", ())):
-                if len(known) <= MOST:
-                    known += self._alternatives(part)
+                if len(alternatives) <= MOST:
+                    alternatives += self._alternatives(part)
             if "anyOf" not in schema and "$ref" not in schema:
-                known.append(schema)
-        return known
+                alternatives.append(schema)
+        return alternatives

@@ -1,8 +1,8 @@
-"""A schema with its objects closed: they have the members that it lists, and no others.
+"""Closes the objects of a schema: they allow the listed members and no others.
 
-A server of tools often lists a call's arguments and says nothing of others, which to JSON Schema
-allows any. The model is shown the listed ones alone, and what it would make up besides is refused
-or ignored by the server. Knows no guide and no request.
+An MCP server often lists a call's arguments and does not forbid others, so JSON Schema allows any.
+The prompt shows the model the listed ones alone, and the server would refuse or ignore any others.
+No guide and no request here.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 OF_OTHERS = ("additionalProperties", "patternProperties", "propertyNames")
 TOGETHER = ("anyOf", "oneOf", "$ref")
-"""Beside `properties`, they speak of the same object."""
+"""Keywords that describe the same object as `properties` beside them."""
 COMBINED = ("allOf", "if", "not", "dependentSchemas", "dependencies", "unevaluatedProperties")
 
 
 def closed(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The schema with each object closed that lists its members and says nothing of others. As it
-    is where several parts of it may speak of one object: each would forbid what others list."""
-    told: Mapping[str, Any] = schema if _combines(schema) else _closed(schema)
-    return told
+    """The schema with each object closed that lists its members and does not mention others.
+    Unchanged if several parts may describe one object: each would forbid the others' members."""
+    result: Mapping[str, Any] = schema if _combines(schema) else _closed(schema)
+    return result
 
 
 def _combines(schema: Any) -> bool:
@@ -40,23 +40,23 @@ def _combines(schema: Any) -> bool:
 def _closed(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
-    told = dict(schema)
+    result = dict(schema)
     for keyword in HOLDERS:
-        if isinstance(held := schema.get(keyword), dict):
-            told[keyword] = {name: _closed(part) for name, part in held.items()}
+        if isinstance(named := schema.get(keyword), dict):
+            result[keyword] = {name: _closed(part) for name, part in named.items()}
     for keyword in LISTS:
-        if isinstance(held := schema.get(keyword), list):
-            told[keyword] = [_closed(part) for part in held]
+        if isinstance(listed := schema.get(keyword), list):
+            result[keyword] = [_closed(part) for part in listed]
     for keyword in SINGLE:
-        if isinstance(held := schema.get(keyword), dict):
-            told[keyword] = _closed(held)
-    if _says_all(schema):
-        told["additionalProperties"] = False
-    return told
+        if isinstance(single := schema.get(keyword), dict):
+            result[keyword] = _closed(single)
+    if _lists_all(schema):
+        result["additionalProperties"] = False
+    return result
 
 
-def _says_all(schema: Mapping[str, Any]) -> bool:
-    """Whether an object lists its members, those that it needs among them, and says no more."""
+def _lists_all(schema: Mapping[str, Any]) -> bool:
+    """Whether an object lists its members, all required ones included, and mentions no others."""
     listed, needed = schema.get("properties"), schema.get("required")
     if not isinstance(listed, dict) or any(keyword in schema for keyword in OF_OTHERS):
         return False

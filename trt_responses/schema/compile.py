@@ -1,7 +1,7 @@
-"""Schemas and grammars that are honoured: compiled once each, within a time, and kept.
+"""Compiles schemas and grammars into forms, within a time limit, with a cache.
 
-A schema is taken if it can be normalised and llguidance makes a matcher of it. What a schema that
-is not strict asks for beyond that is left out, and named. Knows no request and no engine.
+A schema is accepted if it can be normalised and llguidance can build a matcher for it. For a schema
+that is not strict, unsupported parts are left out and reported. No request and no engine here.
 """
 
 from __future__ import annotations
@@ -38,38 +38,39 @@ if TYPE_CHECKING:
     from trt_responses.schema.matching import Matcher, Pieces
 
 MAX_BYTES = 1_048_576
-"""Of one schema: OpenAI's own limits, with room for descriptions."""
+"""Maximum size of one schema: OpenAI's limits, with room for descriptions."""
 CACHED = 64
-"""Compiled schemas that are kept."""
+"""Compiled schemas in the cache."""
 _LITERALS = re.compile(
     r'"(?:[^"\\\n]|\\.)*+(?P<text>"?)|/(?:[^/\\\n]|\\.)++(?P<expression>/?)|//[^\n]*'
 )
-"""Texts and expressions in a Lark grammar, in which any character may stand, and comments. One
-without an end is matched whole, too: searching on from each of its marks takes quadratic time."""
-_OWN_WORDS = {
-    "%json": "which is no part of Lark",
-    "%regex": "which is no part of Lark",
-    "%llguidance": "which is no part of Lark",
-    "%lark": "which is no part of Lark",
+"""Strings, expressions and comments in a Lark grammar. An unterminated one matches up to the end:
+a search from each of its quotes would take quadratic time."""
+_EXTENSIONS = {
+    "%json": "which is not part of Lark",
+    "%regex": "which is not part of Lark",
+    "%llguidance": "which is not part of Lark",
+    "%lark": "which is not part of Lark",
     "<": "which would name a token of the model",
     "@": "which would name another grammar",
 }
 _RULE = re.compile(r"^[ \t]*[?!]?([A-Za-z_]\w*)(?:\.-?\d+)?(?:\[[^\]\n]*\])?[ \t]*:", re.MULTILINE)
 _NAME = re.compile(r"[A-Za-z_]\w*")
 PLAIN_DEPTHS = (8, 4, 2, 1, 0)
-"""How deep a schema that is too much for a guide is followed instead, tried in this row."""
+"""Depths to which a schema that is too complex for a guide is cut, tried in this order."""
 MAX_LEVELS = 400
-"""Schemas in a row, through references, or rules of a grammar: engines read them recursively, and
-some thousands overflow a thread's stack, which ends the process."""
+"""Maximum nesting of schemas through references, or of grammar rules. Engines read them
+recursively: some thousands overflow a thread's stack and crash the process."""
 MAX_CULPRITS = 64
-"""Parts that are compiled alone to find the one that is at fault."""
+"""Parts that are compiled alone to find the faulty one."""
 MAX_GRAMMAR = 65_536
-"""Characters of a client's own grammar."""
+"""Maximum characters of a client's grammar."""
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What a text must be: the source of an engine's guide, and how a text is followed."""
+    """The required form of a text: the source of an engine's guide, and the matcher that checks
+    it."""
 
     kind: Literal["json_schema", "lark"]
     source: str
@@ -77,14 +78,14 @@ class Form:
     judge: Judge | None = None
     left: tuple[Left, ...] = ()
     as_json: Callable[[str], str] | None = None
-    """The JSON that is meant, of a text that is written otherwise."""
+    """Converts a text that is not JSON to the JSON that it means."""
 
     def follow(self) -> Follower:
         return Follower(self.matcher.copy(), self.judge, self.as_json)
 
 
 class Allowance:
-    """The time that the schemas of one request have, together, on a clock of the thread's own."""
+    """The CPU time limit for all schemas of one request, on the thread's own clock."""
 
     def __init__(
         self, limit_s: float = float("inf"), clock_s: Callable[[], float] = time.thread_time
@@ -96,17 +97,17 @@ class Allowance:
     def check(self, place: str) -> None:
         if self._clock_s() > self._end_s:
             raise SlowSchema(
-                f"Invalid schema: '{place}' is not compiled within {self._limit_s:g} s, which is "
-                "all that the schemas of a request have.",
+                f"Invalid schema: '{place}' takes too long to compile: limit "
+                f"{self._limit_s:g} s for all schemas of a request.",
                 param=place,
             )
 
 
 class Forms:
-    """Compiles schemas, each distinct one once. May be used by several threads."""
+    """Compiles schemas, with a cache. Thread-safe."""
 
-    def __init__(self, kept: int = CACHED, pieces: Pieces | None = None) -> None:
-        self._kept = kept
+    def __init__(self, cached: int = CACHED, pieces: Pieces | None = None) -> None:
+        self._cached = cached
         self._pieces = pieces
         self._known: OrderedDict[bytes, Form] = OrderedDict()
         self._lock = Lock()
@@ -119,9 +120,9 @@ class Forms:
         *,
         strict: bool = True,
     ) -> Form:
-        """`place` is where the schema stands in the request. Raises `InvalidSchema`."""
+        """The form of a schema at `place` in the request. Raises `InvalidSchema`."""
         key = _key(schema, place, strict)
-        form = self._found(key)
+        form = self._lookup(key)
         if form is None:
             check_time = (allowance or Allowance()).check
             form = _compiled(dict(schema), place, check_time, self._pieces, strict=strict)
@@ -129,9 +130,9 @@ class Forms:
         return form
 
     def lark(self, grammar: str, place: str, allowance: Allowance | None = None) -> Form:
-        """The form of a whole text, by a client's own grammar."""
+        """The form of a whole text that must match a client's grammar."""
         key = b"lark:" + grammar.encode()
-        form = self._found(key)
+        form = self._lookup(key)
         if form is None:
             form = _grammar(grammar, place, self._pieces)
             (allowance or Allowance()).check(place)
@@ -139,15 +140,15 @@ class Forms:
         return form
 
     def unknown_bytes(self, schema: Mapping[str, object], *, strict: bool) -> int:
-        """How much there is to compile; 0 for what is known, and for what is refused at once."""
+        """The bytes to compile; 0 for a cached schema, or one that is refused at once."""
         try:
             key = _key(schema, "", strict)
         except InvalidSchema:
             return 0
-        return 0 if self._found(key) else len(key)
+        return 0 if self._lookup(key) else len(key)
 
-    def _found(self, key: bytes) -> Form | None:
-        """None, too, of one whose matcher is over its limits: it is compiled anew."""
+    def _lookup(self, key: bytes) -> Form | None:
+        """The cached form, or None. A form whose matcher exceeded its limits is compiled again."""
         with self._lock:
             if (form := self._known.get(key)) is None or form.matcher.broken:
                 return None
@@ -158,7 +159,7 @@ class Forms:
         with self._lock:
             self._known[key] = form
             self._known.move_to_end(key)
-            if len(self._known) > self._kept:
+            if len(self._known) > self._cached:
                 self._known.popitem(last=False)
 
 
@@ -168,7 +169,7 @@ def _key(schema: Mapping[str, object], place: str, strict: bool) -> bytes:
     except orjson.JSONEncodeError as error:
         raise refused(place, f"cannot be written as JSON: {error}") from None
     if len(source) > MAX_BYTES:
-        raise refused(place, f"has {len(source)} bytes, more than {MAX_BYTES}")
+        raise refused(place, f"is too large: {len(source)} bytes, limit {MAX_BYTES}")
     return (b"strict:" if strict else b"plain:") + source
 
 
@@ -188,7 +189,7 @@ def _compiled(
         if strict:
             where = _culprit(normal, place, check_time)
             raise refused(where, f"cannot be guided: {fault}; {FOR_STRICT}") from None
-        left = Left(place, f"is too much for a guide ({fault})")
+        left = Left(place, f"is too complex for a guide ({fault})")
         form = _plainer(normal, expressions, pieces, left, check_time)
     check_time(place)
     return form
@@ -199,13 +200,13 @@ def _form(
 ) -> Form:
     source = orjson.dumps(normal.guide).decode()
     if deepest(normal.guide) > MAX_LEVELS:
-        raise GrammarFault(f"it leads through more than {MAX_LEVELS} schemas in a row")
+        raise GrammarFault(f"it nests schemas deeper than {MAX_LEVELS} levels")
     if '"anyOf"' in source and most_branches(normal.guide, check_time) > MOST_BRANCHES:
         raise GrammarFault("too many of its alternatives begin alike")
-    made = matcher(json_grammar(normal.guide), pieces)
-    if not made.may_begin():
+    compiled = matcher(json_grammar(normal.guide), pieces)
+    if not compiled.may_begin():
         raise GrammarFault("it has too many beginnings")
-    return Form("json_schema", source, made, Judge(normal.judged, expressions), normal.left)
+    return Form("json_schema", source, compiled, Judge(normal.judged, expressions), normal.left)
 
 
 def _plainer(
@@ -215,7 +216,7 @@ def _plainer(
     left: Left,
     check_time: Callable[[str], None],
 ) -> Form:
-    """The same without what is deep: its form is all that is promised."""
+    """The form of the schema cut to a smaller depth: only the cut schema is enforced."""
     for depth in PLAIN_DEPTHS:
         check_time(left.place)
         guide = _cut(normal.guide, depth)
@@ -230,21 +231,21 @@ def _cut(schema: Any, depth: int) -> Any:
         return schema
     if depth < 1:
         return {"type": schema["type"]} if "type" in schema else {}
-    kept = {k: v for k, v in schema.items() if k not in ("$ref", "$defs", "allOf", "pattern")}
+    shallow = {k: v for k, v in schema.items() if k not in ("$ref", "$defs", "allOf", "pattern")}
     for keyword in ("properties", "patternProperties"):
-        if keyword in kept:
-            kept[keyword] = {name: _cut(part, depth - 1) for name, part in kept[keyword].items()}
+        if keyword in shallow:
+            shallow[keyword] = {n: _cut(part, depth - 1) for n, part in shallow[keyword].items()}
     for keyword in ("items", "additionalProperties"):
-        if keyword in kept:
-            kept[keyword] = _cut(kept[keyword], depth - 1)
+        if keyword in shallow:
+            shallow[keyword] = _cut(shallow[keyword], depth - 1)
     for keyword in ("prefixItems", "anyOf"):
-        if keyword in kept:
-            kept[keyword] = [_cut(part, depth - 1) for part in kept[keyword]]
-    return kept
+        if keyword in shallow:
+            shallow[keyword] = [_cut(part, depth - 1) for part in shallow[keyword]]
+    return shallow
 
 
 def _culprit(normal: Normal, place: str, check_time: Callable[[str], None]) -> str:
-    """The place of the smallest part that cannot be compiled by itself, as far as time allows."""
+    """The place of the smallest part that fails to compile alone, as far as time allows."""
     schema, tried = normal.guide, 0
     if deepest(schema) > MAX_LEVELS:
         return place
@@ -268,25 +269,25 @@ def _culprit(normal: Normal, place: str, check_time: Callable[[str], None]) -> s
 
 def _grammar(grammar: str, place: str, pieces: Pieces | None) -> Form:
     if len(grammar) > MAX_GRAMMAR:
-        raise refused(place, f"has more than {MAX_GRAMMAR} characters")
+        raise refused(place, f"is too long: {len(grammar)} characters, limit {MAX_GRAMMAR}")
     plain = _LITERALS.sub(lambda m: m[0] if "" in (m["text"], m["expression"]) else "", grammar)
-    for word, what in _OWN_WORDS.items():
+    for word, what in _EXTENSIONS.items():
         if word in plain:
-            raise refused(place, f"holds '{word}', {what}")
+            raise refused(place, f"contains '{word}', {what}")
     if (levels := _rule_levels(plain)) > MAX_LEVELS:
-        raise refused(place, f"has {levels} rules in a row, limit {MAX_LEVELS}")
+        raise refused(place, f"nests rules too deep: {levels} levels, limit {MAX_LEVELS}")
     try:
-        made = matcher(f"%llguidance {{}}\n{grammar}", pieces, LARK_LIMITS)
+        compiled = matcher(f"%llguidance {{}}\n{grammar}", pieces, LARK_LIMITS)
     except GrammarFault as fault:
-        raise refused(place, f"is no grammar that can be followed: {fault}") from None
-    if not made.may_begin():
-        raise refused(place, "is no grammar that can be followed: it has too many beginnings")
-    return Form("lark", grammar, made)
+        raise refused(place, f"is not a supported grammar: {fault}") from None
+    if not compiled.may_begin():
+        raise refused(place, "is not a supported grammar: it has too many beginnings")
+    return Form("lark", grammar, compiled)
 
 
 def _rule_levels(plain: str) -> int:
-    """How many rules of a Lark grammar stand in a row, each used by the one before; `plain` has no
-    texts and no comments."""
+    """The nesting depth of a Lark grammar's rules. `plain`: the grammar without strings and
+    comments."""
     rules: dict[str, list[str]] = {}
     _, *parts = _RULE.split(plain)
     for name, body in zip(parts[::2], parts[1::2], strict=True):

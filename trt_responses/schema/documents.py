@@ -1,4 +1,4 @@
-"""A schema document: where its references lead. Knows no keyword but those that name places."""
+"""A schema document and the targets of its references. It reads structural keywords only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 HOLDERS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
-"""Keywords that hold schemas by name."""
+"""Keywords with schemas by name."""
 LISTS = ("anyOf", "oneOf", "allOf", "prefixItems", "items")
 SINGLE = (
     *("items", "additionalProperties", "additionalItems", "propertyNames", "contains"),
@@ -20,45 +20,45 @@ SINGLE = (
 
 
 def parts(schema: Mapping[str, object]) -> Iterator[tuple[str, object]]:
-    """The schemas that stand right in a schema, each with its place."""
+    """The direct subschemas of a schema, each with its place."""
     for keyword in HOLDERS:
-        if isinstance(held := schema.get(keyword), dict):
-            yield from ((f"{keyword}.{name}", inner) for name, inner in held.items())
+        if isinstance(named := schema.get(keyword), dict):
+            yield from ((f"{keyword}.{name}", inner) for name, inner in named.items())
     needs = schema.get("dependencies")
     for name, inner in needs.items() if isinstance(needs, dict) else ():
         if not isinstance(inner, list):  # of names
             yield f"dependencies.{name}", inner
     for keyword in LISTS:
-        if isinstance(held := schema.get(keyword), list):
-            yield from ((f"{keyword}[{n}]", inner) for n, inner in enumerate(held))
+        if isinstance(listed := schema.get(keyword), list):
+            yield from ((f"{keyword}[{n}]", inner) for n, inner in enumerate(listed))
     for keyword in SINGLE:
-        if isinstance(held := schema.get(keyword), dict):
-            yield keyword, held
+        if isinstance(single := schema.get(keyword), dict):
+            yield keyword, single
 
 
 def deepest(guide: Mapping[str, object]) -> int:
-    """How many schemas stand in a row, through references."""
+    """The nesting depth of schemas, through references."""
     document = Document(guide)
     inner: dict[int, list[object]] = {}
 
     def of(schema: object) -> list[object]:
         if not isinstance(schema, dict):
             return []
-        if (found := inner.get(id(schema))) is None:
-            found = inner[id(schema)] = [
+        if (nested := inner.get(id(schema))) is None:
+            nested = inner[id(schema)] = [
                 part for step, part in parts(schema) if not step.startswith("$defs.")
             ]
             if "$ref" in schema:
-                found.append(document.target(schema["$ref"]))
-        return found
+                nested.append(document.target(schema["$ref"]))
+        return nested
 
     start: object = guide
     return longest(start, of, id)
 
 
 def longest(start: T, of: Callable[[T], Sequence[T]], key: Callable[[T], object]) -> int:
-    """The most steps in a row for a reader that enters each part once, whether it takes the parts
-    in their order or from the last one on."""
+    """The maximum recursion depth of a reader that enters each part once, first part first or last
+    part first."""
     most = 0
     for order in (iter, reversed):
         seen: set[object] = set()
@@ -75,14 +75,14 @@ def longest(start: T, of: Callable[[T], Sequence[T]], key: Callable[[T], object]
 
 
 class Document:
-    """One schema, and what its `$ref`s mean: pointers, anchors and names of its own parts."""
+    """One schema, and the targets of its `$ref`s: pointers, anchors and ids of its own parts."""
 
     def __init__(self, root: Mapping[str, object]) -> None:
         self.root = root
         self._names: dict[str, object] | None = None
 
     def target(self, reference: object) -> object | None:
-        """What a reference means; None where that is not in this document."""
+        """The target of a reference; None if this document lacks it."""
         if not isinstance(reference, str):
             return None
         if reference in ("#", ""):
@@ -92,16 +92,16 @@ class Document:
         return self._named().get(reference)
 
     def _pointed(self, pointer: str) -> object | None:
-        found: object = self.root
+        at: object = self.root
         for step in pointer.split("/"):
             name = unquote(step).replace("~1", "/").replace("~0", "~")
-            if isinstance(found, dict) and name in found:
-                found = found[name]
-            elif isinstance(found, list) and name.isdecimal() and int(name[:9]) < len(found):
-                found = found[int(name[:9])]
+            if isinstance(at, dict) and name in at:
+                at = at[name]
+            elif isinstance(at, list) and name.isdecimal() and int(name[:9]) < len(at):
+                at = at[int(name[:9])]
             else:
                 return None
-        return found if isinstance(found, dict | bool) else None
+        return at if isinstance(at, dict | bool) else None
 
     def _named(self) -> dict[str, object]:
         if self._names is None:

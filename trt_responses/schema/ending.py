@@ -1,4 +1,4 @@
-"""Whether a schema allows any value that ends: one whose every value must hold another has none."""
+"""Checks that a schema allows a finite value, and does not require endless nesting."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 
 def may_end(guide: Mapping[str, Any], check_time: Callable[[], None] = lambda: None) -> bool:
-    """Whether a normalised schema allows a value that ends: what is known to end grows until
-    nothing more does."""
+    """Whether a normalised schema allows a finite value. Marks schemas that allow one, until no
+    more follow."""
     document = Document(guide)
     everything: list[Mapping[str, Any]] = []
     waiting: list[Mapping[str, Any]] = [guide]
@@ -21,9 +21,9 @@ def may_end(guide: Mapping[str, Any], check_time: Callable[[], None] = lambda: N
     while waiting:
         schema = waiting.pop()
         everything.append(schema)
-        found = [inner for _, inner in parts(schema) if isinstance(inner, dict)]
-        waiting += found
-        for used in (*found, document.target(schema.get("$ref"))):
+        nested = [inner for _, inner in parts(schema) if isinstance(inner, dict)]
+        waiting += nested
+        for used in (*nested, document.target(schema.get("$ref"))):
             users[id(used)].append(schema)
     ending: set[int] = set()
     undecided = deque(reversed(everything))

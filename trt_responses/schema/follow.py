@@ -1,6 +1,6 @@
-"""A text that should follow a schema, followed byte by byte while it is written.
+"""Follows a text byte by byte as the model writes it, and checks it against a schema.
 
-Knows the text's form (a matcher) and its judge; knows no token and no schema keyword.
+Works with the text's matcher and its judge: no tokens and no schema keywords.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 AT_ONCE_BYTES = 2_048
 AT_ONCE_STEPS = 2_000
-"""A text that is judged where it ends; what is longer, or takes more steps, may take a while."""
+"""Limits for judging a text at once; a longer text, or one with more steps, is judged later."""
 UNTIMED = 6
-"""Pieces between two whose time is taken, while they are swift: a clock is not free either."""
+"""Pieces between two timed ones, while they are fast: reading a clock costs time too."""
 SWIFT_S, SLOW_S = 0.0005, 0.002
-"""Texts that can be read in ever more ways grow slower piece by piece."""
+"""Time per piece. Texts with ever more alternatives become slower piece by piece."""
 _HEX = rb"[0-9A-Fa-f]"
 _HIGH = rb"\\u[dD][89abAB]" + _HEX * 2
 _LOW = rb"\\u[dD][c-fC-F]" + _HEX * 2
@@ -37,14 +37,14 @@ _ESCAPE = re.compile(
     % (_HIGH, _LOW, _HIGH, _OPEN, _OPEN, _HEX),
     re.DOTALL,
 )
-"""A whole escape, or one that the text's end cuts in two; and DEL, which may stand as it is."""
+"""A complete escape, one that the text's end cuts, or an unescaped DEL."""
 _SHORT = {8: b"\\b", 9: b"\\t", 10: b"\\n", 12: b"\\f", 13: b"\\r", 34: b'\\"', 92: b"\\\\"}
 _MARK = re.compile(rb'"(?:[^"\\]|\\.)*"?|[\[\]{},]', re.DOTALL)
 _DECODE = codecs.getincrementaldecoder("utf-8")
 
 
 class Follower:
-    """One text, from its first byte to its last."""
+    """Follows one text from its first byte to its last."""
 
     __slots__ = (
         *("_as_json", "_broken", "_decoder", "_half", "_held", "_is_json", "_judge", "_matcher"),
@@ -57,8 +57,8 @@ class Follower:
         judge: Judge | None,
         as_json: Callable[[str], str] | None = None,
     ) -> None:
-        """Without a judge the text is no JSON, and its form is all there is to say; with `as_json`
-        it is judged as the JSON that this makes of it."""
+        """Without a judge the text is not JSON, and only its form is checked. With `as_json` the
+        judge judges the JSON that this function returns."""
         self.text = bytearray()
         self._matcher = matcher
         self._judge = judge
@@ -69,12 +69,13 @@ class Follower:
         self._held = b""
         self._broken = False
         self._whole_pieces = True
-        """Nothing is held back from the last piece, and the matcher follows."""
+        """Whether nothing of the last piece is held back and the matcher works."""
         self._untimed = 0
         self._slow = False
 
     def feed(self, piece: bytes) -> bool:
-        """Whether the text goes on lawfully with all of it; if not, nothing of it is taken."""
+        """Append a piece. Returns False, and appends nothing, if the text may not continue with
+        it."""
         self._untimed -= 1
         if self._untimed < 0:
             return self._timed(piece)
@@ -82,11 +83,11 @@ class Follower:
 
     def _timed(self, piece: bytes) -> bool:
         begun = time.perf_counter()
-        taken = self._fed(piece)
-        # What seems slow may be a busy machine: the next piece is looked at closely.
+        accepted = self._fed(piece)
+        # A slow piece may mean a busy machine: the next one is timed too.
         self._slow = time.perf_counter() - begun > SWIFT_S
         self._untimed = 0 if self._slow else UNTIMED
-        return taken
+        return accepted
 
     def _fed(self, piece: bytes) -> bool:
         if self._whole_pieces and not self._slow and self._matcher.takes_plain(piece):
@@ -97,7 +98,7 @@ class Follower:
     def _feed(self, piece: bytes) -> bool:
         plain, held, before = piece, self._held, None
         if self._half or not piece.isascii():
-            # What is no UTF-8 reaches the client replaced: that is the text to judge.
+            # The client receives invalid UTF-8 replaced: judge that text.
             before = self._decoder.getstate()
             plain = self._decoder.decode(piece).encode()
         if self._is_json and (held or b"\\" in plain or b"\x7f" in plain):
@@ -107,7 +108,7 @@ class Follower:
                 if before is not None:
                     self._decoder.setstate(before)
                 return False
-            self._broken = True  # a limit of the matcher's own says nothing of the text
+            self._broken = True  # the matcher reached its own limit: the text may be valid
         self.text += piece
         self._held = held
         if before is not None:
@@ -116,7 +117,7 @@ class Follower:
         return True
 
     def _take(self, plain: bytes) -> bool:
-        """Byte by byte where it may be slow, until a processor has had enough of it."""
+        """Pass bytes to the matcher; if that may be slow, one by one and with a time limit."""
         if not self._slow and not (self._is_json and opens_much(plain)):
             return self._matcher.take(plain)
         begun = time.thread_time()
@@ -131,18 +132,19 @@ class Follower:
 
     @property
     def whole(self) -> bool:
-        """Whether the text may end here, as far as its form says."""
+        """Whether the text's form allows it to end here."""
         cut = self._held or self._half
         return not cut and (self._broken or self._matcher.accepts)
 
     @property
     def place(self) -> str | None:
-        """Where in the value that is written the text ends; None if it is no JSON."""
+        """The place in the JSON value at which the text ends; None if the text is not JSON."""
         return place_of(path_of(bytes(self.text))) if self._is_json else None
 
     def departure(self, *, at_once: bool = False) -> Departure | None:
-        """What of the whole text its schema forbids. May take a while, but for `at_once`, which
-        raises `OutOfSteps` where a millisecond or two do not do."""
+        """How the whole text departs from its schema, or None. May take long; with `at_once`,
+        raises
+        `OutOfSteps` after a millisecond or two."""
         if self._judge is None:
             return None
         if at_once and len(self.text) > AT_ONCE_BYTES:
@@ -160,7 +162,7 @@ class Follower:
 
 
 def path_of(text: bytes) -> Path:
-    """The names and numbers of the values that are open at the end of a JSON text."""
+    """The names and indices of the values that are open at the end of a JSON text."""
     path: list[str | int | None] = []  # None: a member without a name yet
     for mark in _MARK.findall(text):
         match mark:
@@ -178,31 +180,31 @@ def path_of(text: bytes) -> Path:
 
 
 def canonical_escapes(text: bytes) -> tuple[bytes, bytes]:
-    """JSON's escapes in the one spelling that a matcher knows; and what may yet become one."""
-    held = b""
+    """The text with JSON escapes in the spelling of matchers, and its incomplete last escape."""
+    rest = b""
 
-    def spelled(found: re.Match[bytes]) -> bytes:
-        nonlocal held
-        if found["half"] is not None or found["open"] is not None:
-            held = found[0]
+    def spelled(escape: re.Match[bytes]) -> bytes:
+        nonlocal rest
+        if escape["half"] is not None or escape["open"] is not None:
+            rest = escape[0]
             return b""
-        return _spelled(found)
+        return _spelled(escape)
 
-    return _ESCAPE.sub(spelled, text), held
+    return _ESCAPE.sub(spelled, text), rest
 
 
-def _spelled(found: re.Match[bytes]) -> bytes:
-    if found[1]:
+def _spelled(escape: re.Match[bytes]) -> bytes:
+    if escape[1]:
         return (
-            bytes.fromhex(f"{found[1][2:].decode()}{found[2][2:].decode()}")
+            bytes.fromhex(f"{escape[1][2:].decode()}{escape[2][2:].decode()}")
             .decode("utf-16-be")
             .encode()
         )
-    if (digits := found[5]) is None:
-        return {b"\\/": b"/", b"\x7f": b"\\u007f"}.get(found[0], found[0])
+    if (digits := escape[5]) is None:
+        return {b"\\/": b"/", b"\x7f": b"\\u007f"}.get(escape[0], escape[0])
     code = int(digits, 16)
     if code in _SHORT:
         return _SHORT[code]
     if code < 32 or code == 127 or 0xD800 <= code <= 0xDFFF:
-        return found[0].lower()
+        return escape[0].lower()
     return chr(code).encode()

@@ -1,5 +1,5 @@
-"""Formats of strings: the expression that guides each, and the judge of a text that claims to be
-one. The two share nothing. Names that are not here are annotations: they promise nothing.
+"""String formats: an expression that guides each, and a judge of texts. The two are independent.
+Formats without an entry are annotations and are not enforced.
 """
 
 from __future__ import annotations
@@ -54,8 +54,7 @@ EXPRESSIONS: Mapping[str, str] = {
     "uri": r"[A-Za-z][A-Za-z0-9+.-]{0,15}://[A-Za-z0-9][A-Za-z0-9.-]{0,252}(?::[0-9]{1,5})?"
     r"(?:[/?#](?:[A-Za-z0-9._~:/?#@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*)?",
 }
-"""What a model is guided to, for the whole of a text: narrower than the format where a wider text
-helps nobody, never wider."""
+"""Expressions for the guide, for a whole text. Some are narrower than the format, none wider."""
 
 _DATE_TIME = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](.+)", re.ASCII)
 _TIME = re.compile(r"(\d\d:\d\d:\d\d)(?:\.\d+)?(?:[Zz]|[+-]([01]\d|2[0-3]):[0-5]\d)", re.ASCII)
@@ -72,13 +71,13 @@ def _is_date(text: str) -> bool:
 
 
 def _is_time(text: str) -> bool:
-    found = _TIME.fullmatch(text)
-    return found is not None and time.fromisoformat(found[1]) is not None
+    parsed = _TIME.fullmatch(text)
+    return parsed is not None and time.fromisoformat(parsed[1]) is not None
 
 
 def _is_date_time(text: str) -> bool:
-    found = _DATE_TIME.fullmatch(text)
-    return found is not None and _is_date(found[1]) and _is_time(found[2])
+    parsed = _DATE_TIME.fullmatch(text)
+    return parsed is not None and _is_date(parsed[1]) and _is_time(parsed[2])
 
 
 def _is_email(text: str) -> bool:
@@ -105,7 +104,7 @@ JUDGES: Mapping[str, Callable[[str], object]] = {
 
 
 def has_format(text: str, name: str) -> bool:
-    """Whether the text has the format; true of any that is an annotation only."""
+    """Whether the text has the format; True for formats that are annotations."""
     judge = JUDGES.get(name)
     if judge is None:
         return True

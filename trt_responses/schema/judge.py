@@ -1,8 +1,8 @@
-"""The judge of a whole value: whether it follows a JSON schema, and where it does not.
+"""Judges whether a whole value follows a JSON schema, and where it departs.
 
-It reads the client's own schema and shares nothing with the guide but the translation of patterns.
-Each pair of a schema and a value is judged once, and all of it within a number of steps. Formats
-are judged as `formats.JUDGES` says; keywords that are unknown allow anything.
+It reads the client's own schema and shares only the translation of patterns with the guide. Each
+pair of schema and value is judged once, within a limited number of steps. `formats.JUDGES` judges
+formats; unknown keywords allow anything.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from trt_responses.schema.matching import Expressions
 
 MAX_STEPS = 300_000
-"""Pairs of a schema and a value: a few of them take a microsecond or two each."""
+"""Maximum steps: pairs of schema and value. A step takes about a microsecond."""
 STEPS_OF_PATTERN = 10
-"""What a pattern costs, whatever the text; and a step for so many of its characters:"""
+"""Steps per pattern, plus one for each `CHARACTERS_OF_STEP` of the text."""
 CHARACTERS_OF_STEP = 10
 MAX_NESTED = 150
-"""Values in values. Readers of JSON stop at some depth of their own."""
+"""Maximum nesting of values. JSON parsers have similar limits."""
 
 Schema = dict[str, Any]
 
@@ -59,34 +59,34 @@ LIMITS: Mapping[str, tuple[Limit, ...]] = {
         ("maxItems", le, "has more than {} elements"),
     ),
 }
-"""Keywords that bound a number, or a length: how, and what is said of one that does not hold."""
+"""Keywords that bound a number or a length, each with its comparison and error text."""
 
 
 class Unreadable(ValueError):
-    """The text is no JSON that all readers take; says why, as the end of a sentence."""
+    """The text is not portable JSON. The message is the reason, as the end of a sentence."""
 
 
 class Number(float):
-    """A number that is no whole one by its spelling; `exact` is what was written."""
+    """A number that is not written as an integer; `exact` is its written value."""
 
     exact: Fraction
 
     def __new__(cls, text: str) -> Number:
         number = super().__new__(cls, text)
         if not isfinite(number):
-            raise Unreadable(f"the number {shown(text)} is larger than a number may be")
+            raise Unreadable(f"the number {shown(text)} is too large")
         number.exact = Fraction(Decimal(text)) if number else Fraction(0)
         return number
 
 
 def _whole(text: str) -> int:
     if len(text) > 310 or not isfinite(float(text)):
-        raise Unreadable(f"the number {shown(text)} is larger than a number may be")
+        raise Unreadable(f"the number {shown(text)} is too large")
     return int(text)
 
 
 def _constant(name: str) -> object:
-    raise Unreadable(f"{name} is no JSON")
+    raise Unreadable(f"{name} is not JSON")
 
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False)
@@ -94,8 +94,8 @@ _DECODER = json.JSONDecoder(parse_float=Number, parse_int=_whole, parse_constant
 
 
 def read(text: str) -> Any:
-    """The value of a text, with its numbers exact; of a name that comes twice, the last, as readers
-    take it. Raises `Unreadable`."""
+    """The value of a text, with exact numbers; the last of two equal names wins, as in JSON
+    parsers. Raises `Unreadable`."""
     try:
         return _DECODER.decode(text)
     except Unreadable:
@@ -103,11 +103,11 @@ def read(text: str) -> Any:
     except RecursionError:
         raise Unreadable("it is nested too deep") from None
     except ValueError as error:
-        raise Unreadable(f"it is no JSON ({error})") from None
+        raise Unreadable(f"it is not JSON ({error})") from None
 
 
 class Judge:
-    """One schema's. May be used by several threads."""
+    """Judges values by one schema. Thread-safe."""
 
     def __init__(self, schema: Schema, expressions: Expressions) -> None:
         self._document = Document(schema)
@@ -121,7 +121,7 @@ class Judge:
             return Departure((), "it is too large or too deep to be judged")
 
     def departure_within(self, steps: int, value: Any) -> Departure | None:
-        """Raises `OutOfSteps` where so many steps do not do."""
+        """The departure, or None. Raises `OutOfSteps` if `steps` are too few."""
         try:
             return _Trial(self, steps).follow(self._document.root, value)
         except RecursionError:
@@ -137,17 +137,17 @@ class Judge:
     def allowed(
         self, keyword: str, schema: Schema, spend: Callable[[int], None]
     ) -> frozenset[object]:
-        """The values of an `enum` or a `const`, as they are compared."""
-        known = self._allowed.get((keyword, id(schema)))
-        if known is None:
+        """The values of an `enum` or a `const`, in canonical form."""
+        cached = self._allowed.get((keyword, id(schema)))
+        if cached is None:
             values = schema[keyword] if keyword == "enum" else [schema[keyword]]
             spend(len(orjson.dumps(values)) // CHARACTERS_OF_STEP)
-            known = self._allowed[keyword, id(schema)] = frozenset(map(canonical, values))
-        return known
+            cached = self._allowed[keyword, id(schema)] = frozenset(map(canonical, values))
+        return cached
 
 
 class _Trial:
-    """One value's."""
+    """The judgement of one value."""
 
     def __init__(self, judge: Judge, steps: int) -> None:
         self._judge = judge
@@ -158,25 +158,25 @@ class _Trial:
 
     def follow(self, schema: Any, value: Any) -> Departure | None:
         if isinstance(schema, bool):
-            return None if schema else self._departs(f"{_told(value)} is not allowed here")
+            return None if schema else self._departs(f"{_excerpt(value)} is not allowed here")
         pair = (id(schema), id(value))
         if pair in self._verdicts:
-            known = self._verdicts[pair]
-            # A small value may be one object in many places: each has a departure of its own.
-            if known is None or isinstance(value, dict | list):
-                return known
+            verdict = self._verdicts[pair]
+            # Equal small values may be one object in many places, each with its own departure.
+            if verdict is None or isinstance(value, dict | list):
+                return verdict
         if pair in self._under_way:
-            return None  # a schema that refers to itself says nothing new of the same value
+            return None  # a schema that refers to itself adds nothing for the same value
         self._spend(1)
         if len(self._path) > MAX_NESTED:
             raise OutOfSteps
         self._under_way.add(pair)
         try:
-            found = next(filter(None, self._departures(schema, value)), None)
+            verdict = next(filter(None, self._departures(schema, value)), None)
         finally:
             self._under_way.discard(pair)
-        self._verdicts[pair] = found
-        return found
+        self._verdicts[pair] = verdict
+        return verdict
 
     def _spend(self, steps: int) -> None:
         self._left -= steps
@@ -201,11 +201,11 @@ class _Trial:
         if "type" in schema:
             types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
             if not any(is_type(value, kind) for kind in types):
-                yield self._departs(f"{_told(value)} is not of type {'/'.join(map(str, types))}")
+                yield self._departs(f"{_excerpt(value)} is not of type {'/'.join(map(str, types))}")
         if "enum" in schema and not self._is_one_of("enum", schema, value):
-            yield self._departs(f"{_told(value)} is none of the values of 'enum'")
+            yield self._departs(f"{_excerpt(value)} is none of the values of 'enum'")
         if "const" in schema and not self._is_one_of("const", schema, value):
-            yield self._departs(f"{_told(value)} is not {_told(schema['const'])}")
+            yield self._departs(f"{_excerpt(value)} is not {_excerpt(schema['const'])}")
         yield from self._combined(schema, value)
         if isinstance(value, str):
             yield from self._text(schema, value)
@@ -223,26 +223,26 @@ class _Trial:
         for part in schema.get("allOf", ()):
             yield self.follow(part, value)
         if "anyOf" in schema:
-            found = [d for part in schema["anyOf"] if (d := self.follow(part, value))]
-            if len(found) == len(schema["anyOf"]):
-                yield self._deepest(found)
+            faults = [d for part in schema["anyOf"] if (d := self.follow(part, value))]
+            if len(faults) == len(schema["anyOf"]):
+                yield self._deepest(faults)
         if "oneOf" in schema:
-            found = [d for part in schema["oneOf"] if (d := self.follow(part, value))]
-            if len(found) == len(schema["oneOf"]):
-                yield self._deepest(found)
-            elif len(found) < len(schema["oneOf"]) - 1:
-                yield self._departs(f"{_told(value)} follows several alternatives of 'oneOf'")
+            faults = [d for part in schema["oneOf"] if (d := self.follow(part, value))]
+            if len(faults) == len(schema["oneOf"]):
+                yield self._deepest(faults)
+            elif len(faults) < len(schema["oneOf"]) - 1:
+                yield self._departs(f"{_excerpt(value)} follows several alternatives of 'oneOf'")
         if "not" in schema and self.follow(schema["not"], value) is None:
-            yield self._departs(f"{_told(value)} is what 'not' forbids")
+            yield self._departs(f"{_excerpt(value)} is what 'not' forbids")
         if "if" in schema:
             branch = "then" if self.follow(schema["if"], value) is None else "else"
             yield self.follow(schema.get(branch, True), value)
 
-    def _deepest(self, found: Sequence[Departure]) -> Departure:
-        """The alternative that got furthest is most likely the one that was meant."""
-        if not found:
+    def _deepest(self, faults: Sequence[Departure]) -> Departure:
+        """The departure of the alternative that got furthest: most likely the intended one."""
+        if not faults:
             return self._departs("no alternative is allowed")
-        return max(found, key=lambda departure: len(departure.path))
+        return max(faults, key=lambda departure: len(departure.path))
 
     def _limits(
         self, kind: str, schema: Schema, measure: Fraction | int, shown: str
@@ -255,11 +255,11 @@ class _Trial:
                 yield self._departs(f"{shown} {why.format(limit)}")
 
     def _text(self, schema: Schema, value: str) -> Iterator[Departure | None]:
-        yield from self._limits("string", schema, len(value), _told(value))
+        yield from self._limits("string", schema, len(value), _excerpt(value))
         if "pattern" in schema and not self._matches(schema["pattern"], value):
-            yield self._departs(f"{_told(value)} does not match {shown(schema['pattern'])}")
+            yield self._departs(f"{_excerpt(value)} does not match {shown(schema['pattern'])}")
         if isinstance(name := schema.get("format"), str) and not has_format(value, name):
-            yield self._departs(f"{_told(value)} is no {name}")
+            yield self._departs(f"{_excerpt(value)} is no {name}")
 
     def _matches(self, pattern: str, text: str) -> bool:
         return self._judge.matches(pattern, text, self._spend)
@@ -273,9 +273,9 @@ class _Trial:
         listed, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
         rest = schema.get("additionalProperties", True)
         for name, inner in value.items():
-            known = [listed[name]] if name in listed else []
-            known += [part for p, part in patterns.items() if self._matches(p, name)]
-            for part in known or [rest]:
+            applicable = [listed[name]] if name in listed else []
+            applicable += [part for p, part in patterns.items() if self._matches(p, name)]
+            for part in applicable or [rest]:
                 yield self._inside(name, part, inner)
         if "propertyNames" in schema:
             for name in value:
@@ -300,16 +300,16 @@ class _Trial:
         if schema.get("uniqueItems") is True:
             self._spend(len(value))
             if len(set(map(canonical, value))) < len(value):
-                yield self._departs("it holds an element twice ('uniqueItems')")
+                yield self._departs("it contains an element twice ('uniqueItems')")
         if "contains" in schema:
             fits = sum(self.follow(schema["contains"], inner) is None for inner in value)
             least, most = schema.get("minContains"), schema.get("maxContains")
             if fits < (1 if least is None else least) or fits > (fits if most is None else most):
-                yield self._departs("its elements are not those that 'contains' asks for")
+                yield self._departs("its elements do not satisfy 'contains'")
 
 
 def tuple_of(schema: Mapping[str, Any]) -> tuple[Sequence[Any], Any]:
-    """The schemas of an array's first elements, and that of the others; older drafts too."""
+    """The schemas of an array's first elements, and the schema of the rest; older drafts too."""
     items = schema.get("items", True)
     if isinstance(items, list):
         return items, schema.get("additionalItems", True)
@@ -317,14 +317,14 @@ def tuple_of(schema: Mapping[str, Any]) -> tuple[Sequence[Any], Any]:
 
 
 def fraction(number: float) -> Fraction:
-    """What was written, exactly: a number of a schema by its shortest spelling."""
+    """The written value, exactly; for a schema's number, its shortest spelling."""
     if isinstance(number, Number):
         return number.exact
     return Fraction(number) if isinstance(number, int) else Fraction(Decimal(repr(number)))
 
 
 def is_type(value: object, kind: object) -> bool:
-    """Whether a value is of a type of JSON Schema."""
+    """Whether a value has a JSON Schema type."""
     match kind:
         case "integer":
             return _is_number(value) and (isinstance(value, int) or value.is_integer())
@@ -343,7 +343,8 @@ def _is_number(value: Any) -> TypeGuard[float]:
 
 
 def canonical(value: Any) -> object:
-    """Equal for values that JSON Schema calls equal: 1 and 1.0 are, true and 1 are not."""
+    """A hashable form, equal for values that JSON Schema treats as equal: 1 and 1.0, not true and
+    1."""
     match value:
         case bool() | None:
             return ("literal", value)
@@ -356,7 +357,7 @@ def canonical(value: Any) -> object:
     return value
 
 
-def _told(value: object) -> str:
+def _excerpt(value: object) -> str:
     if isinstance(value, Number | float | int) and not isinstance(value, bool):
         return shown(value)
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""What a schema's keywords must be: looked at once, before anything else reads them."""
+"""Checks the types of a schema's keywords, before any other module reads them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from trt_responses.schema.documents import Document
 
 MAX_DEPTH = 48
-"""Schemas in schemas; llguidance reads 128 levels of JSON, of which each takes two."""
+"""Maximum nesting of schemas; each takes two of llguidance's 128 levels of JSON."""
 MAX_SCHEMAS = 20_000
 
 TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
@@ -25,7 +25,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_bound(value: Any) -> bool:
-    """Some tools write null for none."""
+    """Whether a value is a number, or null, which some tools write for no bound."""
     return value is None or _is_number(value)
 
 
@@ -62,7 +62,7 @@ KINDS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ("multipleOf", lambda value: value is None or (_is_number(value) and value > 0),
      "must be more than 0"),
     ("pattern", lambda value: isinstance(value, str), "must be a regular expression"),
-    # In the third draft `required` is a boolean of the member that it stands in.
+    # In draft 3 `required` is a boolean inside the member.
     ("required", lambda value: isinstance(value, bool) or _are_names(value),
      "must be a list of names"),
     ("properties patternProperties $defs definitions dependentSchemas",
@@ -74,12 +74,12 @@ KINDS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ("items", lambda value: isinstance(value, list) or _is_schema(value), "must be a schema"),
     (" ".join(word for word in SINGLE if word != "items"), _is_schema, "must be a schema"),
 )  # fmt: skip
-"""Keywords, what their values must be, and how that is said. Others may be anything."""
+"""Keywords, the check of their values, and its error text. Other keywords may be anything."""
 _KIND_OF = {word: (fits, what) for words, fits, what in KINDS for word in words.split()}
 
 
 def check_keywords(document: Document, place: str, check_time: Callable[[str], None]) -> None:
-    """Looks at each schema of a document that anything may come to read."""
+    """Check each reachable schema of a document. Raises `InvalidSchema`."""
     seen: set[int] = set()
     waiting: list[tuple[object, str, int]] = [(document.root, place, 0)]
     while waiting:
@@ -91,9 +91,9 @@ def check_keywords(document: Document, place: str, check_time: Callable[[str], N
         check_time(place)
         seen.add(id(schema))
         if depth > MAX_DEPTH:
-            raise refused(where, f"is deeper than {MAX_DEPTH} schemas")
+            raise refused(where, f"is nested too deep: more than {MAX_DEPTH} levels")
         if len(seen) > MAX_SCHEMAS:
-            raise refused(place, f"holds more than {MAX_SCHEMAS} schemas")
+            raise refused(place, f"is too large: more than {MAX_SCHEMAS} schemas")
         for keyword in schema.keys() & _KIND_OF.keys():
             fits, what = _KIND_OF[keyword]
             if not fits(schema[keyword]):

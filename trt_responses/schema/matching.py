@@ -1,7 +1,6 @@
-"""llguidance over bytes: grammars that text is matched with, as far as each byte of it.
+"""Matchers: llguidance grammars over bytes.
 
-The only file of this room that names llguidance. A grammar is made here, or it is not: its row of
-limits keeps one that is too large from being made.
+The only file of this folder that imports llguidance. Its limits refuse grammars that are too large.
 """
 
 from __future__ import annotations
@@ -23,18 +22,17 @@ if TYPE_CHECKING:
     from trt_responses.schema.patterns import Translated
 
 BLANKS = 32
-"""White space in a row between two marks. Our own guides write none, other engines' may."""
+"""Maximum white space between two tokens of JSON; other engines' guides may write some."""
 MAX_PATTERNS = 2_000
-"""Different ones of one schema: each takes some 25 KB."""
+"""Maximum distinct patterns of one schema: each takes about 25 KB."""
 AT_ONCE = 256
-"""Bytes that a matcher takes before other threads get a turn: it computes without giving one."""
+"""Bytes per call of a matcher: it holds the GIL during the call."""
 LEXER_ERROR = "lexer error"
 
 
 def _limits(items_in_row: int, fuel: int) -> LLParserLimits:
-    """Some milliseconds at most for a step, and some 40 MB for a text. The lexer's fuel is that of
-    all texts of a grammar together, for its copies share one lexer: 10 to 20 ns for each unit. A
-    thousand names take 20,000."""
+    """Limits for a few milliseconds per step and about 40 MB per text. All copies of a matcher
+    share one lexer and its fuel, 10 to 20 ns per unit. A thousand names take 20,000."""
     return LLParserLimits(
         max_items_in_row=items_in_row,
         initial_lexer_fuel=500_000,
@@ -48,13 +46,13 @@ def _limits(items_in_row: int, fuel: int) -> LLParserLimits:
 
 
 LIMITS = _limits(2_000, 200_000)
-"""400 members that may be left out take 1,600 items."""
+"""400 optional members take 1,600 items."""
 LARK_LIMITS = _limits(250, 100_000)
-"""Of a client's own grammar, which may be as ambiguous as can be."""
+"""Limits for a client's grammar, which may be very ambiguous."""
 
 
 class _Table:
-    """A vocabulary as llguidance asks for one."""
+    """A vocabulary in the form that llguidance expects."""
 
     bos_token_id = None
 
@@ -68,14 +66,14 @@ class _Table:
 
 
 class Pieces:
-    """What matchers take in one step: each byte, and `longer` pieces that come often. A step costs
-    much the same whatever its length; 100,000 pieces cost 20 MB and a quarter of a second."""
+    """The steps of matchers: single bytes and `longer`, frequent pieces. A step's cost hardly
+    depends on its length; 100,000 pieces take 20 MB and a quarter of a second."""
 
     def __init__(self, longer: Iterable[bytes] = ()) -> None:
         pieces = [*(bytes([n]) for n in range(256)), *(piece for piece in longer if len(piece) > 1)]
         self.ids = {piece: n for n, piece in enumerate(pieces)}
         self.plain = {piece: n for piece, n in self.ids.items() if _is_plain(piece)}
-        """Those that read the same in each spelling of a text, by which a matcher knows them."""
+        """Pieces without escapes, which a matcher can consume as they are."""
         self.tokeniser = LLTokenizer(
             TokenizerWrapper(_Table((*pieces, b"<end>"))),
             n_vocab=len(pieces) + 1,
@@ -86,16 +84,16 @@ class Pieces:
 
 @cache
 def single_bytes() -> Pieces:
-    """The pieces of a vocabulary that has each byte alone."""
+    """Pieces of single bytes only."""
     return Pieces()
 
 
 class GrammarFault(ValueError):
-    """llguidance's own word for why there is no such matcher, its first line."""
+    """llguidance refused a grammar. The message is the first line of its reason."""
 
 
 class _Lexer:
-    """What the copies of a matcher share. Once it is over its limits it takes no byte any more."""
+    """State shared by a matcher's copies. After its limits it accepts no more bytes."""
 
     __slots__ = ("spent",)
 
@@ -104,7 +102,7 @@ class _Lexer:
 
 
 class Matcher:
-    """A text so far."""
+    """Matches a text incrementally."""
 
     __slots__ = ("_inner", "_lexer", "_pieces")
 
@@ -117,59 +115,61 @@ class Matcher:
         return Matcher(self._inner.deep_copy(), self._pieces, self._lexer)
 
     def takes_plain(self, piece: bytes) -> bool:
-        """Takes one of the plain pieces if it is lawful: the short way for nearly all of a text."""
-        known = self._pieces.plain.get(piece)
-        return known is not None and self._inner.try_consume_tokens([known]) == 1
+        """Consume a plain piece if allowed; False otherwise. The fast path for most of a text."""
+        step = self._pieces.plain.get(piece)
+        return step is not None and self._inner.try_consume_tokens([step]) == 1
 
     def take(self, piece: bytes) -> bool:
-        """Whether the text goes on lawfully with all of it; if not, nothing of it is taken."""
-        known = self._pieces.ids.get(piece)
-        steps = [*piece] if known is None else [known]
+        """Consume a piece. Returns False, and consumes nothing, if the text may not continue with
+        it."""
+        step = self._pieces.ids.get(piece)
+        steps = [*piece] if step is None else [step]
         for begin in range(0, len(steps), AT_ONCE):
             part = steps[begin : begin + AT_ONCE]
-            taken = self._inner.try_consume_tokens(part)
-            if taken < len(part):
-                self._look_at_lexer(part[taken])
-                self._inner.rollback(begin + taken)
+            consumed = self._inner.try_consume_tokens(part)
+            if consumed < len(part):
+                self._check_lexer(part[consumed])
+                self._inner.rollback(begin + consumed)
                 return False
         return True
 
     def give_back(self, count: int) -> None:
-        """So many bytes, which were taken one by one."""
+        """Roll back `count` bytes that were consumed one by one."""
         self._inner.rollback(count)
 
     @property
     def broken(self) -> bool:
-        """Whether it met a limit of its own, so that it says nothing of the text any more."""
+        """Whether it reached a limit and can no longer judge the text."""
         return self._lexer.spent or self._inner.is_error()
 
     @property
     def accepts(self) -> bool:
         """Whether the text may end here."""
         if not self._inner.is_accepting():
-            self._look_at_lexer(self._pieces.tokeniser.eos_token)
+            self._check_lexer(self._pieces.tokeniser.eos_token)
             return self.broken
         return True
 
     def may_begin(self) -> bool:
-        """Whether there is any first byte at all. What a mask breaks off, engines break off at.
-        To be asked once of a new matcher: a mask is what sets the limits of its lexer."""
+        """Whether a first byte is possible within the limits that engines have too. Call it once on
+        a new matcher: computing the mask initialises the lexer's limits."""
         mask = self._inner.compute_bitmask()
         if self._inner.is_error():
             return False
         firsts = [byte for byte in range(256) if mask[byte // 8] >> byte % 8 & 1]
         return all(self._inner.deep_copy().try_consume_tokens([byte]) == 1 for byte in firsts)
 
-    def _look_at_lexer(self, refused: int) -> None:
-        """A lexer that is over its limits refuses each byte without a word, until a matcher has to
-        answer for it: a copy, for that is the end of it."""
+    def _check_lexer(self, refused: int) -> None:
+        """Detect a lexer over its limits, which refuses every byte silently. Consumes the refused
+        byte on a copy, because the error is final."""
         copy = self._inner.deep_copy()
         if not copy.consume_token(refused) and copy.get_error().startswith(LEXER_ERROR):
             self._lexer.spent = True
 
 
 def matcher(grammar: str, pieces: Pieces | None = None, limits: LLParserLimits = LIMITS) -> Matcher:
-    """Takes a while: for large grammars in a thread, where it lets the loop go on."""
+    """A matcher for a grammar. Slow for large grammars: call it in a thread; it releases the
+    GIL."""
     pieces = pieces or single_bytes()
     inner = LLMatcher(pieces.tokeniser, grammar, log_level=0, limits=limits)
     if inner.is_error():
@@ -178,13 +178,13 @@ def matcher(grammar: str, pieces: Pieces | None = None, limits: LLParserLimits =
 
 
 def json_grammar(schema: Mapping[str, object]) -> str:
-    """Of the texts of a schema, with some white space between their marks."""
+    """The grammar of a schema's texts, with some white space between tokens."""
     blanks = {"x-guidance": {"whitespace_pattern": f"[ \\t\\r\\n]{{0,{BLANKS}}}"}}
     return f"%llguidance {{}}\nstart: %json {orjson.dumps({**schema, **blanks}).decode()}"
 
 
 class Expression:
-    """A pattern of a schema, in linear time whatever the text. Raises `PatternFault`."""
+    """A pattern of a schema, matched in linear time. Raises `PatternFault`."""
 
     def __init__(self, pattern: str) -> None:
         self.translated = translate(pattern)
@@ -192,20 +192,20 @@ class Expression:
         self._parts = [(_expression(source), negative) for source, negative in sources]
 
     def matches(self, text: str) -> bool:
-        """Raises `OutOfSteps` where the pattern can be read in too many ways."""
+        """Whether the pattern occurs in a text. Raises `OutOfSteps` for too many alternatives."""
         written = json.dumps(text, ensure_ascii=False).replace("\x7f", r"\u007f")
         piece = written.encode("utf-8", "replace")
         return all(_fits(part, piece) is not negative for part, negative in self._parts)
 
 
 class Expressions:
-    """The patterns of one schema."""
+    """The compiled patterns of one schema."""
 
     def __init__(self) -> None:
         self._known: dict[str, Expression | PatternFault] = {}
 
     def compile(self, pattern: str) -> Translated:
-        """Raises `PatternFault`."""
+        """The translated pattern. Raises `PatternFault`."""
         if pattern not in self._known:
             try:
                 if len(self._known) >= MAX_PATTERNS:
@@ -213,39 +213,38 @@ class Expressions:
                 self._known[pattern] = Expression(pattern)
             except PatternFault as fault:
                 self._known[pattern] = fault
-        found = self._known[pattern]
-        if isinstance(found, PatternFault):
-            raise found
-        return found.translated
+        expression = self._known[pattern]
+        if isinstance(expression, PatternFault):
+            raise expression
+        return expression.translated
 
     def matches(self, pattern: str, text: str) -> bool:
-        """Whether the pattern is found in a text; one that cannot be followed is found in every
-        text."""
+        """Whether the pattern occurs in a text; True for an unsupported pattern."""
         with suppress(PatternFault):
             self.compile(pattern)
-        found = self._known[pattern]
-        return isinstance(found, PatternFault) or found.matches(text)
+        expression = self._known[pattern]
+        return isinstance(expression, PatternFault) or expression.matches(text)
 
 
 def opens_much(piece: bytes) -> bool:
-    """Whether it has several marks, at each of which a matcher may open a thousand readings."""
+    """Whether it has several tokens at each of which a matcher may open a thousand alternatives."""
     return sum(map(piece.count, b"[{:,")) > 2
 
 
 def _is_plain(piece: bytes) -> bool:
-    """Of ASCII alone, without an escape, and without DEL, which may stand as it is or escaped."""
+    """Whether it is ASCII without escapes, and without DEL, which JSON may escape or not."""
     plain = piece.isascii() and b"\\" not in piece and b"\x7f" not in piece
     return plain and not opens_much(piece)
 
 
 def _expression(source: str) -> Matcher:
     try:
-        made = matcher(json_grammar({"type": "string", "pattern": source}))
+        expression = matcher(json_grammar({"type": "string", "pattern": source}))
     except GrammarFault as fault:
-        raise PatternFault(f"it is too much to follow ({fault})") from None
-    if not made.may_begin():
+        raise PatternFault(f"it is too complex ({fault})") from None
+    if not expression.may_begin():
         raise PatternFault("it has too many beginnings")
-    return made
+    return expression
 
 
 def _fits(expression: Matcher, written: bytes) -> bool:

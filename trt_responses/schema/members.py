@@ -1,4 +1,4 @@
-"""The members of an object: which a schema lists, and what it says of the names of others."""
+"""The members of an object: listed ones, and the schemas of other names."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 Schema = dict[str, Any]
 MAX_OF_NAME = 1_000
-"""Characters of a name that a schema counts."""
+"""Maximum length of a name in a length bound."""
 
 
 def members(schema: Schema, document: Document) -> tuple[dict[str, Any], dict[str, Any], Any]:
-    """Schemas by name, by pattern of a name, and that of all others: `propertyNames` is spoken in
-    these words too."""
+    """The schemas by name, by name pattern, and for all other names. `propertyNames` is converted
+    to these."""
     listed, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
     rest = schema.get("additionalProperties", True)
     if rest is True and schema.get("unevaluatedProperties") is False:
@@ -50,12 +50,12 @@ def _pattern(names: Schema) -> str | None:
 
 
 def is_alone(schema: Schema) -> bool:
-    """Whether no other schema says anything of the same object."""
+    """Whether no other schema describes the same object."""
     return schema.keys().isdisjoint(("anyOf", "oneOf", "allOf", "$ref", "if"))
 
 
 def required(schema: Schema, place: str) -> list[str]:
-    """The names that an object must have."""
+    """The required names of an object."""
     names = schema.get("required", [])
     return (
         [] if isinstance(names, bool) else [writable(name, place) for name in dict.fromkeys(names)]
@@ -63,8 +63,8 @@ def required(schema: Schema, place: str) -> list[str]:
 
 
 def writable(name: str, place: str) -> str:
-    """The name. llama.cpp takes forced text that spells a control token for the token itself; and
-    guides write DEL in a name as it is, but in a text by its number."""
+    """The name. Raises `InvalidSchema` if it spells a control token, which llama.cpp would read
+    from forced text, or contains DEL, which guides escape in texts but not in names."""
     if CONTROL_SPELLING.search(name) or "\x7f" in name:
         raise refused(f"{place}.properties.{name}", SPELLS_CONTROL)
     return name

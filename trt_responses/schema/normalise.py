@@ -1,8 +1,8 @@
-"""A client's JSON schema in the words that every engine's guide reads alike.
+"""Normalises a client's JSON schema to keywords that every engine's guide reads alike.
 
-What the result allows, the schema allows too, but for what is left out of it, and for what only a
-judge of the whole text can say. Unknown keywords are annotations; older drafts, formats and
-patterns are written out. Knows no engine.
+The result allows only what the schema allows, except for parts that are left out and for rules that
+only the judge of the whole text can check. Unknown keywords are annotations; older drafts, formats
+and patterns are translated. No engine here.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ if TYPE_CHECKING:
 Schema = dict[str, Any]
 
 MAX_OPTIONAL = 400
-"""Members of one object that may be left out. With 500, llguidance breaks off at the first."""
+"""Maximum optional members of one object. With 500, llguidance fails at the first byte."""
 MAX_CONJOINED = 3
-"""Patterns that one text must match at once."""
+"""Maximum patterns that one text must match."""
 
 FOR_STRICT = "leave it out, or leave out 'strict'"
 UNGUIDED = {
     "not": "forbids, which no guide can",
     "if": "makes one part depend on another, which no guide can",
-    "contains": "asks for an element anywhere, which no guide can",
+    "contains": "requires an element anywhere, which no guide can",
     "dependentRequired": "makes one part depend on another, which no guide can",
     "dependentSchemas": "makes one part depend on another, which no guide can",
     "dependencies": "makes one part depend on another, which no guide can",
     "unevaluatedProperties": "depends on other parts, which no guide can",
     "unevaluatedItems": "depends on other parts, which no guide can",
 }
-"""Keywords that no guide can follow, and why. The judge knows most of them."""
+"""Keywords that no guide supports, and why. The judge checks most of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What of a schema is not followed, and where it stands."""
+    """A part of a schema that is not enforced: its place and the reason."""
 
     place: str
     why: str
@@ -57,17 +57,17 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class Normal:
-    """`guide` is for engines, `judged` for the judge; `left` is in neither."""
+    """A normalised schema: `guide` for engines, `judged` for the judge; `left` is in neither."""
 
     guide: Schema
     judged: Schema
     left: tuple[Left, ...]
     places: Mapping[str, str]
-    """Where the definitions of the guide stand in the client's schema."""
+    """The places of the guide's definitions in the client's schema."""
 
 
 class Normaliser:
-    """One schema's. `strict` refuses what would be left."""
+    """Normalises one schema. With `strict`, unsupported parts are refused."""
 
     def __init__(
         self,
@@ -101,12 +101,12 @@ class Normaliser:
         if self._definitions:
             guide = {**guide, "$defs": self._definitions}
         if not may_end(guide, lambda: self._check_time(self._place)):
-            raise refused(self._place, "allows no value that ends")
+            raise refused(self._place, "allows no finite value")
         judged = self._without_dropped(self._root) if self._dropped else self._root
         return Normal(guide, cast("Schema", judged), tuple(self._left), self._places)
 
     def _leave(self, schema: Schema, keyword: str, place: str, why: str) -> None:
-        """Not followed, and not judged; refused if all of it was promised."""
+        """Leave a keyword out of guide and judgement; refuse it if the schema is strict."""
         if self._strict:
             raise refused(place, f"{why}: {FOR_STRICT}", keyword)
         self._left.append(Left(f"{place}.{keyword}", why))
@@ -119,7 +119,7 @@ class Normaliser:
         return [self._without_dropped(v) for v in value] if isinstance(value, list) else value
 
     def _whole(self, schema: object, place: str) -> Schema | bool:
-        """A schema that stands by itself, for which llguidance knows no `true`."""
+        """The guide of a root or a definition, where llguidance does not accept `true`."""
         return {} if schema is True else self._walk(schema, place)
 
     def _walk(self, schema: Any, place: str) -> Schema | bool:
@@ -131,7 +131,7 @@ class Normaliser:
             return self._constants(schema, types, place)
         guide: Schema = {} if types is None else {"type": types[0] if len(types) == 1 else types}
         for keyword, why in UNGUIDED.items():
-            if keyword in schema and not _says_nothing(keyword, schema):
+            if keyword in schema and not _has_no_effect(keyword, schema):
                 self._leave(schema, keyword, place, why)
         if "$ref" in schema:
             self._reference(schema, guide, place)
@@ -155,7 +155,7 @@ class Normaliser:
         reference = schema["$ref"]
         target = self._document.target(reference)
         if target is None:
-            what = f"refers to {shown(reference)!r}, which is not in this schema"
+            what = f"refers to {shown(reference)!r}, which this schema does not define"
             raise refused(place, what, "$ref")
         if target is self._root:
             guide["$ref"] = "#"
@@ -190,12 +190,12 @@ class Normaliser:
         self._spelled += spelled_size(values)
         if self._spelled > MAX_SPELLED:
             keyword = "enum" if "enum" in schema else "const"
-            what = f"makes the values of the schema more than {MAX_SPELLED:,} characters"
+            what = f"makes the schema's values too long: more than {MAX_SPELLED:,} characters"
             raise refused(place, what, keyword)
         if values:
             return {"enum": values}
         keyword = "enum" if "enum" in schema else "const"
-        self._leave(schema, keyword, place, "holds values only that no guide can write")
+        self._leave(schema, keyword, place, "has only values that no guide can write")
         return {} if types is None else {"type": types}
 
     def _number(self, schema: Schema, guide: Schema, place: str) -> None:
@@ -203,8 +203,8 @@ class Normaliser:
 
     def _text(self, schema: Schema, guide: Schema, place: str) -> None:
         sources = []
-        if "pattern" in schema and (found := self._pattern(schema, place)) is not None:
-            sources.append(found.source)
+        if "pattern" in schema and (pattern := self._pattern(schema, place)) is not None:
+            sources.append(pattern.source)
         if (expression := _format(schema)) is not None:
             sources.append(f"^(?:{expression})$")
         counts(schema, guide, place, "minLength", "maxLength")
@@ -214,22 +214,22 @@ class Normaliser:
             guide.setdefault("allOf", []).append({"pattern": sources[1]})
         conjoined = [part for part in guide.get("allOf", ()) if _has_pattern(part)]
         if len(conjoined) > MAX_CONJOINED:
-            self._leave(schema, "allOf", place, f"conjoins more than {MAX_CONJOINED} patterns")
+            self._leave(schema, "allOf", place, f"combines more than {MAX_CONJOINED} patterns")
             guide["allOf"] = conjoined[:MAX_CONJOINED]
 
     def _pattern(self, schema: Schema, place: str) -> Translated | None:
         has_format = _format(schema) is not None
         try:
-            found = self._expressions.compile(schema["pattern"])
+            translated = self._expressions.compile(schema["pattern"])
         except PatternFault as fault:
-            # Tools that write a format and its pattern say the same twice.
+            # Some tools write a format and, redundantly, its pattern.
             if not has_format:
-                self._leave(schema, "pattern", place, f"cannot be followed: {fault}")
+                self._leave(schema, "pattern", place, f"is not supported: {fault}")
             return None
-        # The expressions of our formats keep what such patterns ask for, as Zod writes them.
-        if found.looks and not has_format:
+        # The expressions of formats satisfy such look-aheads, as Zod writes them.
+        if translated.looks and not has_format:
             self._leave(schema, "pattern", place, "looks ahead, which no guide can")
-        return found
+        return translated
 
     # --- containers ---------------------------------------------------------------------------
 
@@ -248,7 +248,7 @@ class Normaliser:
         needed = required(schema, place)
         optional = [name for name in listed if name not in needed]
         if len(optional) > MAX_OPTIONAL:
-            what = f"may leave out {len(optional)} members, more than {MAX_OPTIONAL}"
+            what = f"has too many optional members: {len(optional)}, limit {MAX_OPTIONAL}"
             if self._strict:
                 raise refused(place, f"{what}: require some, or nest them", "properties")
             self._left.append(Left(f"{place}.properties", what))
@@ -278,7 +278,7 @@ class Normaliser:
             return self._expressions.compile(pattern).source
         except PatternFault as fault:
             keyword = "patternProperties" if "patternProperties" in schema else "propertyNames"
-            self._leave(schema, keyword, place, f"cannot be followed: {fault}")
+            self._leave(schema, keyword, place, f"is not supported: {fault}")
             return None
 
 
@@ -296,7 +296,7 @@ def _format(schema: Schema) -> str | None:
     return EXPRESSIONS.get(name) if isinstance(name, str) else None
 
 
-def _says_nothing(keyword: str, schema: Schema) -> bool:
+def _has_no_effect(keyword: str, schema: Schema) -> bool:
     value = schema[keyword]
     if keyword == "if":
         return "then" not in schema and "else" not in schema

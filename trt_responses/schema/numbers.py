@@ -1,4 +1,4 @@
-"""Bounds and steps of numbers, drawn inwards to what every guide can write."""
+"""Bounds and steps of numbers, rounded inwards to values that every guide can write."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ if TYPE_CHECKING:
 
 Schema = dict[str, Any]
 Bound = tuple[Fraction, bool]
-"""The least number, and whether it is excluded. An upper bound is one of the negated numbers."""
+"""A lower bound, and whether it is exclusive. An upper bound is negated."""
 
 LARGEST = 2**62
-"""Whole numbers from here on crash llguidance (`const`), or are no bounds to it."""
+"""Integers from here on crash llguidance as `const`, and are ignored as bounds."""
 WIDEST = 10**15
-"""Bounds of numbers with a fraction: beyond, a double has none."""
+"""Maximum bound of fractions: larger doubles have none."""
 DIGITS = 15
-"""Of a number with a fraction: llguidance reads more of them otherwise than Python."""
+"""Maximum digits of a fraction: llguidance reads longer ones differently from Python."""
 LARGEST_STEP = 4_096
-"""Of `multipleOf`: each unit is a state of an automaton."""
+"""Maximum `multipleOf`: each unit is a state of an automaton."""
 MAX_REPEAT = 65_536
-"""Of characters and elements; more than a text may have is no bound."""
+"""Maximum count of characters or elements; a larger upper bound is ignored."""
 
 
 def number(schema: Schema, guide: Schema, place: str, leave: Callable[[str, str], None]) -> None:
-    """Writes the keywords of numbers into the guide. `leave` is told what it cannot say."""
+    """Write the number keywords into the guide. `leave` is called for unsupported ones."""
     low = _bound(schema, 1, "minimum", "exclusiveMinimum")
     high = _bound(schema, -1, "maximum", "exclusiveMaximum")
     sides = (low, high)
@@ -46,7 +46,7 @@ def number(schema: Schema, guide: Schema, place: str, leave: Callable[[str, str]
     widest = Fraction(LARGEST if whole else WIDEST)
     least = [max(-widest, _double(_inside(bound, unit))) if bound else -widest for bound in sides]
     if sum(least) > 0:
-        leave("minimum" if low else "maximum", "leaves numbers only that no guide can write")
+        leave("minimum" if low else "maximum", "leaves only numbers that no guide can write")
     else:
         for sign, name, bound, inside in zip(
             (1, -1), ("Minimum", "Maximum"), sides, least, strict=True
@@ -54,8 +54,8 @@ def number(schema: Schema, guide: Schema, place: str, leave: Callable[[str, str]
             if bound:
                 _write(guide, name, sign, bound, inside)
     if step is not None and low is None and high is not None and high[0] > 0:
-        # The embedded engine's llguidance writes such a number's sign, and then anything at all.
-        leave("multipleOf", "beside an upper bound below zero alone is not what a guide can say")
+        # The embedded engine's llguidance writes the sign of such a number, then anything.
+        leave("multipleOf", "with only an upper bound, below zero, is not supported by guides")
     elif step is not None and _is_small(step):
         guide["multipleOf"] = _plain(step)
     elif step is not None:
@@ -63,7 +63,7 @@ def number(schema: Schema, guide: Schema, place: str, leave: Callable[[str, str]
 
 
 def counts(schema: Schema, guide: Schema, place: str, least: str, most: str) -> None:
-    """Writes a pair such as `minItems` and `maxItems` into the guide."""
+    """Write a pair such as `minItems` and `maxItems` into the guide."""
     for keyword in (least, most):
         value = schema.get(keyword)
         if keyword == least and value is not None and value > MAX_REPEAT:
@@ -75,26 +75,26 @@ def counts(schema: Schema, guide: Schema, place: str, least: str, most: str) -> 
 
 
 def _bound(schema: Schema, sign: int, plain: str, exclusive: str) -> Bound | None:
-    """The tightest; in older drafts `exclusive` is a boolean beside `plain`."""
-    found = []
-    beside = schema.get(exclusive)
+    """The tightest bound; in older drafts `exclusive` is a boolean that modifies `plain`."""
+    bounds = []
+    excluded = schema.get(exclusive)
     if schema.get(plain) is not None:
-        found.append((sign * fraction(schema[plain]), beside is True))
-    if beside is not None and not isinstance(beside, bool):
-        found.append((sign * fraction(beside), True))
-    return max(found, default=None)
+        bounds.append((sign * fraction(schema[plain]), excluded is True))
+    if excluded is not None and not isinstance(excluded, bool):
+        bounds.append((sign * fraction(excluded), True))
+    return max(bounds, default=None)
 
 
 def _inside(bound: Bound, unit: Fraction) -> Fraction:
-    """The least number in so many units that a bound allows."""
+    """The least multiple of `unit` that a bound allows."""
     value, exclusive = bound
     nearest = ceil(value / unit) * unit
     return nearest + unit if exclusive and nearest == value else nearest
 
 
 def _double(value: Fraction) -> Fraction:
-    """The least whole number from this on that is a double, as which guides read it; other numbers
-    have few digits, and stay."""
+    """The least integer from this on that a double represents exactly, since guides read doubles.
+    Fractions have few digits and are returned unchanged."""
     if value.denominator > 1:
         return value
     double = float(value)
@@ -108,11 +108,11 @@ def _is_empty(low: Bound, high: Bound, whole: bool) -> bool:
     return between > 0 or (between == 0 and (low[1] or high[1]))
 
 
-def _write(guide: Schema, name: str, sign: int, asked: Bound, inside: Fraction) -> None:
-    """An excluded bound stays one where the numbers nearest to zero are allowed: there llguidance
-    would take 0.9 for no number up to 0.99. On the other side the embedded engine's llguidance
-    would write an excluded whole number; there the bound is drawn inside."""
-    value, exclusive = asked
+def _write(guide: Schema, name: str, sign: int, bound: Bound, inside: Fraction) -> None:
+    """Write one bound. It stays exclusive if numbers near zero are allowed: llguidance would not
+    accept 0.9 under a maximum of 0.99. Otherwise it is rounded inwards: the embedded engine's
+    llguidance would write an excluded integer."""
+    value, exclusive = bound
     if exclusive and value < 0 and inside.denominator > 1 and float(value) == value:
         guide[f"exclusive{name}"] = _plain(sign * value)
     else:

@@ -1,8 +1,8 @@
-"""Regular expressions of JSON Schema (ECMA-262) in the words of llguidance's.
+"""Translates regular expressions of JSON Schema (ECMA-262) for llguidance.
 
-Every class is written out as the characters that ECMA means, so that no engine reads it otherwise.
-What no automaton can follow (lookarounds, back references, word boundaries) raises `PatternFault`.
-Knows no schema.
+Each class is expanded to the characters that ECMA defines, so that all engines read it alike. What
+no automaton can follow (lookarounds, back references, word boundaries) raises `PatternFault`. No
+schema here.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import NamedTuple, NoReturn
 
 MAX_CHARACTERS = 4_096
 MAX_NESTED = 32
-"""Groups in groups."""
+"""Maximum nesting of groups."""
 MAX_REPEAT = 1_000
 MAX_SIZE = 4_096
-"""Characters that a pattern stands for when each repeat is written out."""
+"""Maximum size of a pattern with each repeat expanded, in characters."""
 MAX_NESTED_SIZE = 1_000
-"""Those of a repeat of repeats. With 2,500 a byte of a text may take 5 ms, and 20 where three such
-patterns meet; of 2,600 patterns of people the largest has 398."""
+"""Maximum size of a repeat of repeats. With 2,500 a byte may take 5 ms, and 20 ms for three such
+patterns at once. The largest of 2,600 real patterns has 398."""
 MAX_ALONE = 32
-"""Characters beyond ASCII that are drawn out of a class."""
+"""Maximum non-ASCII characters that are moved out of a class."""
 
 CLASSES = {
     "d": "0-9",
@@ -35,11 +35,11 @@ WRITABLE = r"[\x{9}\x{a}\x{d}\x{20}-\x{10ffff}]"
 UNREAD = {
     "(?<=": "looks behind",
     "(?<!": "looks behind",
-    "(": "is no group known",
-    "[": "is a class that is not closed",
+    "(": "is not a supported group",
+    "[": "is an unclosed class",
     "\\": "ends in the middle",
 }
-"""What stands where nothing can be read."""
+"""Reasons why a token cannot be read, by its beginning."""
 
 _ESCAPE = (
     r"\\(?:x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|u\{[0-9A-Fa-f]{1,6}\}|c[A-Za-z]"
@@ -56,19 +56,20 @@ _MEMBER = re.compile(rf"({_ESCAPE}|[^\\])(?:-({_ESCAPE}|[^\\]))?", re.ASCII | re
 
 
 class PatternFault(ValueError):
-    """Says what of the pattern cannot be followed, as the end of a sentence."""
+    """The unsupported part of a pattern, as the end of a sentence."""
 
 
 class Token(NamedTuple):
-    """`kind` is the name of a group of `_TOKEN`; a lookahead is opened by `(?=` or `(?!`."""
+    """A token of a pattern. `kind` is a group name of `_TOKEN`; `(?=` or `(?!` opens a
+    lookahead."""
 
     kind: str | None
     text: str
 
 
 class Translated(NamedTuple):
-    """A pattern that may stand anywhere in a text, unless its anchors say otherwise. `looks` stand
-    at its beginning: (pattern, negative)."""
+    """A translated, unanchored pattern. `looks`: the lookaheads at its start, as (pattern,
+    negative)."""
 
     source: str
     looks: tuple[tuple[str, bool], ...] = ()
@@ -81,10 +82,9 @@ CLOSE = Token("close", ")")
 
 
 def translate(pattern: str) -> Translated:
-    """A pattern of JSON Schema in llguidance's words. Raises a `PatternFault` for one that cannot
-    be followed."""
+    """A JSON Schema pattern, translated. Raises a `PatternFault` if it is unsupported."""
     if len(pattern) > MAX_CHARACTERS:
-        raise PatternFault(f"it has more than {MAX_CHARACTERS} characters")
+        raise PatternFault(f"it is too long: {len(pattern)} characters, limit {MAX_CHARACTERS}")
     tokens = _tokens(pattern)
     looks = []
     while tokens[:1] == [BEGIN] and len(tokens) > 1 and tokens[1] in LOOKS:
@@ -94,12 +94,12 @@ def translate(pattern: str) -> Translated:
         del tokens[1 : end + 1]
     parted = (Token("or", "|"), 0) in zip(tokens, _depths(tokens), strict=True)
     if parted and (looks or any(token in LOOKS for token in tokens)):
-        raise PatternFault("it looks ahead in one of several alternatives")
+        raise PatternFault("it has a lookahead in one of several alternatives")
     return Translated(_written(tokens), tuple(looks))
 
 
 def _depths(tokens: list[Token]) -> list[int]:
-    """How many groups are open behind each token."""
+    """The number of open groups after each token."""
     depth = 0
     return [depth := depth + (t.kind == "open") - (t.kind == "close") for t in tokens]
 
@@ -113,9 +113,9 @@ def _written(tokens: list[Token]) -> str:
 
 
 def _anchored_once(tokens: list[Token], anchor: str, opens: str, closes: str) -> list[Token]:
-    """Without anchors behind an anchor, which older versions of llguidance do not read; raises for
-    one behind anything else. For `$`, tokens come from last to first."""
-    found = []
+    """The tokens without repeated anchors, which older versions of llguidance do not read. Raises
+    for an anchor after anything else. For `$`, tokens come last to first."""
+    single = []
     outside = ["free"]
     state = "free"
     for token in tokens:
@@ -125,7 +125,7 @@ def _anchored_once(tokens: list[Token], anchor: str, opens: str, closes: str) ->
             state = outside[-1]
         elif token == ("anchor", anchor):
             if state == "inside":
-                raise PatternFault("'^' or '$' stands in its middle")
+                raise PatternFault("'^' or '$' occurs in its middle")
             if state == "anchored":
                 continue
             state = "anchored"
@@ -133,22 +133,22 @@ def _anchored_once(tokens: list[Token], anchor: str, opens: str, closes: str) ->
             state = "inside"
             if token.kind == closes:
                 outside.pop()
-        found.append(token)
-    return found
+        single.append(token)
+    return single
 
 
 def _tokens(pattern: str) -> list[Token]:
-    found: list[Token] = []
+    tokens: list[Token] = []
     sizes = [0]  # of each open group
-    repeats = [False]  # whether each holds one
-    last = at = 0  # `last`: the size of what a repeat would repeat
-    nested = False  # whether that holds a repeat
+    repeats = [False]  # whether each contains a repeat
+    last = at = 0  # `last`: the size of the part that a repeat would repeat
+    nested = False  # whether that part contains a repeat
     while at < len(pattern):
         rest = pattern[at : at + 12]
         token = _TOKEN.match(pattern, at)
         if token is None:
             _odd(rest, next(what for begin, what in UNREAD.items() if rest.startswith(begin)))
-        previous = found[-1].kind if found else "or"
+        previous = tokens[-1].kind if tokens else "or"
         match token.lastgroup:
             case "open":
                 sizes.append(0)
@@ -171,14 +171,14 @@ def _tokens(pattern: str) -> list[Token]:
                 last, nested = 1, False
                 sizes[-1] += 1
         if len(sizes) > MAX_NESTED + 1:
-            raise PatternFault(f"its groups are nested deeper than {MAX_NESTED}")
-        found.append(Token(token.lastgroup, _text(token)))
+            raise PatternFault(f"its groups are nested too deep: limit {MAX_NESTED}")
+        tokens.append(Token(token.lastgroup, _text(token)))
         at = token.end()
     if len(sizes) > 1:
         raise PatternFault("one of its groups is not closed")
     if sizes[0] > MAX_SIZE:
         _too_large("repeats", MAX_SIZE)
-    return found
+    return tokens
 
 
 def _odd(text: str, what: str) -> NoReturn:
@@ -186,15 +186,15 @@ def _odd(text: str, what: str) -> NoReturn:
 
 
 def _too_large(what: str, most: int) -> NoReturn:
-    raise PatternFault(f"its {what} stand for more than {most:,} characters")
+    raise PatternFault(f"its {what} expand to more than {most:,} characters")
 
 
 def _most(repeat: re.Match[str]) -> int:
-    """How often it repeats at most; without an end, at least."""
+    """The maximum of repeats; the minimum if there is no maximum."""
     least = int((repeat["least"] or ("1" if repeat["once"] else "0"))[:9])
     most = int(repeat["most"][:9]) if repeat["most"] else least
     if max(least, most) > MAX_REPEAT or most < least:
-        _odd(repeat[0], "is no range")
+        _odd(repeat[0], "is not a range")
     return max(1, most)
 
 
@@ -215,7 +215,7 @@ def _text(token: re.Match[str]) -> str:
 
 
 def _spelled(code: int) -> str:
-    """Beyond ASCII as itself: an engine may have to spell it in a way of its own."""
+    """A character; non-ASCII ones stay literal, since some engines spell them differently."""
     return f"(?:{chr(code)})" if code > 127 else _point(code)
 
 
@@ -225,7 +225,7 @@ def _point(code: int) -> str:
 
 
 def _character(text: str) -> int | str:
-    """The code point of a character or an escape, or the class that it stands for."""
+    """The code point of a character or an escape, or the class that it denotes."""
     if text[0] != "\\" or not text[1].isalnum() or not text.isascii():
         return ord(text[-1])
     kind, rest = text[1], text[2:].strip("{}")
@@ -262,13 +262,13 @@ def _set(members: str, *, negated: bool) -> str:
 
 
 def _class(ranges: list[tuple[int, int]], classes: list[str], negated: bool) -> str:
-    """Single characters beyond ASCII stand alone. For a class of all controls without the quote or
-    the backslash, llguidance lets their escapes be written in a string: such a class keeps the
-    controls that people write, and no other."""
+    """A character class. Single non-ASCII characters become alternatives. For a class of control
+    characters without the quote or the backslash, llguidance would allow their escapes in a string:
+    such a class keeps only tab and line ends."""
     if not ranges and not classes:
         if negated:
             return r"[\x{0}-\x{10ffff}]"
-        raise PatternFault("one of its classes holds no character")
+        raise PatternFault("one of its classes is empty")
     alone = [chr(low) for low, high in ranges if low == high and low > 127 and not negated]
     if len(alone) > MAX_ALONE:
         alone = []
@@ -277,7 +277,7 @@ def _class(ranges: list[tuple[int, int]], classes: list[str], negated: bool) -> 
     inner += "".join(classes)
     text = f"[{'^' if negated else ''}{inner}]"
     if negated or classes or any(low < 32 for low, _ in together):
-        outside = any(held.startswith("[^") for held in classes)
+        outside = any(each.startswith("[^") for each in classes)
         holds = [outside or any(low <= n <= high for low, high in ranges) for n in (34, 92)]
         if negated in holds:
             text = f"[{text}&&{WRITABLE}]"
@@ -285,9 +285,9 @@ def _class(ranges: list[tuple[int, int]], classes: list[str], negated: bool) -> 
 
 
 def _without_surrogates(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Ends of ranges that are halves of characters are drawn inwards."""
-    drawn = [
+    """The ranges without surrogates at their ends."""
+    trimmed = [
         (0xE000 if 0xD800 <= low <= 0xDFFF else low, 0xD7FF if 0xD800 <= high <= 0xDFFF else high)
         for low, high in ranges
     ]
-    return [(low, high) for low, high in drawn if low <= high]
+    return [(low, high) for low, high in trimmed if low <= high]

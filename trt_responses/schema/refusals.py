@@ -1,4 +1,4 @@
-"""What is said of a schema that cannot be taken, and of a text that departs from one."""
+"""Errors of unsupported schemas, and departures of texts from a schema."""
 
 from __future__ import annotations
 
@@ -6,31 +6,30 @@ from trt_responses.errors import ApiError, InvalidRequest
 from trt_responses.frozen import dataclass
 
 SHOWN = 60
-"""Characters of a value that a message shows."""
+"""Maximum characters of a value in a message."""
 
 Path = tuple[str | int, ...]
-"""Where in a text a value stands: names and numbers, from the outside in."""
+"""The place of a value: names and indices, outermost first."""
 
 
 class InvalidSchema(InvalidRequest):
-    """The schema is wrong, or asks for what no guide can say. `left` names a keyword that may be
-    left to chance where the schema is not strict."""
+    """The schema is invalid, or requires what no guide supports."""
 
     code = "invalid_json_schema"
 
 
 class SlowSchema(InvalidSchema):
-    """The schemas of one request have had their time."""
+    """The schemas of one request exceeded their compile time."""
 
 
 def refused(place: str, what: str, keyword: str | None = None) -> InvalidSchema:
-    """The error of a schema that asks for what cannot be followed."""
+    """The error for an invalid or unsupported schema."""
     param = place if keyword is None else f"{place}.{keyword}"
     return InvalidSchema(f"Invalid schema: '{param}' {what}.", param=param)
 
 
 def place_of(path: Path) -> str:
-    """The place of a path as people write it, such as `$.items[2].price`."""
+    """The place of a path as text, such as `$.items[2].price`."""
     return "$" + "".join(
         f"[{step}]" if isinstance(step, int) else f".{shown(step)}" for step in path
     )
@@ -38,7 +37,7 @@ def place_of(path: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """A value that a schema forbids: where it stands, and why, as the end of a sentence."""
+    """A value that a schema forbids: its path, and the reason, as the end of a sentence."""
 
     path: Path
     why: str
@@ -52,16 +51,16 @@ class Departure:
 
 
 class OutOfSteps(Exception):
-    """A value is too much to judge in so many steps."""
+    """Judging a value takes more steps than allowed."""
 
 
 class Departed(ApiError):
-    """The model's output is not what its schema says."""
+    """The model's output does not follow its schema."""
 
     code = "output_departs_from_format"
 
 
 def shown(value: object) -> str:
-    """A value in short."""
+    """A value, shortened for a message."""
     text = str(value)
     return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"

@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 Schema = dict[str, Any]
 
 MAX_VALUES = 10_000
-"""Of one `enum`."""
+"""Maximum values of one `enum`."""
 MAX_SPELLED = 125_000
-"""Characters of all values of `enum` and `const` in a schema: some 350 bytes of memory each."""
+"""Maximum characters of all `enum` and `const` values in a schema: each takes about 350 bytes of
+memory."""
 CONTROL_SPELLING = re.compile(r"<\|\w+\|>")
-SPELLS_CONTROL = "spells a control token, which no text may be made to hold"
-_SAY_NOTHING = {"description", "title", "default"}
+SPELLS_CONTROL = "spells a control token, which a text must not contain"
+_ANNOTATIONS = {"description", "title", "default"}
 
 
 def allowed(
@@ -35,26 +36,26 @@ def allowed(
     expressions: Expressions,
     check_time: Callable[[str], None],
 ) -> list[Any]:
-    """Those that all of the schema allows: what stands beside them is judged here. Empty where no
-    guide can write any of them."""
+    """The values that the whole schema allows; keywords beside them are judged here. Empty if a
+    guide can write none of them."""
     keyword = "enum" if "enum" in schema else "const"
     values = schema["enum"] if keyword == "enum" else [schema["const"]]
     if not isinstance(values, list) or not 0 < len(values) <= MAX_VALUES:
         raise refused(place, f"must be a list of 1 to {MAX_VALUES} values", keyword)
-    beside = {k: v for k, v in schema.items() if k not in (keyword, "$ref", *_SAY_NOTHING)}
-    if beside:
+    siblings = {k: v for k, v in schema.items() if k not in (keyword, "$ref", *_ANNOTATIONS)}
+    if siblings:
         definitions: Schema = {k: root[k] for k in ("$defs", "definitions") if k in root}
-        judge = Judge({**definitions, **beside}, expressions)
-        kept = []
+        judge = Judge({**definitions, **siblings}, expressions)
+        matching = []
         for value in values:
             check_time(place)
             if judge.departure(value) is None:
-                kept.append(value)
-        values = kept
+                matching.append(value)
+        values = matching
     if schema.get("nullable") is True and types is not None and None not in values:
         values = [*values, None]
     if not values:
-        raise refused(place, "holds no value that the rest of the schema allows", keyword)
+        raise refused(place, "has no value that the rest of the schema allows", keyword)
     writable = [_whole(value) for value in values if _is_writable(value)]
     if CONTROL_SPELLING.search(orjson.dumps(writable).decode()):
         raise refused(place, SPELLS_CONTROL, keyword)
@@ -62,15 +63,15 @@ def allowed(
 
 
 def spelled_size(values: list[Any]) -> int:
-    """The characters of values, twice those of lists and objects, which white space may part."""
+    """The characters of values; those of lists and objects count twice, for white space."""
     return sum(
         len(orjson.dumps(value)) * (2 if isinstance(value, list | dict) else 1) for value in values
     )
 
 
 def _is_writable(value: Any) -> bool:
-    """Its numbers are small enough, and doubles, as which guides read them; its texts are
-    Unicode."""
+    """Whether a guide can write a value: its numbers are exact doubles within bounds, and its texts
+    are Unicode."""
     match value:
         case bool() | None:
             return True
@@ -89,7 +90,7 @@ def _is_writable(value: Any) -> bool:
 
 
 def _whole(value: Any) -> Any:
-    """Whole numbers as such: a guide writes 1 for 1.0, and a check must know it."""
+    """The value with integers for whole floats: a guide writes 1 for 1.0, and checks compare it."""
     match value:
         case float() if value.is_integer():
             return int(value)

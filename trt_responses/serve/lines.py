@@ -1,22 +1,31 @@
-"""Lines of the log: text or JSON, with the values that a record has in `extra={"fields": …}`."""
+"""Lines of the log: text or JSON, with the values that a record has in `extra={"fields": …}`.
+
+A message begins with a verb and the id that it is about; values follow as `key=value`.
+"""
 
 from __future__ import annotations
 
 import logging
+import re
 from datetime import UTC, datetime
 from typing import Any
 
 import orjson
 
 FIELDS = "fields"
+LONG_ID = re.compile(
+    r"\b((?:resp|conv)_(?:[0-9a-f]{6}(?=[0-9a-f]{48}\b))?[0-9a-f]{8})[0-9a-f]{40}\b"
+)
+"""An id of a response or a conversation: its beginning, which a line of text has, and the rest.
+Six more digits at the beginning are the number of the engine's version."""
 
 
 class JsonLines(logging.Formatter):
-    """Writes each record as one line of JSON."""
+    """Writes each record as one line of JSON, with whole ids."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
-            "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "at": _time(record).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
@@ -27,12 +36,18 @@ class JsonLines(logging.Formatter):
 
 
 class TextLines(logging.Formatter):
-    """Writes each record as a line of text, its values behind it."""
+    """Writes each record as a line of text: time, level, message with shortened ids, values."""
 
     def format(self, record: logging.LogRecord) -> str:
         values = "".join(
             f" {name}={'-' if value is None else value}"
             for name, value in getattr(record, FIELDS, {}).items()
         )
-        line = f"{record.levelname} {record.getMessage()}{values}"
+        at = _time(record).strftime("%Y-%m-%dT%H:%M:%S")
+        text = LONG_ID.sub(r"\1", f"{record.getMessage()}{values}")
+        line = f"{at}.{int(record.msecs):03}Z {record.levelname} {text}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+def _time(record: logging.LogRecord) -> datetime:
+    return datetime.fromtimestamp(record.created, UTC)

@@ -15,19 +15,14 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import httptools
 import orjson
 
 from trt_responses.errors import ApiError, InvalidRequest, error_body
-from trt_responses.serve.silence import PIECE_BYTES, TimedProtocol
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from trt_responses.serve.silence import Clock
+from trt_responses.serve.silence import PIECE_BYTES, Clock, TimedProtocol
 
 AT_ONCE = 16
 """Requests that are accepted from a client which does not wait for its replies."""

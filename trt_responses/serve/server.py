@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from trt_responses.errors import StartupError
+from trt_responses.errors import StartupError, UsageError
 from trt_responses.files import close_folder_to_others
 from trt_responses.run.parts import mint
 from trt_responses.serve.drain import Drain
@@ -231,10 +231,12 @@ def bound(settings: Settings, *, shared: bool = False) -> socket.socket:
                 opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             opened.bind(address)
         except (OSError, UnicodeError) as error:  # the second of a name that no host can have
-            why = error.strerror if isinstance(error, OSError) else "it is no host's name"
-            raise StartupError(
-                f"The server cannot listen on {settings.host}:{settings.port} ({why}): choose "
-                "another address with --host and --port."
+            unknown = isinstance(error, (socket.gaierror, UnicodeError))
+            name = settings.option("host" if unknown else "port")
+            why = error.strerror if isinstance(error, OSError) else "not a host name"
+            raise (UsageError if unknown else StartupError)(
+                f"{name}: cannot listen on {settings.host}:{settings.port} ({why}); choose another "
+                f"address with {settings.option('host')} and {settings.option('port')}."
             ) from None
         unless_bound.pop_all()
     return opened

@@ -10,13 +10,10 @@ from __future__ import annotations
 import logging
 import os
 import socket
+from collections.abc import MutableMapping
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from trt_responses.errors import StartupError
-
-if TYPE_CHECKING:
-    from collections.abc import MutableMapping
 
 logger = logging.getLogger(__name__)
 

@@ -1,19 +1,21 @@
 """The settings, their defaults and bounds, read from variables named `TRT_RESPONSES_<FIELD>`.
 
 A value that cannot be used stops the start with the field's name and the reason; a variable with
-our prefix that is no setting is named in the log. Defaults are such that a laptop survives them.
+the prefix that is no setting is named in the log. Defaults are such that a laptop survives them.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Mapping
 from difflib import get_close_matches
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from pydantic import ValidationError
+from pydantic import PrivateAttr, ValidationError
 
-from trt_responses.errors import StartupError
+from trt_responses.errors import UsageError
 from trt_responses.settings.fixed import Fixed
 from trt_responses.settings.gone import GONE
 from trt_responses.settings.history import History, Inspection, Streams
@@ -30,8 +32,7 @@ from trt_responses.settings.store_place import StorePlace, place_of
 from trt_responses.settings.tools import ServerTools
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
+    from pydantic_core import ErrorDetails
 
 logger = logging.getLogger(__name__)
 
@@ -63,17 +64,25 @@ class Settings(
     Access,
     Listening,
 ):
-    """All that an operator chooses for one server, in groups, and the numbers that nobody turns.
+    """All that an operator chooses for one server, in groups, and the numbers that are fixed.
     Pydantic lists the fields of the last base first, and so do the pages and the help."""
+
+    _flags: Mapping[str, str] = PrivateAttr(default_factory=dict)
+    """The flags of a command that has some, by setting; without those that a variable set."""
 
     @classmethod
     def from_environment(
-        cls, environment: Mapping[str, str] = os.environ, **given: Any
+        cls,
+        environment: Mapping[str, str] = os.environ,
+        *,
+        flags: Mapping[str, str] | None = None,
+        **given: Any,
     ) -> Settings:
-        """Settings from the environment; those in `given` that are not None come before them."""
+        """Settings from the environment; those in `given` that are not None come before them.
+        Errors name a setting by its flag in `flags`, unless a variable set it."""
         for name, instead in GONE.items():
-            if environment.get(PREFIX + name):
-                raise StartupError(f"{PREFIX}{name} is no setting any more: {instead}.")
+            if environment.get(variable(name)):
+                raise UsageError(f"{variable(name)} is not a setting any more: {instead}.")
         for sentence in misspelt(environment):
             logger.warning("%s", sentence)
         found = {
@@ -82,13 +91,21 @@ class Settings(
             if environment.get(PREFIX + name.upper())
         }
         chosen = {name: value for name, value in given.items() if value is not None}
+        unset = found.keys() - chosen.keys()
+        named = {name: flag for name, flag in (flags or {}).items() if name not in unset}
         try:
-            return cls(**{**found, **chosen})
+            settings = cls(**{**found, **chosen})
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
-            name = PREFIX + str(first["loc"][0]).upper()
-            why = first["msg"].removeprefix("Value error, ")
-            raise StartupError(f"{name}: {why} (got {first['input']!r}).") from None
+            field = str(first["loc"][0])
+            name = named.get(field, variable(field))
+            raise UsageError(f"{name}: {_reason(first)} (got {first['input']!r}).") from None
+        settings._flags = named
+        return settings
+
+    def option(self, name: str) -> str:
+        """What sets this setting: the flag of the command that was run, else the variable."""
+        return self._flags.get(name, variable(name))
 
     def owners(self) -> dict[str, str]:
         """The owner that each API key stands for."""
@@ -96,14 +113,14 @@ class Settings(
         for place, entry in enumerate(self.api_keys, 1):
             owner, _, key = entry.partition(":")
             if not (owner and key):
-                raise StartupError(f"{PREFIX}API_KEYS: entry {place} is not of the form owner:key.")
+                raise UsageError(f"{PREFIX}API_KEYS: entry {place} is not of the form owner:key.")
             if not (key.isascii() and key.isprintable()):
-                raise StartupError(
+                raise UsageError(
                     f"{PREFIX}API_KEYS: the key of entry {place} has a character that clients "
                     "cannot send in a header: use letters, digits and signs of ASCII."
                 )
             if owners.setdefault(key, owner) != owner:
-                raise StartupError(f"{PREFIX}API_KEYS: entry {place} gives another owner's key.")
+                raise UsageError(f"{PREFIX}API_KEYS: entry {place} gives another owner's key.")
         return owners
 
     @property
@@ -111,7 +128,7 @@ class Settings(
         return bool(self.api_keys) or self.keys_file is not None
 
     def engine_elsewhere(self) -> Elsewhere | None:
-        """The engine that another server serves, if the settings name one."""
+        """The engine of another server, if the settings name one."""
         match (self.engine or "").partition("://"):
             case ("grpc" | "triton" as kind, _, place) if place:
                 return Elsewhere(kind, place)
@@ -130,17 +147,44 @@ class Settings(
         try:
             return place_of(self.store or "memory://")
         except ValueError as fault:
-            raise StartupError(f"{PREFIX}STORE: {fault}.") from None
+            raise UsageError(f"{PREFIX}STORE: {fault}.") from None
 
     def check_exposure(self) -> None:
         """A server that others can reach needs keys, unless the operator insists."""
         if self.host in LOOPBACK or self.keys_file is not None or self.insecure:
             return
         if not self.owners():
-            raise StartupError(
-                f"Listening on {self.host} without API keys lets anybody who can reach it use it: "
-                f"set {PREFIX}KEYS_FILE or {PREFIX}API_KEYS, or {PREFIX}INSECURE=1 to insist."
+            raise UsageError(
+                f"{self.option('host')} {self.host}: without API keys, anyone who can reach this "
+                f"address can use the server; set {PREFIX}KEYS_FILE or {PREFIX}API_KEYS, or "
+                f"{PREFIX}INSECURE=1 to serve without keys."
             )
+
+
+EXPECTED = {
+    "int_parsing": "expected a whole number",
+    "int_from_float": "expected a whole number",
+    "float_parsing": "expected a number",
+    "finite_number": "expected a finite number",
+    "bool_parsing": "expected 0 or 1",
+    "greater_than": "expected more than {gt}",
+    "greater_than_equal": "expected at least {ge}",
+    "less_than": "expected less than {lt}",
+    "less_than_equal": "expected at most {le}",
+    "literal_error": "expected {expected}",
+}
+"""Plain words for Pydantic's kinds of errors."""
+
+
+def _reason(error: ErrorDetails) -> str:
+    if (text := EXPECTED.get(error["type"])) is not None:
+        return text.format(**error.get("ctx", {}))
+    return error["msg"].removeprefix("Value error, ")
+
+
+def variable(name: str) -> str:
+    """The environment variable of a setting."""
+    return PREFIX + name.upper()
 
 
 VARIABLES = tuple(name for name in Settings.model_fields if name not in Fixed.model_fields)
@@ -148,7 +192,7 @@ VARIABLES = tuple(name for name in Settings.model_fields if name not in Fixed.mo
 
 
 def misspelt(environment: Mapping[str, str]) -> list[str]:
-    """A sentence for each variable that has our prefix and is no setting, with the nearest one."""
+    """A warning for each variable with the prefix that is no setting, with the nearest setting."""
     known = [name.upper() for name in VARIABLES]
     sentences = []
     for variable in sorted(environment):
@@ -157,5 +201,5 @@ def misspelt(environment: Mapping[str, str]) -> list[str]:
             continue
         near = get_close_matches(name.upper(), known, 1)
         meant = f"did you mean {PREFIX}{near[0]}?" if near else "docs/settings.md lists them all."
-        sentences.append(f"{variable} is no setting and is ignored: {meant}")
+        sentences.append(f"{variable} is not a setting and is ignored: {meant}")
     return sentences

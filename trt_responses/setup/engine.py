@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trt_responses.backends.dialects import dialect_of
 from trt_responses.backends.engines import chosen_engine, engine_elsewhere
+from trt_responses.errors import StartupError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from trt_responses.features.rollout.builds import Builds
     from trt_responses.features.rollout.loaded import Loaded
     from trt_responses.prepare.shelf.shelf import Selection
-    from trt_responses.settings import Settings
+    from trt_responses.settings import Elsewhere, Settings
 
 logger = logging.getLogger(__name__)
 
@@ -56,14 +57,14 @@ def served_engine(
         model, dialect = settings.model or settings.engine or "demo", given.speaks or dialect_of()
         return Served(model, "given", dialect, lambda: engine, given, {"kind": "given"})
     if (elsewhere := settings.engine_elsewhere()) is not None:
-        far = engine_elsewhere(elsewhere)
         kind, place = elsewhere
+        far = _elsewhere(elsewhere, settings)
         model = settings.model or place.partition("/")[2]
         about = {"kind": kind, "name": place}
         return Served(model, kind, dialect_of(), lambda: far, given, about)
-    selection = chosen_engine(settings)
-    logger.info("%s", selection.reason)
+    selection = selected(settings)
     card = selection.card
+    logger.info("serving %s (%s)", card.label, selection.reason)
     return Served(
         settings.model or card.name,
         card.kind,
@@ -74,3 +75,18 @@ def served_engine(
         selection,
         engine_of,
     )
+
+
+def selected(settings: Settings) -> Selection:
+    """The prepared engine that the settings choose; an error names the option that chose it."""
+    try:
+        return chosen_engine(settings)
+    except UsageError as error:
+        raise UsageError(f"{settings.option('engine')}: {error}") from None
+
+
+def _elsewhere(elsewhere: Elsewhere, settings: Settings) -> Engine:
+    try:
+        return engine_elsewhere(elsewhere)
+    except StartupError as error:
+        raise UsageError(f"{settings.option('engine')}: {error}") from None

@@ -11,7 +11,7 @@ import logging
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
-from trt_responses.errors import StartupError
+from trt_responses.errors import UsageError
 from trt_responses.settings import PREFIX
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ REQUIRED_BY = {
 
 
 def install_all(server: Server) -> None:
-    """Let every installed folder add its parts. Raises a `StartupError` for a setting whose folder
+    """Let every installed folder add its parts. Raises a `UsageError` for a setting whose folder
     is missing."""
     for install in _found(server.settings):
         install(server)
@@ -77,9 +77,9 @@ def _found(settings: Settings) -> Iterator[Install]:
                 raise
             setting = REQUIRED_BY.get(folder, "")
             if getattr(settings, setting, None):
-                raise StartupError(
-                    f"{PREFIX}{setting.upper()}: {folder} is not installed (there is no "
-                    f"{error.name})."
+                raise UsageError(
+                    f"{PREFIX}{setting.upper()}: {folder} is not installed (module {error.name} "
+                    "is missing)."
                 ) from None
             logger.info("skipping %s: module %s is not installed", folder, error.name)
     for entry in entry_points(group=GROUP):

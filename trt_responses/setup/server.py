@@ -23,7 +23,7 @@ from trt_responses.accept.model_names import ModelNames
 from trt_responses.backends.dialects import spelled
 from trt_responses.backends.stores import store_of
 from trt_responses.backends.tools import tools_of
-from trt_responses.errors import StartupError
+from trt_responses.errors import StartupError, UsageError
 from trt_responses.health.health import Health
 from trt_responses.health.lifecycle import Lifecycle
 from trt_responses.health.stall import StallWatch
@@ -104,7 +104,7 @@ class Server:
         self.settings = settings
         self.served = served
         self.store = store_of(settings, spelled()) if store is None else store
-        self.tools = tools_of(settings) if tools is None else tools
+        self.tools = _tools_of(settings) if tools is None else tools
         self.sleep = sleep
         self.lifecycle = Lifecycle(time.monotonic)
         self.origins = Origins(settings.allowed_origins)
@@ -169,7 +169,9 @@ class Server:
         """Make the parts, once every folder is installed."""
         settings = self.settings
         if settings.asks_for_keys and self.keys is None:
-            raise StartupError("The settings name keys, and nothing is installed that checks them.")
+            raise UsageError(
+                "The settings name keys, but the limits feature, which checks them, is missing."
+            )
         engine = self.engine = self.engine or self.served.new_engine()
         admission = self.admission = self.admission or OpenAdmission(self.places)
         recovery = self.recovery = Recovery(
@@ -241,3 +243,10 @@ class Server:
         served = self.served
         engine = {"kind": served.kind, "version": ""}
         return {"model": served.model, "version": __version__, "engine": engine}
+
+
+def _tools_of(settings: Settings) -> list[Tool]:
+    try:
+        return tools_of(settings)
+    except StartupError as error:  # each names a setting, or an extra that a setting needs
+        raise UsageError(str(error)) from None

@@ -1,7 +1,7 @@
-"""Blocks that were read lately, by a key that never stands for anything else.
+"""A cache of recently read blocks, by a key that is never reused.
 
-A block never changes, so nothing here can be stale: whether a record still exists, and which
-blocks it has, is asked of the store each time. Used from threads.
+A block never changes, so entries never become stale: the store is queried each time whether a
+record exists and which blocks it has. Thread-safe.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 K = TypeVar("K", int, bytes)
 
 OVERHEAD_BYTES = 400
-"""Bytes that a block takes in memory besides its content, about."""
+"""Approximate memory of a block besides its content."""
 
 
 class BlockCache(Generic[K]):
-    """Blocks in memory, of which the least recently used leave first."""
+    """Blocks in memory; evicts the least recently used ones above its limit."""
 
     def __init__(self, max_bytes: int, usage: Usage) -> None:
         self._max_bytes = max_bytes
@@ -31,14 +31,15 @@ class BlockCache(Generic[K]):
         self._lock = Lock()
         self.size_bytes = 0
 
-    def found(self, keys: Collection[K]) -> dict[K, Block]:
+    def get_many(self, keys: Collection[K]) -> dict[K, Block]:
+        """The cached blocks of these keys."""
         with self._lock:
-            found = {key: block for key in keys if (block := self._blocks.get(key)) is not None}
-            for key in found:
+            hits = {key: block for key in keys if (block := self._blocks.get(key)) is not None}
+            for key in hits:
                 self._blocks.move_to_end(key)
-            self._usage.blocks["memory"] += len(found)
-            self._usage.blocks["store"] += len(set(keys)) - len(found)
-            return found
+            self._usage.blocks["memory"] += len(hits)
+            self._usage.blocks["store"] += len(set(keys)) - len(hits)
+            return hits
 
     def keep(self, blocks: Iterable[tuple[K, Block]]) -> None:
         with self._lock:

@@ -6,11 +6,8 @@ that yields None after a bounded number of steps, so that the caller can do othe
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterator, Mapping
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping
 
 STEPS = 256
 """Merges between two pauses (or eight times as many first look-ups); under a millisecond."""

@@ -9,10 +9,7 @@ character's class from openai-harmony, whose Unicode tables are newer than Pytho
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator
 
 BLOCK = 64
 """A pre-token of 2 × BLOCK + 4 characters or more fills an aligned block with one class."""

@@ -1,7 +1,7 @@
-"""Which addresses a request of the model's may reach: public ones, and those the operator allows.
+"""Decides which addresses a model's request may reach: public ones and those the operator allows.
 
-Works on addresses, never on names: every spelling of a host has been resolved before. The rule for
-IPv6 is a list of what is allowed, since `ipaddress` calls NAT64, 6to4 and multicast global.
+Works on addresses, never on names: hosts are resolved before. The rule for IPv6 is an allow-list,
+since `ipaddress` treats NAT64, 6to4 and multicast as global.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
 NAT64 = IPv6Network("64:ff9b::/96")
-"""What an IPv6-only network makes of an IPv4 address, which is its last 32 bits."""
+"""The IPv6 prefix of translated IPv4 addresses; the last 32 bits are the IPv4 address."""
 UNICAST = IPv6Network("2000::/3")
-"""All that is routed in the internet."""
+"""All addresses that are routed on the internet."""
 NOT_PUBLIC = tuple(
     ip_network(network)
     for network in (
@@ -34,17 +34,18 @@ NOT_PUBLIC = tuple(
         "3fff::/20",
     )
 )
-"""Besides what `is_global` knows of; Python's versions differ in it."""
+"""Networks beyond those that `is_global` excludes, which depends on Python's version."""
 
 
 def network(text: str) -> Network:
-    """`10.0.0.0/8`, or one address. Raises a `ValueError` in words."""
+    """The network in a text such as `10.0.0.0/8`, or one address. Raises a readable
+    `ValueError`."""
     return ip_network(text)
 
 
 def is_reachable(text: str, allowed: Sequence[Network]) -> bool:
-    """Whether an address may be connected to: it is public, or stands in an `allowed` network. An
-    address that carries an IPv4 address is judged by that one."""
+    """Whether connections to an address are allowed: it is public or in an `allowed` network. An
+    address that embeds an IPv4 address is judged by that one."""
     address = _unwrapped(ip_address(text.partition("%")[0]))
     return any(address in one for one in allowed) or _is_public(address)
 

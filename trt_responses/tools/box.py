@@ -1,8 +1,8 @@
-"""Shuts the process that it runs in into a box: what is done after `shut` can harm nobody.
+"""Sandboxes its own process: after `shut`, the process can do no harm outside.
 
-Landlock judges every file by its path, a seccomp allow-list what Landlock does not see, and limits
-bound memory and the size of a file. It needs no package and no privilege, and cannot be undone.
-Runs before any of the model's code: the standard library only.
+Landlock restricts files by path, a seccomp allow-list restricts what Landlock does not cover, and
+resource limits bound memory and file size. It needs no package and no privilege, and is permanent.
+Runs before any of the model's code, with the standard library only.
 """
 
 from __future__ import annotations
@@ -30,17 +30,18 @@ EXECUTE, WRITE, READ, READ_DIRECTORY = 1, 2, 4, 8
 READS = READ | READ_DIRECTORY
 REFER, TRUNCATE, IOCTL = 1 << 13, 1 << 14, 1 << 15
 FIRST_ABI = (1 << 13) - 1
-"""What the first kernels with Landlock judge: reading, writing, and making and removing entries."""
+"""The accesses that Landlock's first version handles: reading, writing, adding and removing
+entries."""
 NETWORK, SCOPES = 0b11, 0b11
-"""TCP's bind and connect; signals, and UNIX sockets without a path."""
+"""TCP bind and connect; signals and abstract UNIX sockets."""
 IN_DIRECTORIES = READ_DIRECTORY | REFER | sum(1 << n for n in range(4, 13))
-"""What a rule for a file cannot say."""
+"""Access rights that a rule for a file cannot contain."""
 HIGHEST_ABI = 6
 DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random")
 
 
 class Limits(NamedTuple):
-    """What one process may take."""
+    """Resource limits of one process."""
 
     memory_bytes: int
     file_bytes: int
@@ -48,27 +49,27 @@ class Limits(NamedTuple):
 
 
 class NoBox(Exception):
-    """This machine cannot shut a process in; the message says why."""
+    """This machine cannot sandbox a process; the message is the reason."""
 
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def landlock_abi() -> int:
-    """The version of Landlock that the kernel has, or a `NoBox`."""
+    """The kernel's Landlock version. Raises `NoBox`."""
     if platform.system() != "Linux" or platform.machine() not in MACHINES:
-        raise NoBox(f"{platform.system()} on {platform.machine()} has no box here")
+        raise NoBox(f"{platform.system()} on {platform.machine()} is not supported")
     abi = _libc.syscall(LANDLOCK_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint32(1))
     if abi < 1:
-        raise NoBox("the kernel has no Landlock, or `lsm=` of its command line leaves it out")
+        raise NoBox("the kernel has no Landlock, or its `lsm=` parameter disables it")
     return int(abi)
 
 
 def shut(
     directory: str, readable: Sequence[str], limits: Limits, *, at_most_abi: int = HIGHEST_ABI
 ) -> int:
-    """Shut this process in, for ever: it writes in `directory` alone, and reads there and at
-    `readable`. The version of Landlock that holds it, or a `NoBox`. `at_most_abi` is for tests."""
+    """Sandbox this process for good: it writes in `directory` only, and reads there and in
+    `readable`. Returns the Landlock version. Raises `NoBox`. `at_most_abi` is for tests."""
     abi = _confine(directory, readable, READS, limits, at_most_abi)
     _filter_calls(os.getpid())
     return abi
@@ -77,9 +78,9 @@ def shut(
 def shut_tree(
     directory: str, programs: Sequence[str], limits: Limits, *, at_most_abi: int = HIGHEST_ABI
 ) -> int:
-    """The same for this thread, before it runs another program, and for all that it begins then. It
-    reads and runs what is at `programs`, and in `directory`. A descriptor that asks whether a
-    process may begin and a signal be sent: another process must hold it and answer, or both fail.
+    """Sandbox this thread, before it runs another program, and all its descendants. They read and
+    run files in `programs` and in `directory`. Returns the seccomp listener: another process must
+    answer its requests to start processes and send signals, or both fail.
     """
     _confine(directory, programs, READS | EXECUTE, limits, at_most_abi)
     return _filter_calls(None)
@@ -103,12 +104,12 @@ def _confine(
 
 
 def adopt_orphans() -> None:
-    """Be the parent of each descendant that loses its own, and so be able to wait for all."""
+    """Become the parent of orphaned descendants, so that this process can wait for all."""
     _check(_libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "PR_SET_CHILD_SUBREAPER")
 
 
 def _drop_capabilities() -> None:
-    for capability in range(CAPABILITIES):  # not for those who have none to drop
+    for capability in range(CAPABILITIES):  # fails harmlessly without capabilities
         _libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
     head = struct.pack("=Ii", CAPABILITIES_V3, 0)
     none = bytes(24)
@@ -146,18 +147,18 @@ def _allow(rules: int, path: str, access: int) -> None:
 
 
 def _filter_calls(pid: int | None) -> int:
-    """The filter of one process, or of a tree; of a tree, the descriptor to listen at."""
+    """Install the filter of one process, or of a tree. Returns the listener of a tree."""
     machine = platform.machine()
     program = packed(instructions(machine, pid))
-    held = ctypes.create_string_buffer(program, len(program))
-    bpf = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(held))
-    made = -1
-    # before Linux 5.19 a signal that comes meanwhile has a call asked for twice
+    program_buffer = ctypes.create_string_buffer(program, len(program))
+    bpf = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(program_buffer))
+    descriptor = -1
+    # before Linux 5.19 a signal during the request repeats the call
     for flags in (0,) if pid is not None else (NEW_LISTENER | WAIT_KILLABLE, NEW_LISTENER):
-        if made < 0:
-            made = _libc.syscall(SECCOMP[machine], SET_MODE_FILTER, ctypes.c_uint(flags), bpf)
-    _check(made, "seccomp")
-    return int(made)
+        if descriptor < 0:
+            descriptor = _libc.syscall(SECCOMP[machine], SET_MODE_FILTER, ctypes.c_uint(flags), bpf)
+    _check(descriptor, "seccomp")
+    return int(descriptor)
 
 
 def _check(result: int, what: str) -> None:

@@ -1,8 +1,8 @@
-"""HTTP to places that a model or a client names: to public addresses alone, and within bounds.
+"""HTTP to URLs that a model or a client names: only to public addresses, and within limits.
 
-A name is resolved once, every address of it is judged, and the connection goes to a judged one, so
-that nothing can change in between. There is no proxy, no cookie and no credential. Imported only
-where an extra brings `httpx2`; knows no tool.
+A name is resolved once, all its addresses are judged, and the connection uses a judged one, so that
+the address cannot change in between. No proxy, no cookies and no credentials. Needs the extra with
+`httpx2`.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from trt_responses.tools.addresses import Network
 
     Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
-    """The addresses of a host, all of them."""
+    """Returns all addresses of a host."""
     Permit = Callable[[httpx2.URL], str | None]
-    """Why a URL, the first one or a redirect's, is not to be asked; None when it may be."""
+    """Returns why a URL, the first one or a redirect's, must not be fetched; None if it may."""
 
 MAX_URL = 4096
 PIECE_BYTES = 256 * 1024
-"""Decompressed at a time, so that other streams have their turn."""
+"""Bytes decompressed at a time, so that other streams can proceed."""
 REDIRECTS = (301, 302, 303, 307, 308)
 HEADERS = {
     "accept": "text/html,application/xhtml+xml,text/plain;q=0.9,*/*;q=0.5",
@@ -43,41 +43,41 @@ HEADERS = {
 
 
 class Refused(httpx2.TransportError):
-    """What must not be asked, or gave what is not read; the message is for the model."""
+    """A URL must not be fetched, or its answer must not be read; the message is for the model."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What may be connected to."""
+    """The addresses and ports that may be connected to."""
 
     allowed: tuple[Network, ...] = ()
-    """Networks that are not public and may be reached all the same."""
+    """Private networks that may be reached."""
     ports: frozenset[int] | None = frozenset((80, 443))
-    """None: any."""
+    """None: any port."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What one document may take."""
+    """Limits of one document."""
 
     deadline_s: float = 20.0
     """From the first connection to the last byte, redirects included."""
     max_bytes: int = 4 * 1024 * 1024
-    """As they are sent, and again after decompression: what is longer is cut."""
+    """Limit of the sent bytes, and of the decompressed bytes; a longer document is cut."""
     max_redirects: int = 5
 
 
 class Document(NamedTuple):
-    """What a URL gave."""
+    """A fetched document."""
 
     url: str
-    """Where it came from, after redirects."""
+    """The final URL, after redirects."""
     content_type: str
     """The media type in lower case, without parameters."""
     charset: str | None
     body: bytes
     cut: bool
-    """There was more of it."""
+    """Whether the document was longer."""
 
 
 @cache
@@ -86,14 +86,14 @@ def _tls() -> ssl.SSLContext:
 
 
 async def addresses_of(host: str, port: int) -> list[str]:
-    """The addresses of a name, as the machine resolves it: numbers in any spelling too."""
+    """The addresses of a name from the system's resolver, which also accepts numeric spellings."""
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in found))
+    infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in infos))
 
 
 class _Backend(httpcore2.AsyncNetworkBackend):
-    """Connects to judged addresses. The name stays what TLS and `Host` say."""
+    """Connects to judged addresses; TLS and `Host` still use the name."""
 
     def __init__(self, reach: Reach, resolve: Resolve) -> None:
         self._reach = reach
@@ -110,15 +110,15 @@ class _Backend(httpcore2.AsyncNetworkBackend):
     ) -> httpcore2.AsyncNetworkStream:
         try:
             async with asyncio.timeout(timeout):
-                found = await self._resolve(host, port)
+                addresses = await self._resolve(host, port)
         except TimeoutError:
             raise httpcore2.ConnectTimeout(f"the name {host} was not resolved in time") from None
         except (OSError, UnicodeError):
             raise httpcore2.ConnectError(f"the name {host} cannot be resolved") from None
-        if not found or not all(is_reachable(one, self._reach.allowed) for one in found):
+        if not addresses or not all(is_reachable(a, self._reach.allowed) for a in addresses):
             raise Refused(f"{host} is not a public address, and the server does not reach others")
         fault: Exception = httpcore2.ConnectError(f"no address of {host} answers")
-        for address in found[:4]:
+        for address in addresses[:4]:
             try:
                 return await self._backend.connect_tcp(
                     address, port, timeout, local_address, socket_options
@@ -133,17 +133,17 @@ class _Backend(httpcore2.AsyncNetworkBackend):
         timeout: float | None = None,  # noqa: ASYNC109 (the name is httpcore2's)
         socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
-        raise Refused("a socket of this machine is not reached")
+        raise Refused("UNIX sockets are not allowed")
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
 
 class GuardedTransport(httpx2.AsyncHTTPTransport):
-    """A transport for any `httpx2` client. Give the client `trust_env=False` and
-    `follow_redirects=False`; a redirect that is followed is judged as any URL is.
+    """A transport for `httpx2` clients. Create the client with `trust_env=False` and
+    `follow_redirects=False`; each followed redirect is judged like any URL.
 
-    Connections are kept only with `keep_alive`: a client of one owner may have it."""
+    Only a client of a single owner may set `keep_alive`."""
 
     def __init__(
         self, reach: Reach, *, resolve: Resolve = addresses_of, keep_alive: bool = False
@@ -164,7 +164,7 @@ class GuardedTransport(httpx2.AsyncHTTPTransport):
 
 
 def refusal(url: httpx2.URL, ports: Collection[int] | None) -> str | None:
-    """Why a URL is none that is asked, whatever its host is; None when it may be."""
+    """Why a URL must not be fetched, whatever its host; None if it may."""
     if url.scheme not in ("http", "https"):
         return "only http and https URLs are opened"
     if url.userinfo:
@@ -180,7 +180,7 @@ def refusal(url: httpx2.URL, ports: Collection[int] | None) -> str | None:
 
 
 class Fetcher:
-    """Gets documents. `close` it in the end."""
+    """Fetches documents. The caller must `close` it."""
 
     def __init__(
         self, reach: Reach, bounds: Bounds | None = None, *, resolve: Resolve = addresses_of
@@ -195,8 +195,8 @@ class Fetcher:
         is_wanted: Callable[[str], bool] = lambda _: True,
         permit: Permit = lambda _: None,
     ) -> Document:
-        """The document at a URL, whose content type `is_wanted` and each of whose URLs is
-        permitted. Raises an `httpx2.HTTPError` or an `httpx2.InvalidURL` with a message for the
+        """The document at a URL. `is_wanted` judges its content type, `permit` each URL and
+        redirect. Raises an `httpx2.HTTPError` or an `httpx2.InvalidURL` with a message for the
         model."""
         try:
             async with asyncio.timeout(self.bounds.deadline_s):
@@ -243,7 +243,7 @@ def _request(url: httpx2.URL) -> httpx2.Request:
 
 
 async def bounded(response: httpx2.Response, most: int) -> tuple[bytes, bool]:
-    """The first bytes of a body, after decompression, and whether there are more."""
+    """The first bytes of a body, decompressed, and whether there are more."""
     inflate = _inflater(response.headers.get("content-encoding", "identity"))
     body, sent = bytearray(), 0
     async for raw in response.aiter_raw():
@@ -259,20 +259,21 @@ async def bounded(response: httpx2.Response, most: int) -> tuple[bytes, bool]:
 
 
 def _inflater(encoding: str) -> Callable[[bytes], tuple[bytes, bytes]] | None:
-    """Takes compressed bytes; gives some that they stand for, and what is to be taken next."""
+    """A function from compressed bytes to decompressed ones and the bytes still to process; None
+    for no compression."""
     encoding = encoding.strip().lower()
     if encoding in ("", "identity"):
         return None
     if encoding not in ("gzip", "x-gzip", "deflate"):
-        raise Refused(f"the encoding '{encoding:.32}', which was not asked for, is not read")
+        raise Refused(f"its encoding '{encoding:.32}' is not supported")
     state: list[zlib._Decompress] = []
 
     def inflate(data: bytes) -> tuple[bytes, bytes]:
         if not state:
-            # A deflate stream has the header of zlib, or, from some servers, none.
+            # A deflate stream has zlib's header, or none from some servers.
             bare = encoding == "deflate" and data[0] & 0x0F != 8
             state.append(zlib.decompressobj(-zlib.MAX_WBITS if bare else zlib.MAX_WBITS | 32))
-        if state[0].eof:  # what stands behind the end is nobody's
+        if state[0].eof:  # ignore bytes after the end
             return b"", b""
         try:
             piece = state[0].decompress(data, PIECE_BYTES)

@@ -1,7 +1,7 @@
-"""The system calls that boxed code may make, as a seccomp filter in BPF.
+"""The system calls that sandboxed code may make, as a seccomp filter in BPF.
 
-An allow-list: what is not named fails with EPERM, so that what the kernel gains is refused too.
-Runs in the box's own process before any of the model's code: the standard library only.
+An allow-list: other calls, including those of newer kernels, fail with EPERM. Runs in the sandboxed
+process before any of the model's code, with the standard library only.
 """
 
 from __future__ import annotations
@@ -43,36 +43,38 @@ ALLOWED = """
     getsockopt:55:209 setsockopt:54:208 getsockname:51:204 getpeername:52:205
     recvmmsg:299:243
 """
-"""Name, number on x86_64, number on aarch64: nothing that reaches another process, a socket with a
-name, or a file but by a path that Landlock judges. `truncate` by path is left out: older kernels'
-Landlock does not judge it."""
+"""Name, number on x86_64, number on aarch64. None of them reaches another process, a named socket,
+or a file except by a path that Landlock judges. `truncate` by path is missing: Landlock of older
+kernels does not judge it."""
 
 PRETENDED = """
     chmod:90:- fchmod:91:52 fchmodat:268:53 fchmodat2:452:452 chown:92:- fchown:93:55
     lchown:94:- fchownat:260:54 utime:132:- utimes:235:- futimesat:261:- utimensat:280:88
 """
-"""They answer 0 and do nothing: Landlock does not judge them, and copying files needs them."""
+"""Calls that return 0 and do nothing: Landlock does not judge them, and copying files needs
+them."""
 
 UNSUPPORTED = """
     setxattr:188:5 lsetxattr:189:6 fsetxattr:190:7 getxattr:191:8 lgetxattr:192:9 fgetxattr:193:10
     listxattr:194:11 llistxattr:195:12 flistxattr:196:13
     removexattr:197:14 lremovexattr:198:15 fremovexattr:199:16 fallocate:285:47
 """
-"""Not here, they say. `fallocate` takes gigabytes of a disk in a millisecond, before anybody looks;
-without it the C library writes, as slowly as all others."""
+"""Calls that fail with EOPNOTSUPP. `fallocate` could take gigabytes of disk in a millisecond,
+before a check; without it the C library writes, which is slow enough."""
 ABSENT = "clone3:435:435 openat2:437:437"
-"""For these the C library has an older call, whose arguments a filter can read."""
+"""Calls that fail with ENOSYS: the C library then uses older calls, whose arguments a filter can
+read."""
 IN_TREES = """
     execve:59:221 timer_create:222:107 timer_settime:223:110 timer_gettime:224:108
     timer_getoverrun:225:109 timer_delete:226:111
 """
-"""What processes that may begin others may do besides: a new program keeps the filter, and a timer
-signals its own process alone."""
+"""Further calls for process trees: a new program keeps the filter, and a timer signals only its own
+process."""
 
 JUMP_EQUAL, JUMP_LEAST, JUMP_ANY, AND, LOAD, RETURN = 0x15, 0x35, 0x45, 0x54, 0x20, 0x06
 AT_NUMBER, AT_ARCHITECTURE, AT_ARGUMENTS = 0, 4, 16
 ALLOW, ERRNO, KILL, ASK = 0x7FFF0000, 0x00050000, 0x80000000, 0x7FC00000
-"""`ASK` leaves it to the process that listens at the filter."""
+"""`ASK` lets the listening process decide."""
 X32 = 0x40000000
 
 CLONE_THREAD, CLONE_NEW = 0x00010000, 0x7E020000
@@ -80,13 +82,14 @@ O_ACCMODE_TRUNC, O_TRUNC = 0o1003, 0o1000
 AF_UNIX, SOCK_STREAM, SOCK_TYPE = 1, 1, 0xF
 PR_SET_NAME = 15
 FCNTL = (0, 1, 2, 3, 4, 5, 6, 7, 36, 37, 38, 1030, 1032)
-"""Descriptors, flags and locks: not F_SETOWN, by which a signal reaches another process."""
+"""Allowed `fcntl` commands: descriptors, flags and locks, but not F_SETOWN, which can signal
+another process."""
 IOCTL = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
-"""Questions about terminals and sizes, blocking and close-on-exec."""
+"""Allowed `ioctl` requests: terminals and sizes, blocking and close-on-exec."""
 
 
 class Machine(NamedTuple):
-    """A kind of processor, as the filter tells it."""
+    """A processor architecture."""
 
     column: int
     audit: int
@@ -120,7 +123,7 @@ def _ask() -> Instruction:
 
 
 def _of_one_process(pid: int) -> list[tuple[str, list[Instruction]]]:
-    """It begins threads and no processes, and signals itself alone."""
+    """Rules for one process: threads but no processes, and signals only to itself."""
     new_thread = [
         _load(0),
         (JUMP_ANY, 0, 1, CLONE_NEW),
@@ -139,8 +142,8 @@ def _of_one_process(pid: int) -> list[tuple[str, list[Instruction]]]:
 
 
 def _of_a_tree() -> list[tuple[str, list[Instruction]]]:
-    """Whoever listens counts what is begun, and sees whom a signal is for. None can leave the
-    process group, so that one signal to it reaches all of them."""
+    """Rules for a tree: the listener counts new processes and judges targets of signals. No process
+    can leave the group, so that a signal to the group reaches all."""
     return [
         ("clone:56:220", [_load(0), (JUMP_ANY, 0, 1, CLONE_NEW), _deny(), _ask()]),
         *((row, [_ask()]) for row in ("fork:57:-", "vfork:58:-", "kill:62:129", "tgkill:234:131")),
@@ -149,7 +152,7 @@ def _of_a_tree() -> list[tuple[str, list[Instruction]]]:
 
 
 def _guarded(pid: int | None) -> list[tuple[str, list[Instruction]]]:
-    """Calls that are judged by their arguments; each block ends with a return."""
+    """Calls judged by their arguments; each block ends with a return."""
     no_truncation = [(AND, 0, 0, O_ACCMODE_TRUNC), (JUMP_EQUAL, 0, 1, O_TRUNC), _deny(), _allow()]
     stream_pair = [
         _load(0),
@@ -183,8 +186,7 @@ def _guarded(pid: int | None) -> list[tuple[str, list[Instruction]]]:
 
 
 def instructions(machine: str, pid: int | None) -> list[Instruction]:
-    """The filter for one process, or, without its number, for a tree of processes, of which
-    somebody listens to what the filter asks."""
+    """The filter for one process, or, without `pid`, for a process tree with a listener."""
     column, audit = MACHINES[machine]
     program: list[Instruction] = [
         (LOAD, 0, 0, AT_ARCHITECTURE),
@@ -214,5 +216,5 @@ def _block(row: str, column: int, block: list[Instruction]) -> list[Instruction]
 
 
 def packed(program: list[Instruction]) -> bytes:
-    """The program as the kernel takes it."""
+    """The program in the kernel's format."""
     return b"".join(struct.pack("=HBBI", *each) for each in program)

@@ -90,7 +90,7 @@ class ReplyHeaders:
     def __call__(self, request: Request) -> dict[str, str]:
         state = request.scope.get("state", {})
         spent_ms = (self._clock_ns() - state.get("arrival_ns", self._clock_ns())) // 1_000_000
-        closing = self._lifecycle is not None and self._lifecycle.draining
+        closing = self._lifecycle is not None and self._lifecycle.state == "draining"
         return {
             "x-request-id": state.get("request_id", ""),
             "openai-processing-ms": str(spent_ms),
@@ -120,24 +120,15 @@ def dropped_header(kinds: Sequence[str]) -> dict[str, str]:
     return {"x-trt-dropped-tools": named(kinds)} if kinds else {}
 
 
-def unfollowed_header(places: Sequence[str]) -> dict[str, str]:
-    """The header that names places of schemas which may not be followed."""
-    return {"x-trt-schema-left": named(places)} if places else {}
-
-
-def truncated_header(ids: Sequence[str]) -> dict[str, str]:
-    """The header that names items which were left out."""
-    return {"x-trt-truncated": named(ids)} if ids else {}
-
-
 def run_headers(run: Run) -> dict[str, str]:
     """What a reply says of the run that it tells: items that were left out, schemas that may not be
     followed, how much its owner may still use, and which version of the engine makes it."""
-    return {
-        **truncated_header(run.truncated),
-        **unfollowed_header(run.unfollowed),
-        **run.headers,
-    }
+    headers = run.headers
+    if run.truncated:
+        headers = {"x-trt-truncated": named(run.truncated), **headers}
+    if run.unfollowed:
+        headers = {"x-trt-schema-left": named(run.unfollowed), **headers}
+    return headers
 
 
 def named(names: Sequence[str]) -> str:

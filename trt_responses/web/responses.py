@@ -118,7 +118,7 @@ class Making:
             run, leave, more = await known.join(key, every, start, call.owner, self._runs)
             extra = extra | more
         extra = extra | run_headers(run)
-        if kept is not None and run.log.response.background:
+        if kept is not None and run.log.begun.background:
             return kept(run, call, extra)
         if call.stream:
             headers, limits = self._headers_of(request) | extra, self._stream_limits

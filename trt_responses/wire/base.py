@@ -5,7 +5,7 @@ Knows no field of the API. Imports no other module of this package.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping  # noqa: TC003  # pydantic reads the annotations
+from collections.abc import Callable, Collection, Mapping  # pydantic reads the annotations
 from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar, get_args
 
 from pydantic import (

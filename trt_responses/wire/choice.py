@@ -5,7 +5,7 @@ Knows no tool of the request: whether a name is one of them is judged when the r
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping  # noqa: TC003
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field

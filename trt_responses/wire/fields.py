@@ -10,12 +10,10 @@ kind of entry, `tools[].type=kind`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable
+from typing import Any, Literal
 
 from trt_responses.frozen import dataclass
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 Treatment = Literal["honoured", "echoed", "ignored", "refused"]
 

@@ -10,18 +10,14 @@ import json
 import re
 import secrets
 from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from trt_responses.errors import InvalidRequest
 from trt_responses.frozen import bytes_of
 from trt_responses.wire.base import Read
-from trt_responses.wire.tools import DATED, KINDS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Iterator
-
-    from trt_responses.wire.tools import Tool
+from trt_responses.wire.tools import DATED, KINDS, Tool
 
 T = TypeVar("T")
 M = TypeVar("M")
@@ -53,10 +49,11 @@ DECODER = json.JSONDecoder()
 class Known(Read[T]):
     """An immutable list with memoised derived values."""
 
-    __slots__ = ("_made",)
+    __slots__ = ("_made", "sent_bytes")
 
-    def __init__(self, entries: Iterable[T] = ()) -> None:
+    def __init__(self, entries: Iterable[T] = (), sent_bytes: int = 0) -> None:
         super().__init__(entries)
+        self.sent_bytes = sent_bytes
         self._made: dict[Hashable, Any] = {}
 
     def once(self, name: Hashable, make: Callable[[], M]) -> M:
@@ -133,7 +130,7 @@ class KnownTools:
         sent = tools.sent
         if len(sent) < BEGINNING or not KEPT.issuperset(tool.type for tool in tools):
             return Read(tools)
-        kept: Known[Tool] = Known(tools)
+        kept: Known[Tool] = Known(tools, len(sent))
         alike = self._by_beginning.setdefault(sent[:BEGINNING], {})
         if sent not in self._lists:
             alike[sent] = None

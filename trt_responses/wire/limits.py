@@ -6,15 +6,13 @@ no HTTP.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trt_responses.errors import invalid_value
 from trt_responses.frozen import dataclass
 from trt_responses.wire.known_tools import once
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 @dataclass(frozen=True, slots=True)

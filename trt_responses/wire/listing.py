@@ -5,14 +5,12 @@ Clients send items in short forms; a reader of a list expects the long ones.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
 from trt_responses.errors import invalid_value
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    Item = dict[str, Any]
+Item = dict[str, Any]
 
 Order = Literal["asc", "desc"]
 

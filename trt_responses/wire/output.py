@@ -5,13 +5,11 @@ Like all values that are written down they have no slots: orjson takes 8 times a
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from trt_responses.frozen import dataclass
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 Status = Literal["in_progress", "completed", "incomplete"]
 Phase = Literal["commentary", "final_answer"]

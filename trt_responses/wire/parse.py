@@ -9,7 +9,8 @@ meaning.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Generator, Iterable
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticCustomError, from_json
@@ -22,10 +23,7 @@ from trt_responses.wire.limits import RequestLimits
 from trt_responses.wire.request import Request
 from trt_responses.wire.tools import Tool
 
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable
-
-    Steps = Generator[None, None, None]
+Steps = Generator[None, None, None]
 
 R = TypeVar("R", bound=Options)
 

@@ -5,7 +5,8 @@ A kind of tool without a model here runs nowhere.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from collections.abc import Collection, Iterable, Iterator
+from typing import Annotated, Any, Literal, NamedTuple
 
 import orjson
 from pydantic import (
@@ -26,9 +27,6 @@ from trt_responses.wire.base import (
     Options,
     few_keys,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
 
 SEPARATOR = "__"
 """Between a namespace and a name, in the one name by which the model knows both."""

@@ -128,7 +128,7 @@ def test_whatever_a_peer_raises_is_its_row_and_the_others_are_timed(
         closed = True
         raise OSError("it does not stop")
 
-    changed = peers.told_otherwise(asyncio.run(stream_of(other, b"{}")), words)
+    changed = peers.difference(asyncio.run(stream_of(other, b"{}")), words)
     crash = fails(ZeroDivisionError("[/] of a peer\nand more"))
     made: dict[str, PeerApp] = {
         "leaving": leaving,

@@ -98,7 +98,7 @@ def test_what_is_no_name_is_refused_and_nothing_is_written(
             command[command.index("--") : command.index("--")] = told
         else:
             command += told
-        assert ends(*command) == 1, command
+        assert ends(*command) == 2, command
         assert repr(name)[1:-1] in capsys.readouterr().err
     assert sorted(tmp_path.rglob("*")) == before
 
@@ -115,7 +115,7 @@ def test_what_is_no_name_is_refused_and_nothing_is_written(
 def test_what_is_not_there_is_told_in_one_sentence(
     arguments: list[str], tmp_path: Path, capsys: Output
 ) -> None:
-    assert ends(*arguments, "--engines-dir", str(tmp_path)) == 1
+    assert ends(*arguments, "--engines-dir", str(tmp_path)) == 2
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err.startswith("trt-responses: ")
@@ -136,7 +136,7 @@ def test_a_gpu_without_tensorrt_llm_is_told_what_to_type(
     assert "nvcr.io/nvidia/tensorrt-llm/release" in said
     assert "TRT_RESPONSES_TRTLLM_PYTHON" in said
     assert "KIND=llamacpp" in said
-    assert ends(*build, "--kind", "llamacpp") == 1
+    assert ends(*build, "--kind", "llamacpp") == 2
     assert "H100" not in capsys.readouterr().err
 
 
@@ -145,21 +145,23 @@ def test_flags_come_before_the_environment(
 ) -> None:
     monkeypatch.setenv("TRT_RESPONSES_PORT", "nonsense")
     monkeypatch.setenv("TRT_RESPONSES_ENGINES_DIR", "/absent")
-    assert ends("serve", "--engine", "absent", "--port", "0", "--engines-dir", str(tmp_path)) == 1
+    assert ends("serve", "--engine", "absent", "--port", "0", "--engines-dir", str(tmp_path)) == 2
     assert str(tmp_path) in capsys.readouterr().err
-    assert ends("serve", "--engine", "absent", "--engines-dir", str(tmp_path)) == 1
+    assert ends("serve", "--engine", "absent", "--engines-dir", str(tmp_path)) == 2
     assert "TRT_RESPONSES_PORT" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("arguments", "environment", "named"),
     [
-        (["--port", "65536"], {}, "TRT_RESPONSES_PORT"),
-        ([], {"SLOTS": "none"}, "TRT_RESPONSES_SLOTS"),
+        (["--port", "65536"], {}, "--port: expected at most 65535 (got '65536')"),
+        (["--port", "http"], {}, "--port: expected a whole number (got 'http')"),
+        ([], {"SLOTS": "none"}, "TRT_RESPONSES_SLOTS: expected a whole number (got 'none')"),
+        ([], {"HOST": "0.0.0.0"}, "TRT_RESPONSES_HOST 0.0.0.0: without API keys"),
+        (["--host", "0.0.0.0"], {}, "--host 0.0.0.0: without API keys"),
         (["--host", "0.0.0.0"], {}, "TRT_RESPONSES_API_KEYS"),
         (["--host", "0.0.0.0"], {"API_KEYS": "nocolon"}, "TRT_RESPONSES_API_KEYS"),
         (["--host", "no.such.host.invalid"], {"INSECURE": "1"}, "no.such.host.invalid"),
-        (["--host", "203.0.113.1"], {"INSECURE": "1"}, "203.0.113.1"),
     ],
 )
 def test_a_server_that_cannot_be_started_as_asked_says_why(
@@ -173,11 +175,20 @@ def test_a_server_that_cannot_be_started_as_asked_says_why(
     for name, value in environment.items():
         monkeypatch.setenv(f"TRT_RESPONSES_{name}", value)
     command = ("serve", "--engine", "absent", "--engines-dir", str(tmp_path), "--port", "0")
-    assert ends(*command, *arguments) == 1
+    assert ends(*command, *arguments) == 2
     said = capsys.readouterr()
     assert said.err.startswith("trt-responses: ")
     assert named in said.err
     assert said.err.count("\n") == 1
+
+
+def test_an_address_of_another_machine_is_a_failure_at_work(
+    tmp_path: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRT_RESPONSES_INSECURE", "1")
+    command = ("serve", "--engine", "absent", "--engines-dir", str(tmp_path), "--port", "0")
+    assert ends(*command, "--host", "203.0.113.1") == 1
+    assert "cannot listen on 203.0.113.1:0" in capsys.readouterr().err
 
 
 def test_a_port_that_is_taken_is_told_before_an_engine_is_loaded(
@@ -202,10 +213,10 @@ def test_a_kind_that_takes_gpt_oss_alone_says_so_of_another_model(
     else:
         path = write_tiny_hf(tmp_path / "qwen3")
     place = str(tmp_path / "engines")
-    assert ends("engine", "build", "--checkpoint", str(path), "--kind", kind, *at(place)) == 1
+    assert ends("engine", "build", "--checkpoint", str(path), "--kind", kind, *at(place)) == 2
     said = capsys.readouterr().err
-    assert f"{path.name}: found a model with a chat template (qwen3)" in said
-    assert f"expected one of gpt-oss for the kind {kind}" in said
+    assert f"{path.name} is a model with a chat template (qwen3)" in said
+    assert f"--kind {kind}: this kind serves gpt-oss only" in said
     assert "--kind llamacpp" in said
     assert not (tmp_path / "engines").exists()
 
@@ -216,9 +227,9 @@ def test_tensorrt_llm_takes_the_directory_of_another_model_and_no_gguf_file(
     monkeypatch.setenv("PATH", str(tmp_path))  # no nvidia-smi, whatever this machine has
     asked = ("engine", "build", "--kind", "trtllm", *at(str(tmp_path / "engines")))
     path = write_tiny(tmp_path / "qwen3.gguf", "qwen3", "qwen3")
-    assert ends(*asked, "--checkpoint", str(path)) == 1
+    assert ends(*asked, "--checkpoint", str(path)) == 2
     said = capsys.readouterr().err
-    assert "expected a Hugging Face directory for the kind trtllm" in said
+    assert "--kind trtllm: this kind reads Hugging Face directories only" in said
     directory = write_tiny_hf(tmp_path / "qwen3", {"torch_dtype": "bfloat16"})
     assert ends(*asked, "--checkpoint", str(directory)) == 3, "planned, for there is no GPU"
     said = capsys.readouterr().err
@@ -232,16 +243,16 @@ def test_a_type_of_weights_is_refused_where_they_stay_as_they_are(
 ) -> None:
     path = write_tiny_hf(tmp_path / "qwen3")
     place = at(str(tmp_path / "engines"))
-    assert ends("engine", "build", "--checkpoint", str(path), "--type", "q8_0", *place) == 1
-    assert "its weights stay as they are stored" in capsys.readouterr().err
+    assert ends("engine", "build", "--checkpoint", str(path), "--type", "q8_0", *place) == 2
+    assert "whose weights stay as they are stored; leave out --type" in capsys.readouterr().err
     assert not (tmp_path / "engines").exists()
 
 
 def test_a_family_is_said_of_no_model_of_gpt_oss(tmp_path: Path, capsys: Output) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "gpt_oss"}')
     asked = ("engine", "build", "--checkpoint", str(tmp_path), "--family", "qwen3")
-    assert ends(*asked, *at(str(tmp_path / "engines"))) == 1
-    assert "it speaks Harmony" in capsys.readouterr().err
+    assert ends(*asked, *at(str(tmp_path / "engines"))) == 2
+    assert "--family qwen3: gpt-oss models have no family" in capsys.readouterr().err
 
 
 def at(place: str) -> tuple[str, str]:

@@ -65,5 +65,5 @@ def test_what_cannot_be_used_is_told_instead(
     capsys: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TRT_RESPONSES_MAX_CALLS", "many")
-    assert main(["serve", "--print-settings"]) == 1
+    assert main(["serve", "--print-settings"]) == 2
     assert "TRT_RESPONSES_MAX_CALLS" in capsys.readouterr().err

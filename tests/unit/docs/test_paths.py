@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from scripts.docs_blocks import blocks
 from tests.support.imports import PACKAGE, ROOT
 
 if TYPE_CHECKING:
@@ -34,8 +35,9 @@ def spelled_out(path: str) -> list[str]:
 
 def named(page: Path) -> set[str]:
     """The paths that a page names: from the top of the repository or of the package, or a file of
-    the package by its name alone."""
+    the package by its name alone. Not the files that its reader saves."""
     found = {path for path in QUOTED.findall(page.read_text("utf-8")) if path.endswith(ENDS)}
+    found -= {block.marked for block in blocks(page) if block.mark == "file"}
     apart = {one for path in found for one in spelled_out(path) if not one.startswith(("/", "."))}
     return {one for one in apart if "/" in one or one.endswith(".py")}
 

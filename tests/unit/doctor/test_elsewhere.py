@@ -31,7 +31,7 @@ def test_an_engine_that_is_there_says_what_it_can_do() -> None:
 def test_an_engine_that_is_not_there_is_a_fault_with_a_remedy() -> None:
     (check,) = elsewhere_checks(Settings(engine="grpc://127.0.0.1:9/demo"), start_s=0)
     assert check.state == "fault"
-    assert "127.0.0.1:9/demo: it took no request within 0 s" in check.found
+    assert "127.0.0.1:9/demo: it accepted no request within 0 s" in check.found
     assert "trtllm-serve MODEL --grpc" in check.remedy
     assert list(elsewhere_checks(Settings())) == []
 

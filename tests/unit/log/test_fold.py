@@ -13,6 +13,7 @@ from tests.support.replay import load, names, parsed, staged
 from tests.support.sdk_judge import REQUIRED, SPECIFIED, objects, refused, required_by_sdk, without
 from trt_responses.features.explain.transcript import Mint
 from trt_responses.features.hosted_tools.citations import CitationText
+from trt_responses.features.hosted_tools.kinds import KINDS
 from trt_responses.language.fragments import Closed, Opened, Text
 from trt_responses.log.fold import apply
 from trt_responses.log.hosted_calls import Outcome, Runner
@@ -161,6 +162,7 @@ def hosted_events() -> list[Json]:
         "functions.docs__delete": Runner("mcp_approval", server),
         "browser.search": Runner("web_search", describe=lambda _: SEARCH, shows_outputs=True),
     }
+    assert {one.kind for one in runners.values()} < KINDS.keys()
     cited = partial(CitationText, lambda *_: Source("http://a.test/", "A"))
     machine = Machine(log, {}, Mint(), runners=runners, cited_text=cited)
     listed = o.OutputMcpListTools("mcpl_0", "docs")

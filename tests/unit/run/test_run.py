@@ -166,7 +166,7 @@ def test_cancel_ends_the_log_without_a_terminal_event(stage_of: Stages, steps: i
         before = stage.frames()
         await stage.clock.step(5)
         assert stage.frames() == before
-        assert request.steps_taken == steps
+        assert request.steps_made == steps
 
     asyncio.run(go())
 
@@ -454,7 +454,7 @@ def test_a_fault_of_ours_ends_the_run_failed_and_stops_the_engine(
         assert play(stage).status == "failed"
     check_over(stage, "failed")
     (request,) = stage.scripted.requests
-    assert (request.state, request.steps_taken) == ("aborted", 2)
+    assert (request.state, request.steps_made) == ("aborted", 2)
     assert "IndexError" in last_of(stage)["error"]["message"]
     assert "a fault of ours" not in stage.frames().decode()
     assert "a fault of ours" in caplog.text
@@ -490,7 +490,7 @@ def test_a_generation_that_ends_early_stops_the_engine_within_the_step(stage_of:
     stage = stage_of(*steps)
     assert play(stage).status == "completed"
     (request,) = stage.scripted.requests
-    assert (request.state, request.steps_taken) == ("aborted", 4)
+    assert (request.state, request.steps_made) == ("aborted", 4)
 
 
 def test_the_engine_is_stopped_inside_the_push_that_ends_a_generation(

@@ -101,7 +101,7 @@ def test_quotes_and_backslashes_do_not_slip_through_a_negated_class(pattern: str
 
 def test_too_many_members_that_may_be_left_out() -> None:
     schema = {"type": "object", "properties": {f"p{n}": text() for n in range(600)}}
-    with pytest.raises(InvalidSchema, match="may leave out 600 members, more than 400"):
+    with pytest.raises(InvalidSchema, match="has too many optional members: 600, limit 400"):
         form(schema)
     found = form({**schema, "additionalProperties": False}, strict=False)
     assert [left.place for left in found.left] == [f"{PLACE}.properties"]
@@ -112,7 +112,7 @@ def test_too_many_members_that_may_be_left_out() -> None:
 
 @pytest.mark.parametrize("number", ["1e9828890", "-1e400", "1" * 400, "1e99999999999999999999"])
 def test_a_number_that_no_reader_takes_is_no_answer(number: str) -> None:
-    assert "larger than a number may be" in verdict(form({"type": "number"}), number)
+    assert "is too large" in verdict(form({"type": "number"}), number)
 
 
 def test_a_listed_name_does_not_come_again_in_escapes() -> None:
@@ -167,7 +167,10 @@ def test_numbers_that_crash_a_guide_never_reach_one(number: float) -> None:
             continue
         assert shown not in made.source
         assert all(abs(n) <= 2**62 for n in numbers(json.loads(made.source)))
-    with pytest.raises(InvalidSchema, match=r"values only that no guide can write|64-bit"):
+    with pytest.raises(
+        InvalidSchema,
+        match=r"only values that no guide can write|only numbers that no guide can write|64-bit",
+    ):
         form({"const": number})
 
 
@@ -233,7 +236,7 @@ def test_every_number_that_a_guide_writes_is_one_that_the_schema_allows() -> Non
             made = walk(found, random, 25)
             if made is not None:
                 if (said := verdict(found, made)) != "followed":
-                    wrong += "larger than a number may be" not in said
+                    wrong += "is too large" not in said
                 elif "multipleOf" not in schema:  # which jsonschema computes in floats
                     assert theirs.is_valid(json.loads(made))
     assert taken > 150
@@ -252,18 +255,18 @@ def test_every_number_that_a_guide_writes_is_one_that_the_schema_allows() -> Non
         (closed(a=text(pattern="^(?=x)y")), "properties.a.pattern", "looks ahead"),
         (closed(a=text(pattern="(?<=x)y")), "properties.a.pattern", r"'\(\?<=x\)y' looks behind"),
         ({"type": "array", "contains": {}}, "contains", "an element anywhere"),
-        ({"$ref": "#/$defs/none"}, "$ref", "'#/\\$defs/none', which is not in this schema"),
-        ({"$ref": "#"}, None, "allows no value that ends"),
-        (closed(a={"$ref": "#"}), None, "allows no value that ends"),
+        ({"$ref": "#/$defs/none"}, "$ref", "'#/\\$defs/none', which this schema does not define"),
+        ({"$ref": "#"}, None, "allows no finite value"),
+        (closed(a={"$ref": "#"}), None, "allows no finite value"),
         ({"anyOf": []}, "anyOf", "must be a list of schemas"),
         ({"enum": []}, "enum", "a list of 1 to"),
-        ({"type": "string", "enum": [1]}, "enum", "holds no value that the rest"),
+        ({"type": "string", "enum": [1]}, "enum", "has no value that the rest"),
         ({"type": "integer", "minimum": 5, "maximum": 4}, "minimum", "leaves no number"),
         (text(minLength=5, maxLength=4), "minLength", "is greater than 'maxLength'"),
         (
             {"type": "integer", "exclusiveMaximum": -3.25, "multipleOf": 2},
             "multipleOf",
-            "an upper bound below zero alone",
+            "only an upper bound, below zero",
         ),
         (text(maxLength="x"), "maxLength", "must be a whole number"),
         ({"const": "<|end|>"}, "const", "spells a control token"),
@@ -272,7 +275,7 @@ def test_every_number_that_a_guide_writes_is_one_that_the_schema_allows() -> Non
         ({"properties": []}, "properties", "an object of schemas"),
         ({"properties": {"a": 1}}, "properties.a", "must be a schema"),
         ({"required": [1]}, "required", "a list of names"),
-        (text(pattern="^(a|b{999}){999}$"), "pattern", "stand for more"),
+        (text(pattern="^(a|b{999}){999}$"), "pattern", "expand to more"),
         (
             closed(a=closed(b={"allOf": [closed(x=OPEN), {"patternProperties": {"a+": False}}]})),
             None,
@@ -328,7 +331,7 @@ def test_the_part_at_fault_is_named() -> None:
 @pytest.mark.parametrize(
     ("schema", "written", "says"),
     [
-        ({"type": "array", "uniqueItems": True}, "[1,1.0]", r"'\$': it holds an element twice"),
+        ({"type": "array", "uniqueItems": True}, "[1,1.0]", r"'\$': it contains an element twice"),
         ({"oneOf": [text(), text(maxLength=2)]}, '"a"', r"follows several alternatives of 'oneOf'"),
         (closed(a={"type": "array", "uniqueItems": True}), '{"a":[[],[]]}', r"'\$\.a': it holds"),
         (
@@ -372,7 +375,7 @@ def test_values_are_bounded_together(schema: Any, says: str) -> None:
 
 
 def test_a_schema_is_compiled_once() -> None:
-    forms = Forms(kept=1)
+    forms = Forms(cached=1)
     first = forms.form(closed(a=text()), PLACE)
     assert forms.form(closed(a=text()), PLACE) is first
     assert forms.form(closed(a=text()), PLACE, strict=False) is not first
@@ -460,7 +463,7 @@ def test_a_lark_grammar_is_followed_as_raw_text() -> None:
         ('start: %json {"type": "object"}', "holds '%json'"),
         ("start: <[123]>", "holds '<', which would name a token"),
         ("start: @other", "holds '@'"),
-        ("start: nothing", "no grammar that can be followed"),
+        ("start: nothing", "is not a supported grammar"),
         ("start: " + "x" * 70_000, "has more than"),
         ("start: " + "|".join(f'"{n}"' for n in range(4_000)), "has too many beginnings"),
     ],
@@ -493,7 +496,7 @@ def test_a_text_that_uses_up_its_matcher_harms_no_other_text() -> None:
     """The copies of a matcher share one lexer, and share its end."""
     nested = "((((((a|b)?b?){1,9}a?){1,9}b?){1,40}a?){1,40}b?){1,9}"
     grammar = f'start: T "x" | "c" N\nT: /{nested}/\nN: /[0-9]+/'
-    forms = Forms(kept=1)
+    forms = Forms(cached=1)
     first = forms.lark(grammar, PLACE)
     beside = first.follow()
     assert beside.feed(b"c1")

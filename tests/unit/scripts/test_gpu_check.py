@@ -98,7 +98,7 @@ def test_on_a_gpu_that_is_no_target_only_the_runtime_s_verdict_is_asked(
     assert main(["machine", "models", "soak"], lambda folder: hopper) == 0
     _, machine, *others = map(json.loads, capsys.readouterr().out.splitlines())
     assert machine["status"] == "ok"
-    assert machine["figures"]["plan for sm120"] == "EngineValidity.VALID: no reason told"
+    assert machine["figures"]["plan for sm120"] == "EngineValidity.VALID: no reason given"
     assert [line["status"] for line in others] == ["not run", "not run"]
     assert "this GPU is sm90" in others[0]["why"]
 
@@ -141,7 +141,7 @@ class Wrong:
         self.slots, self.length, self.chunk = right.slots, right.length, right.chunk
         self.top, self.vocabulary = right.top, right.vocabulary
 
-    def decode(self, ids: Ids, lens: Ids, asked: range | None = None) -> Rows:
+    def decode(self, ids: Ids, lens: Ids, needed: range | None = None) -> Rows:
         return self._off(self._right.decode(ids, lens))
 
     def prefill(self, slot: int, ids: Ids, at: int) -> Rows:

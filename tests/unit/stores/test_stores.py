@@ -19,7 +19,7 @@ from tests.support import histories, redis_server
 from tests.support.histories import AGE_S, FREE, LEASE_S, NOW, History, block, record
 from trt_responses.errors import StartupError
 from trt_responses.store import Block, Expired, Frames, Job, Lock, Record
-from trt_responses.stores.at_rest.blocks import apart
+from trt_responses.stores.at_rest.blocks import split_body
 from trt_responses.stores.limits import Bounds
 from trt_responses.stores.memory.store import MemoryStore
 from trt_responses.stores.redis.store import FORMAT, FORMAT_KEY
@@ -639,7 +639,7 @@ def test_a_cancel_is_heard_at_the_next_heartbeat(history: History) -> None:
             assert await store.cancel_job("j", "ann") is True
             found = await store.get("j", "ann")
             assert isinstance(found, Job)
-            assert found.cancel_asked
+            assert found.cancel_requested
             assert await store.renew_job("j") == "cancel"
             assert await store.finish_job(record("j")) is True
 
@@ -875,7 +875,7 @@ def test_two_responses_of_a_chain_end_alike() -> None:
         usage=None,
         previous_response_id="resp_a",
     )
-    (own, asked), (other, alike) = (apart(orjson.dumps(each)) for each in (first, next_one))
+    (own, asked), (other, alike) = (split_body(orjson.dumps(each)) for each in (first, next_one))
     assert asked == alike
     assert b"Be brief." in asked.item
     assert own != other
@@ -888,7 +888,7 @@ def test_a_redis_history_of_another_version_is_left_alone(redis_url: str, later:
         server.set(FORMAT_KEY, FORMAT + later)
 
     async def story() -> None:
-        with pytest.raises(StartupError, match=f"of version {FORMAT + later}, and this server"):
+        with pytest.raises(StartupError, match=f"has format {FORMAT + later}, and this server"):
             await history.store().start()
 
     run(story())

@@ -224,7 +224,7 @@ async def _lacks(request: Request, found: re.Match[str]) -> ASGIApp:
 def _fault(error: Exception, request: Request, headers: dict[str, str]) -> Response:
     if isinstance(error, ApiError):
         return _refusal(error.message, error.status, headers | error.headers)
-    logger.error("%s %s broke", request.method, request.scope["path"], exc_info=error)
+    logger.error("failed to serve %s %s", request.method, request.scope["path"], exc_info=error)
     return _refusal(f"The server failed ({type(error).__name__}).", 500, headers)
 
 

@@ -291,5 +291,5 @@ class Connection:
 def _api_error(error: Exception) -> ApiError:
     if isinstance(error, ApiError):
         return error
-    logger.error("a request over a WebSocket broke", exc_info=error)
+    logger.error("failed to serve a request over a WebSocket", exc_info=error)
     return ApiError(f"The server failed ({type(error).__name__}); the log has the details.")

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from trt_responses.cli.commands import ENGINES_DIR, JSON, add_command, option, settings_of
+from trt_responses.cli.commands import (
+    ENGINES_DIR,
+    JSON,
+    VERSION_OF,
+    add_command,
+    add_group,
+    engines_dir_of,
+    option,
+)
 from trt_responses.prepare.llamacpp.lora import import_adapter as import_llamacpp
 from trt_responses.prepare.progress import megabytes
 from trt_responses.prepare.shelf import adapter_changes, shelf
@@ -27,50 +35,45 @@ if TYPE_CHECKING:
     from trt_responses.prepare.shelf.card import Kind
 
 KINDS: Mapping[Kind, Import] = {"llamacpp": import_llamacpp, "trtllm": import_trtllm}
-"""The kinds of engine that take adapters."""
-ENGINE = option("engine", metavar="ENGINE", help="NAME, or NAME@N for one version")
+"""The kinds of engine that serve adapters."""
+ENGINE = option("engine", metavar="ENGINE", help=VERSION_OF)
 
 
 def add_adapters(commands: Commands) -> None:
     """Add the command `adapter` and its subcommands."""
-    text = "add, list and remove LoRA adapters, which are served as models of their own"
-    parser = commands.add_parser("adapter", help=text, description=text[0].upper() + text[1:] + ".")
-    own = parser.add_subparsers(required=True, metavar="COMMAND")
-    text = "check an adapter and add it to an engine, to be served as ENGINE:NAME"
-    add = add_command(own, "add", text, _add, ENGINE, ENGINES_DIR)
-    add.add_argument("adapter", metavar="NAME", help="name of the adapter")
+    text = "add, list and remove LoRA adapters, each served as a model of its own"
+    own = add_group(commands, "adapter", text, example="engine adapter list demo")
+    text = "add an adapter to an engine, served as ENGINE:NAME"
+    example = "engine adapter add gpt-oss-20b support ./adapter"
+    add = add_command(own, "add", text, _add, ENGINE, ENGINES_DIR, example=example)
+    add.add_argument("adapter", metavar="NAME", help="Name of the adapter")
     add.add_argument(
         "source",
         type=Path,
         metavar="DIR|FILE",
-        help="a directory as PEFT saves it; of the embedded engine also a GGUF file",
+        help="Directory saved by PEFT; for the embedded engine also a GGUF file",
     )
-    text = "list the adapters of an engine"
-    add_command(own, "list", text, _list, ENGINE, ENGINES_DIR, JSON)
-    remove = add_command(
-        own, "remove", "remove an adapter of an engine", _remove, ENGINE, ENGINES_DIR
-    )
-    remove.add_argument("adapter", metavar="NAME", help="name of the adapter")
-
-
-def _engines_dir(options: argparse.Namespace) -> Path:
-    return settings_of(options, "engines_dir").engines_dir
+    text, example = "list the adapters of an engine", "engine adapter list demo --json"
+    add_command(own, "list", text, _list, ENGINE, ENGINES_DIR, JSON, example=example)
+    text, example = "remove an adapter of an engine", "engine adapter remove demo support"
+    remove = add_command(own, "remove", text, _remove, ENGINE, ENGINES_DIR, example=example)
+    remove.add_argument("adapter", metavar="NAME", help="Name of the adapter")
 
 
 def _add(options: argparse.Namespace) -> int:
     change = adapter_changes.add(
-        _engines_dir(options), options.engine, options.adapter, options.source, KINDS
+        engines_dir_of(options), options.engine, options.adapter, options.source, KINDS
     )
     adapter, name = change.adapter, change.card.name
     print(
-        f"added {change.label}, of rank {adapter.rank} for {', '.join(adapter.modules)}: servers "
-        f"serve it as {name}:{adapter.name} from their next start on"
+        f"added {change.label}, rank {adapter.rank}, modules {', '.join(adapter.modules)}; servers "
+        f"serve it as {name}:{adapter.name} after a restart"
     )
     return 0
 
 
 def _list(options: argparse.Namespace) -> int:
-    directory = shelf.find(_engines_dir(options), options.engine)
+    directory = shelf.find(engines_dir_of(options), options.engine)
     adapters = adapters_of(directory)
     if options.json:
         print(json.dumps([asdict(adapter) for adapter in adapters], indent=2))
@@ -86,6 +89,6 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _remove(options: argparse.Namespace) -> int:
-    change = adapter_changes.remove(_engines_dir(options), options.engine, options.adapter)
+    change = adapter_changes.remove(engines_dir_of(options), options.engine, options.adapter)
     print(f"removed {change.label}")
     return 0

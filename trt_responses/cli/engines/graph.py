@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING
 
 from trt_responses.cli.building import build_tools, tell
+from trt_responses.cli.commands import WIDTH, number_from
 from trt_responses.prepare import demo
 from trt_responses.prepare.checkpoint.open import checkpoint_name
 from trt_responses.prepare.shelf.shelf import DEMO_ONNX
@@ -22,12 +24,13 @@ if TYPE_CHECKING:
 KINDS = ("tensorrt", "onnx")
 DEFAULT = TensorRtOptions()
 
-ABOUT = (
-    "tensorrt compiles plans for the named GPUs, on any x86-64 Linux, with or without a GPU; onnx "
-    "stops at the graph, which onnxruntime runs on a CPU. Both need the extra: "
+ABOUT = textwrap.fill(
+    "tensorrt compiles plans for the named GPUs, on any x86-64 Linux, with or without a GPU. onnx "
+    "makes only the graph, for onnxruntime on a CPU. Both need the extra: "
     "pip install 'trt-responses[tensorrt]'. Targets: "
     + "; ".join(f"{target.name} {target.cards}" for target in TARGETS.values())
-    + ". docs/tensorrt.md has an example, and what was run on what."
+    + ". See docs/tensorrt.md.",
+    WIDTH - 2,
 )
 
 
@@ -39,20 +42,22 @@ def add_tensorrt(parser: argparse.ArgumentParser) -> None:
         type=_names,
         default=(),
         metavar="SM,SM",
-        help="compile for these; without: the GPU at hand, else sm120 and sm121 for MXFP4 experts, "
-        "all but sm75 for others",
+        help="GPU targets (default: this machine's GPU, else sm120 and sm121 for MXFP4 experts and "
+        "all but sm75 for others)",
     )
     for name, text in (
-        ("slots", "responses made at once"),
-        ("length", "tokens of prompt and answer that one slot holds"),
-        ("chunk", "most tokens of a prompt computed in one step"),
-        ("top", "candidates that a step gives per response"),
+        ("slots", "Responses at once"),
+        ("length", "Tokens of prompt and answer in one slot"),
+        ("chunk", "Maximum prompt tokens in one step"),
+        ("top", "Candidates per response and step"),
     ):
         default = getattr(DEFAULT, name)
         shown = f"{text} (default: {default})"
-        group.add_argument(f"--{name}", type=int, default=default, metavar="N", help=shown)
-    text = "layers in one plan; without: as many as the memory at hand lets compile, at most 8"
-    group.add_argument("--group", type=int, metavar="N", help=text)
+        group.add_argument(
+            f"--{name}", type=number_from(1), default=default, metavar="N", help=shown
+        )
+    text = "Layers in one plan (default: as many as memory allows, at most 8)"
+    group.add_argument("--group", type=number_from(1), metavar="N", help=text)
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -85,7 +90,7 @@ def prepare_graph(settings: Settings, options: argparse.Namespace) -> int:
 
 
 def prepare_demo_onnx(settings: Settings) -> Path:
-    """Prepare the demo as a bare graph; done in a moment when it is there already."""
+    """Prepare the demo as a bare graph; returns at once if it already exists."""
     source = demo.demo_checkpoint(settings.engines_dir)
     return prepared(settings, source, DEMO_ONNX, TensorRtOptions(kind="onnx"), wait=True).directory
 

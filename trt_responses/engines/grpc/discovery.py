@@ -1,29 +1,33 @@
-"""Finds out whether a server takes requests, and what it can do.
+"""Discovers whether a gRPC server accepts requests, and what it supports.
 
-Asks small questions; knows nothing of other requests and of how long an engine lives.
+Sends small requests; no other requests and no engine lifetime here.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from trt_responses.engine import Gathered, Guide
-from trt_responses.engines.ask import CANARY, PROBE, PROBE_IDS, last_chunk
+from trt_responses.engine import (
+    Chunk,
+    Gathered,
+    GenerateOptions,
+    Guide,
+    GuideKind,
+    Handle,
+    Limits,
+    Sink,
+)
+from trt_responses.engines.ask import CANARY, PROBE, PROBE_IDS, Ask, last_chunk
 from trt_responses.engines.grpc.protocol import Trouble, fault_of
 from trt_responses.engines.grpc.trtllm import TrtLlmProtocol
 from trt_responses.errors import StartupError
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
-
-    from trt_responses.engine import Chunk, GenerateOptions, GuideKind, Handle, Limits, Sink
-    from trt_responses.engines.ask import Ask
-
-    Begin = Callable[[Sequence[int], GenerateOptions, int, Sink], Handle]
-    """Begins a request for at most so many ids."""
+Begin = Callable[[Sequence[int], GenerateOptions, int, Sink], Handle]
+"""Starts a request with a maximum number of ids."""
 
 logger = logging.getLogger(__name__)
 
@@ -32,16 +36,16 @@ GUIDE_CANARIES: Mapping[GuideKind, Guide] = {
     "regex": Guide("regex", "yes"),
     "lark": Guide("lark", 'start: "yes"'),
 }
-"""What a new engine is made to write by each kind of guide. xgrammar does not read the third."""
+"""A test guide of each kind for a new engine. xgrammar does not support the third."""
 
 
 class Away(Exception):
-    """The engine does not answer, or says that it takes no requests."""
+    """The engine does not answer, or accepts no requests."""
 
 
-async def found(channel: Any, answer_s: float) -> TrtLlmProtocol:
-    """The protocol of the server at the other end, which takes requests. Raises an `Away` if it
-    does not, and a `StartupError` for a server of something else."""
+async def connected_protocol(channel: Any, answer_s: float) -> TrtLlmProtocol:
+    """The protocol of a server that accepts requests. Raises an `Away` if it does not, and a
+    `StartupError` if the server speaks another protocol."""
     protocol = TrtLlmProtocol(channel)
     trouble = await trouble_of(protocol, answer_s)
     if trouble is None:
@@ -49,13 +53,13 @@ async def found(channel: Any, answer_s: float) -> TrtLlmProtocol:
     if trouble.status != "UNIMPLEMENTED":
         raise Away(trouble.reason)
     raise StartupError(
-        "a gRPC server answers there and does not speak TensorRT-LLM's protocol: start it with "
+        "the gRPC server there does not speak TensorRT-LLM's protocol: start the engine with "
         "`trtllm-serve MODEL --grpc`."
     )
 
 
 async def trouble_of(protocol: TrtLlmProtocol, answer_s: float) -> Trouble | None:
-    """Why the engine takes no requests; None if it does."""
+    """Why the engine accepts no requests; None if it does."""
     import grpc
 
     try:
@@ -66,8 +70,8 @@ async def trouble_of(protocol: TrtLlmProtocol, answer_s: float) -> Trouble | Non
     return None if why is None else Trouble(why)
 
 
-async def described(protocol: TrtLlmProtocol, answer_s: float) -> Limits:
-    """What the engine says that it can take. Raises an `Away` when it does not answer."""
+async def read_limits(protocol: TrtLlmProtocol, answer_s: float) -> Limits:
+    """The limits that the engine reports. Raises an `Away` if it does not answer."""
     import grpc
 
     try:
@@ -76,14 +80,14 @@ async def described(protocol: TrtLlmProtocol, answer_s: float) -> Limits:
         raise Away(str(fault_of(error))) from None
 
 
-async def proven(
+async def proven_limits(
     limits: Limits,
     begin: Begin,
     find_ignored: Callable[[Ask, Sequence[int]], Awaitable[frozenset[str]]],
     deadline_s: float,
 ) -> Limits:
-    """The limits, with the guides that guide and the options that do something. Raises an `Away`
-    when the engine gives no token."""
+    """The limits with working guides only, and with the options that the engine ignores. Raises an
+    `Away` if the engine returns no token."""
 
     async def last(options: GenerateOptions) -> Chunk:
         end = await last_chunk(
@@ -111,10 +115,10 @@ async def proven(
         if (await last(replace(CANARY, guide=GUIDE_CANARIES[kind]))).stop_id in ends
     }
     if limits.guides and not guides:
-        logger.warning("This engine follows no guides: requests with one are refused.")
+        logger.warning("guides do not work on this engine: refusing requests with one")
     if (end := await last(PROBE)).finish == "error":
-        raise Away(f"it gives no token: {end.error}")
+        raise Away(f"it returns no token: {end.error}")
     ignored = await find_ignored(answer, PROBE_IDS)
     if ignored:
-        logger.warning("This engine does nothing with %s.", ", ".join(sorted(ignored)))
+        logger.warning("this engine ignores %s", ", ".join(sorted(ignored)))
     return replace(limits, guides=guides, ignores=ignored)

@@ -1,7 +1,7 @@
-"""An engine that is served over gRPC, by `trtllm-serve --grpc` in its own image and process.
+"""An engine of another server over gRPC, such as `trtllm-serve --grpc`.
 
-It may end, freeze and come back while this server goes on. Knows which requests run and whether
-the engine takes more; what is said on the wire, the protocol knows.
+It may die, freeze and come back while this server runs. This module tracks running requests and the
+engine's state; the protocol module makes and reads messages.
 """
 
 from __future__ import annotations
@@ -11,66 +11,65 @@ import itertools
 import logging
 import time
 import uuid
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from trt_responses.engine import Chunk, Health, Limits
+from trt_responses.engine import Chunk, GenerateOptions, Health, Limits, Loss, Sink
 from trt_responses.engines.admission import room
-from trt_responses.engines.ask import PROBE, PROBE_IDS, ignored_options, last_chunk
-from trt_responses.engines.grpc.discovery import Away, described, found, proven, trouble_of
+from trt_responses.engines.ask import PROBE, PROBE_IDS, Ask, ignored_options, last_chunk
+from trt_responses.engines.grpc.discovery import (
+    Away,
+    connected_protocol,
+    proven_limits,
+    read_limits,
+    trouble_of,
+)
+from trt_responses.engines.grpc.protocol import Fault, Trouble
 from trt_responses.engines.grpc.request import Request
+from trt_responses.engines.grpc.trtllm import TrtLlmProtocol
 from trt_responses.errors import EngineUnavailable, InvalidRequest, StartupError
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Sequence
-
-    from trt_responses.engine import GenerateOptions, Loss, Sink
-    from trt_responses.engines.ask import Ask
-    from trt_responses.engines.grpc.protocol import Fault, Trouble
-    from trt_responses.engines.grpc.trtllm import TrtLlmProtocol
 
 logger = logging.getLogger(__name__)
 
 CHANNEL = (
-    # An answer's last message has all its ids again, with all their alternatives.
+    # The last message of an answer repeats all its ids, with all alternatives.
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
-    # An engine that comes back is found at once, and not after two minutes.
+    # Reconnect at once to an engine that comes back, and not after two minutes.
     ("grpc.initial_reconnect_backoff_ms", 200),
     ("grpc.max_reconnect_backoff_ms", 2000),
 )
 
 
 ABORTS, ABORT_AGAIN_S = 5, 0.05
-"""How often an engine is asked to end a request that it does not know yet, and how many seconds
-apart."""
+"""Attempts to abort a request that the engine may not have received yet, and their interval."""
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long an engine may be silent before it counts as away."""
+    """Timeouts after which an engine counts as away."""
 
     start_s: float = 1800.0
-    """Seconds until it must answer first; it loads meanwhile."""
+    """Timeout of the first answer, during which the engine may load."""
     look_s: float = 2.0
-    """Seconds between two questions for its health, and between two attempts to find it again."""
+    """Interval of health checks, and of reconnection attempts."""
     answer_s: float = 5.0
-    """Seconds that it has for an answer to such a question."""
+    """Timeout of a health check."""
     misses: int = 4
-    """Questions in a row without an answer after which it is away; time for which this process
-    itself was stopped costs one."""
+    """Health checks in a row without an answer until it counts as away; if this process was itself
+    suspended, that counts as one."""
     silent_s: float = 30.0
-    """Seconds without an id for anybody, while there are requests, after which it is asked for
-    one."""
+    """Seconds without an id for any request, after which it gets a test request."""
     token_s: float = 20.0
-    """Seconds that it has for this one."""
+    """Timeout of that test request."""
     idle_s: float = 120.0
-    """Seconds without an id after which a request that has begun has failed, while others go on."""
+    """Seconds without an id after which a started request fails, even if others progress."""
 
 
 class Address(NamedTuple):
-    """The place where an engine is served, and the model that it serves."""
+    """The address of an engine, and its model."""
 
     host: str
     port: int
@@ -85,19 +84,19 @@ class Address(NamedTuple):
 
 
 def address_of(text: str) -> Address:
-    """The address in a text `host:port/model`, as the setting has it."""
+    """The address in a text `host:port/model`."""
     place, _, model = text.partition("/")
     host, _, port = place.rpartition(":")
     if not host or not port.isdecimal() or not model:
         raise StartupError(
-            f"{text!r:.100} is no engine over gRPC: give it as host:port/model, where the model is "
-            "the name that clients use."
+            f"{text!r:.100} is not a gRPC engine: use host:port/model, with the model name that "
+            "clients use."
         )
     return Address(host, int(port), model)
 
 
 class GrpcEngine:
-    """The engine that is served at an address, for as long as it takes requests."""
+    """The engine at a gRPC address."""
 
     def __init__(
         self,
@@ -117,7 +116,7 @@ class GrpcEngine:
         self._down: str | None = "The engine has not been started."
         self._last_progress_ns = now_ns()
         self._names = (f"{uuid.uuid4().hex[:12]}-{n}" for n in itertools.count(1))
-        """The ids of requests, unlike those of other front ends of the same engine."""
+        """Request ids, distinct from those of other front ends of the same engine."""
         self._running: dict[Request, None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._channel: Any = None
@@ -178,7 +177,7 @@ class GrpcEngine:
             return request
         try:
             message = self._protocol.request(name, prompt_ids, options, left)
-        except (TypeError, ValueError) as error:  # a number that has no place in the message
+        except (TypeError, ValueError) as error:  # a number out of the message's range
             raise InvalidRequest(f"The request cannot be sent to the engine: {error}") from None
         metadata = tuple(options.trace_headers.items())
         request.call = self._protocol.generate(message, metadata=metadata)
@@ -195,7 +194,7 @@ class GrpcEngine:
         self._spawn(self._abandoned(request))
 
     async def _abandoned(self, request: Request) -> None:
-        """Have the engine forget a request whose call is under way; it may not have begun there."""
+        """Abort a request on the engine; its call may not have arrived there yet."""
         import grpc
 
         assert self._protocol is not None
@@ -216,9 +215,10 @@ class GrpcEngine:
         self._last_progress_ns = max(self._last_progress_ns, request.last_step_ns)
 
     async def _judge(self, fault: Fault) -> Loss | None:
-        """Whether a failed call means that the engine is lost: all that fail at once ask once."""
+        """Whether a failed call means that the engine is lost. Calls that fail together share one
+        health check."""
         if fault.status == "UNAVAILABLE":
-            self._go_down(f"The engine is away: {fault}.")
+            self._go_down(f"The engine is unreachable: {fault}.")
             return "died"
         assert self._protocol is not None
         if self._judging is None or self._judging.done():
@@ -226,7 +226,7 @@ class GrpcEngine:
         trouble = await asyncio.shield(self._judging)
         if trouble is None:
             return None
-        self._go_down(f"The engine is away: {trouble.reason}.")
+        self._go_down(f"The engine is unreachable: {trouble.reason}.")
         return "died"
 
     def _go_down(self, reason: str) -> None:
@@ -235,7 +235,7 @@ class GrpcEngine:
             self._down = reason
 
     def _lose(self, reason: str) -> None:
-        """Give up all that runs: it may go on when the engine is back."""
+        """Fail all running requests as lost: they may resume when the engine is back."""
         self._go_down(reason)
         self._fail_all(reason, "died")
 
@@ -246,34 +246,34 @@ class GrpcEngine:
     # --- its life -------------------------------------------------------------------------------
 
     async def _first_up(self) -> None:
-        """Wait until the engine answers, which may load still."""
+        """Wait until the engine answers; it may still be loading."""
         loop = asyncio.get_running_loop()
-        until_s, told = loop.time() + self._patience.start_s, False
+        until_s, logged = loop.time() + self._patience.start_s, False
         while True:
             try:
                 return await self._up(until_s - loop.time())
             except Away as away:
                 if loop.time() >= until_s:
                     raise StartupError(
-                        f"it took no request within {self._patience.start_s:g} s: {away}."
+                        f"it accepted no request within {self._patience.start_s:g} s: {away}."
                     ) from None
-                if not told:
-                    logger.info("%s is waited for: %s.", self.address, away)
-                    told = True
+                if not logged:
+                    logger.info("waiting for the engine %s: %s", self.address, away)
+                    logged = True
             await self._sleep(self._patience.look_s)
 
     async def _up(self, first_answer_s: float) -> None:
-        """Find out what the engine can do, ask it for a few ids, and take requests."""
+        """Discover the engine's limits, test it with a few ids, and accept requests."""
         answer_s, token_s = self._patience.answer_s, self._patience.token_s
-        self._protocol = await found(self._channel, answer_s)
-        limits = await described(self._protocol, answer_s)
+        self._protocol = await connected_protocol(self._channel, answer_s)
+        limits = await read_limits(self._protocol, answer_s)
         deadline_s = max(first_answer_s, token_s)
-        self._limits = await proven(limits, self._begin, self._find_ignored, deadline_s)
+        self._limits = await proven_limits(limits, self._begin, self._find_ignored, deadline_s)
         self._last_progress_ns = self._now_ns()
         self._down = None
 
     async def _watch(self) -> None:
-        """Follow an engine that may go away and come back."""
+        """Watch the engine, which may become unreachable and come back."""
         misses = 0
         while True:
             await self._sleep(self._patience.look_s)
@@ -290,23 +290,23 @@ class GrpcEngine:
             if trouble is None:
                 await self._ask_for_an_id()
             elif not silent or misses >= self._patience.misses:
-                self._lose(f"The engine is away: {trouble.reason}.")
+                self._lose(f"The engine is unreachable: {trouble.reason}.")
 
     async def _up_again(self) -> None:
         try:
             await self._up(self._patience.token_s)
         except (Away, StartupError) as fault:
-            self._down = f"The engine is away: {str(fault).removesuffix('.')}."
+            self._down = f"The engine is unreachable: {str(fault).removesuffix('.')}."
         else:
-            logger.warning("The engine is back.")
+            logger.warning("reconnected to the engine %s", self.address)
 
     async def _ask_for_an_id(self) -> None:
-        """See that an engine that is well makes steps too, where somebody waits for one."""
+        """Check that a healthy engine also makes progress while requests wait."""
         now_ns, patience = self._now_ns(), self._patience
         for request in tuple(self._running):
             if request.last_step_ns and now_ns - request.last_step_ns >= patience.idle_s * 1e9:
                 request.break_off(
-                    f"The engine gave this request nothing for {patience.idle_s:g} s."
+                    f"The engine returned nothing for this request for {patience.idle_s:g} s."
                 )
         last_ns = self.health().last_progress_ns
         since_ns = max(last_ns, min((r.begun_ns for r in self._running), default=now_ns))
@@ -316,16 +316,15 @@ class GrpcEngine:
             lambda sink: self._begin(PROBE_IDS, PROBE, 1, sink), patience.token_s
         )
         if end.finish == "error" and self.health().last_progress_ns <= last_ns:
-            self._lose(f"The engine is away: it is well and gives no ids ({end.error}).")
+            self._lose(f"The engine reports healthy and returns no ids ({end.error}).")
 
 
 def _channel(address: Address) -> Any:
-    """A channel, which connects when it is used."""
+    """A channel, which connects on first use."""
     try:
         import grpc
     except ImportError:
         raise StartupError(
-            f"{address}: an engine over gRPC needs the package grpcio: install "
-            "'trt-responses[grpc]'."
+            f"{address}: gRPC needs the package grpcio: pip install 'trt-responses[grpc]'."
         ) from None
     return grpc.aio.insecure_channel(address.target, CHANNEL)

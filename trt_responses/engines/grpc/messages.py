@@ -1,7 +1,7 @@
-"""The messages and calls of a protocol, made from its published description when they are needed.
+"""Builds a protocol's messages and calls from its published description, on demand.
 
-A description is what protoc makes of the published `.proto` files (`scripts/grpc_descriptions.py`).
-Each has a pool of its own, so that other packages may have the same messages in this process.
+protoc generates a description from the published `.proto` files (`scripts/grpc_descriptions.py`).
+Each has its own pool, so that other packages can define the same messages in this process.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ HERE = Path(__file__).parent
 
 
 class Messages:
-    """The messages and the calls that a description names."""
+    """The messages and calls in a description."""
 
     def __init__(self, name: str) -> None:
         from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
@@ -30,8 +30,7 @@ class Messages:
         return self._class_of(self._pool.FindMessageTypeByName(name))
 
     def call(self, channel: Any, name: str) -> Any:
-        """A call on a channel, by its full name: one message in, one message or a stream of them
-        out."""
+        """A call on a channel by its full name: one message in, one message or a stream out."""
         method = self._pool.FindMethodByName(name)
         service, _, own = name.rpartition(".")
         kind = channel.unary_stream if method.server_streaming else channel.unary_unary

@@ -1,4 +1,4 @@
-"""What a call over gRPC says: the new ids of a request, or why it failed."""
+"""Values of a gRPC engine: parts of answers, and reasons of failures."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 class Fault(NamedTuple):
-    """Why a call failed: the name of gRPC's status, and what was said."""
+    """A failed call: the name of gRPC's status, and its message."""
 
     status: str
     message: str
 
     @property
     def refusal(self) -> ApiError | None:
-        """The error of a request that the engine does not take; None where the engine failed."""
+        """The error for a request that the engine refused; None if the engine failed."""
         match self.status:
             case "INVALID_ARGUMENT" | "OUT_OF_RANGE":
                 return InvalidRequest(f"The engine refused the request: {self.message}")
@@ -36,23 +36,23 @@ class Fault(NamedTuple):
 
 
 class Trouble(NamedTuple):
-    """Why an engine takes no requests, and the status of the call if it failed."""
+    """Why an engine accepts no requests, and the status of the call if it failed."""
 
     reason: str
     status: str = ""
 
 
 def fault_of(error: Any) -> Fault:
-    """The fault that gRPC's error tells."""
+    """The fault of a gRPC error."""
     return Fault(error.code().name, error.details() or "")
 
 
 class Part(NamedTuple):
-    """What one message says of a request: new ids, and how it ended if it did."""
+    """One message of an answer: new ids, and the end of the request if it ended."""
 
     token_ids: Sequence[int] = ()
     logprobs: Sequence[Logprob] = ()
     cached_tokens: int | None = None
     end: Finish | str | None = None
-    """The last message's word for how it ended: `stop`, `length`, or a failure's."""
+    """The reason in the last message: `stop`, `length`, or a failure."""
     stop_id: int | None = None

@@ -1,30 +1,24 @@
-"""One request over gRPC: its messages as chunks. Also its handle.
+"""One gRPC request: converts its messages to chunks. Also its handle.
 
-Knows one call and one sink; knows no other request and nothing of the engine's life.
+One call and one sink: no other requests, no engine lifetime.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
 
-from trt_responses.engine import Chunk
+from trt_responses.engine import Chunk, Finish, GenerateOptions, Loss, Sink
 from trt_responses.engines.grpc.protocol import Fault, Part, fault_of
-from trt_responses.engines.grpc.trtllm import stops_of
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
-
-    from trt_responses.engine import Finish, GenerateOptions, Loss, Sink
-    from trt_responses.engines.grpc.trtllm import TrtLlmProtocol
+from trt_responses.engines.grpc.trtllm import TrtLlmProtocol, stops_of
 
 FINISHES: Mapping[str, Finish] = {"stop": "stop", "length": "length"}
 
 
 class Request:
-    """`on_over` is called once, before the last push, in whatever way the request ended;
-    `on_abandoned` when its call is still under way then; `judge` says of a failed call whether the
-    engine is lost."""
+    """`on_over` is called once, before the last push, however the request ended; `on_abandoned` if
+    its call is still open then; `judge` decides whether a failed call means a lost engine."""
 
     def __init__(
         self,
@@ -40,11 +34,11 @@ class Request:
         self.name = name
         self.options = options
         self.call: Any = None
-        """The call that streams its messages, once it has begun."""
+        """The call that streams its messages, once started."""
         self.over = False
         self.begun_ns = now_ns()
         self.last_step_ns = 0
-        """The time of the last message; 0 until there was one."""
+        """The time of the last message, or 0."""
         self._left = left
         self._sink = sink
         self._now_ns = now_ns
@@ -53,14 +47,13 @@ class Request:
         self._judge = judge
         self._stops = frozenset(stops_of(options))
         self._seen = 0
-        self._cached_told = False
+        self._cached_sent = False
         self._last: Chunk | None = None
-        """The last chunk, whose end the ids have shown; it waits for what the engine says beside
-        it."""
+        """The last chunk, ended by its ids; it waits for the engine's own end message."""
 
     async def follow(self, protocol: TrtLlmProtocol) -> None:
-        """Read the call's messages to its end, also when the request has ended: who leaves earlier
-        makes the engine abort."""
+        """Read the call's messages to its end, even after the request ended: leaving earlier makes
+        the engine abort."""
         import grpc
 
         fault = Fault("UNKNOWN", "it ended the request without saying why")
@@ -94,7 +87,7 @@ class Request:
             self._sink.push(chunk)
 
     def _take(self, part: Part) -> None:
-        """Push what came. When the ids show the end, wait for what the engine says beside it."""
+        """Push new ids. If they end the request, wait for the engine's end message."""
         self.last_step_ns = self._now_ns()
         if self._last is None:
             ids, finish, stop_id = self._cut(part.token_ids)
@@ -110,9 +103,9 @@ class Request:
         if self._last is not None and part.end is not None:
             self.end(self._with_cached(self._last, part))
 
-    def _cut(self, told: Sequence[int]) -> tuple[Sequence[int], Finish | None, int | None]:
-        """The ids up to the one that ends the request, how it ends, and the id that stops it."""
-        ids = told[: self._left - self._seen]
+    def _cut(self, token_ids: Sequence[int]) -> tuple[Sequence[int], Finish | None, int | None]:
+        """The ids up to the end of the request, the finish, and the stop id."""
+        ids = token_ids[: self._left - self._seen]
         finish: Finish | None = None
         stop_id = next((token_id for token_id in ids if token_id in self._stops), None)
         if stop_id is not None:
@@ -123,14 +116,14 @@ class Request:
         return ids, finish, stop_id
 
     def _with_cached(self, chunk: Chunk, part: Part) -> Chunk:
-        """The chunk with the number of cached ids, which is told once."""
-        if self._cached_told or part.cached_tokens is None:
+        """The chunk with the number of cached ids, which is sent once."""
+        if self._cached_sent or part.cached_tokens is None:
             return chunk
-        self._cached_told = True
+        self._cached_sent = True
         return chunk._replace(cached_tokens=part.cached_tokens)
 
     async def _fail(self, fault: Fault) -> None:
-        if self._last is not None:  # its ids have shown how it ended
+        if self._last is not None:  # its ids ended the request
             self.end(self._last)
         elif (refusal := fault.refusal) is not None:
             self.end(Chunk(finish="error", error=refusal.message, refusal=refusal))

@@ -1,35 +1,30 @@
-"""TensorRT-LLM's own protocol, `trtllm-serve --grpc`: messages made and read, nothing kept. Its
-calls raise gRPC's own errors.
+"""TensorRT-LLM's protocol of `trtllm-serve --grpc`: makes and reads messages, without state. Calls
+raise gRPC's errors.
 
-It tells the context and neither the batch nor the guides. Its server reads no cache salt and no
-priority.
+The protocol reports the context size, but neither the batch size nor the guides. The server ignores
+cache salts and priorities.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from trt_responses.engine import GuideKind, Limits, Logprob
+from trt_responses.engine import GenerateOptions, GuideKind, Limits, Logprob
 from trt_responses.engines.grpc.messages import Messages
 from trt_responses.engines.grpc.protocol import Part
 from trt_responses.errors import StartupError
 from trt_responses.tokens.control import CONTROL, FIRST_PADDING_ID
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from trt_responses.engine import GenerateOptions
-
 SERVICE = "trtllm.TrtllmService"
 END_ID = CONTROL.return_
-"""The id that ends what a guide has guided."""
+"""The id that ends guided output."""
 MAX_LOGPROBS = 20
 UNLIKELY = -9999.0
-"""The log probability that is told for an id so unlikely that none was given."""
+"""The log probability of an id for which the engine gave none, since it is too unlikely."""
 UNKNOWN_BATCH = 2048
-"""The requests at once of an engine that does not say it: what `trtllm-serve` takes if it is told
-nothing."""
+"""The batch size of an engine that does not report it: `trtllm-serve`'s default."""
 GUIDE_TYPES: Mapping[GuideKind, str] = {
     "json_schema": "GUIDE_TYPE_JSON_SCHEMA",
     "regex": "GUIDE_TYPE_REGEX",
@@ -52,27 +47,26 @@ class TrtLlmProtocol:
         self._about = messages.message("trtllm.GetModelInfoRequest")
 
     async def describe(self, timeout_s: float) -> Limits:
-        """What the engine can take, as far as the protocol says; which guides guide and what it
-        ignores is found out later. Raises a `StartupError` for an engine that cannot be served."""
-        told = await self._model_info(self._about(), timeout=timeout_s)
-        if told.max_seq_len <= 0:
+        """The limits that the protocol reports; working guides and ignored options are tested
+        later. Raises a `StartupError` for an unsupported engine."""
+        reply = await self._model_info(self._about(), timeout=timeout_s)
+        if reply.max_seq_len <= 0:
             raise StartupError(
-                "it does not say how many tokens fit into its context: give trtllm-serve "
-                "--max_seq_len."
+                "it does not report its context size: start trtllm-serve with --max_seq_len."
             )
-        batch = told.max_batch_size if told.max_batch_size > 0 else UNKNOWN_BATCH
+        batch = reply.max_batch_size if reply.max_batch_size > 0 else UNKNOWN_BATCH
         guides = dict.fromkeys(GUIDE_TYPES, frozenset({END_ID}))
-        return Limits(told.max_seq_len, batch, guides, MAX_LOGPROBS)
+        return Limits(reply.max_seq_len, batch, guides, MAX_LOGPROBS)
 
     async def trouble(self, timeout_s: float) -> str | None:
-        """Why the engine takes no requests; None if it does."""
-        told = await self._health(self._no_question(), timeout=timeout_s)
-        return None if told.status == "OK" else str(told.status) or "it does not say that it is OK"
+        """Why the engine accepts no requests; None if it does."""
+        reply = await self._health(self._no_question(), timeout=timeout_s)
+        return None if reply.status == "OK" else str(reply.status) or "it does not report OK"
 
     def request(
         self, request_id: str, prompt_ids: Sequence[int], options: GenerateOptions, left: int
     ) -> Any:
-        """The message that asks for at most `left` ids."""
+        """The message of a request for at most `left` ids."""
         request = self._request(
             request_id=request_id,
             tokenized={"input_token_ids": prompt_ids},
@@ -81,7 +75,7 @@ class TrtLlmProtocol:
             streaming=True,
             stop_token_ids=stops_of(options),
             bad_token_ids=_banned(options),
-            ignore_eos=True,  # the ids that stop are named
+            ignore_eos=True,  # stop ids are explicit
             include_stop_token_in_output=True,
         )
         if options.logprobs is not None:
@@ -95,20 +89,20 @@ class TrtLlmProtocol:
         return request
 
     async def abort(self, request_id: str, timeout_s: float) -> bool:
-        """Have the engine end a request, and say whether it knew it; its stream ends then.
-        A call that is cancelled while a message is under way leaves the request running."""
-        told = await self._abort(self._abort_request(request_id=request_id), timeout=timeout_s)
-        return bool(told.success)
+        """Abort a request on the engine, which ends its stream. Returns whether the engine had it.
+        Cancelling the call while a message is in transit would leave the request running."""
+        reply = await self._abort(self._abort_request(request_id=request_id), timeout=timeout_s)
+        return bool(reply.success)
 
     def read(self, message: Any, seen: int, options: GenerateOptions) -> Part:
-        """What a message says to a request that has seen so many ids."""
+        """The new part in a message, for a request that has read `seen` ids."""
         match message.WhichOneof("response"):
             case "chunk":
                 chunk = message.chunk
                 logprobs = _logprobs(chunk.logprobs, options)
                 return Part(list(chunk.token_ids), logprobs, chunk.cached_tokens)
             case "complete":
-                whole = message.complete  # all ids again; the stream has had most of them
+                whole = message.complete  # repeats all ids; the stream had most of them
                 stop_id = None
                 if whole.WhichOneof("matched_stop") == "matched_token_id":
                     stop_id = whole.matched_token_id
@@ -123,7 +117,7 @@ class TrtLlmProtocol:
 
 
 def _sampling(options: GenerateOptions) -> Mapping[str, float | int]:
-    """Everything that samples, by the protocol's names."""
+    """The sampling options by the protocol's names."""
     sampling: dict[str, float | int] = {
         "temperature": max(options.temperature, 0.0),
         "top_p": options.top_p,
@@ -143,14 +137,14 @@ def _sampling(options: GenerateOptions) -> Mapping[str, float | int]:
 
 
 def stops_of(options: GenerateOptions) -> tuple[int, ...]:
-    """The ids that stop a request. What a guide has guided ends with its own."""
+    """The ids that stop a request, with the guide's end id."""
     ends = () if options.guide is None else (END_ID,)
     return tuple(dict.fromkeys((*options.stop_ids, *ends)))
 
 
 def _banned(options: GenerateOptions) -> tuple[int, ...]:
-    """The ids to ban. Under a grammar a control id may pass for its spelling in a string. The ids
-    that pad the matrix have none, and each ban is walked at every step."""
+    """The ids to ban. Under a grammar a control id could pass as its spelling in a string. Padding
+    ids have no spelling, and each ban costs time at every step."""
     if options.guide is None:
         return tuple(dict.fromkeys(options.banned_ids))
     own = (token_id for token_id in CONTROL if token_id != END_ID)
@@ -158,21 +152,21 @@ def _banned(options: GenerateOptions) -> tuple[int, ...]:
     return tuple(token_id for token_id in banned if token_id < FIRST_PADDING_ID)
 
 
-def _logprobs(told: Sequence[Any], options: GenerateOptions) -> list[Logprob]:
-    """The alternatives come in no order. An id that is not among them is told as certain, which it
-    is not."""
+def _logprobs(reply: Sequence[Any], options: GenerateOptions) -> list[Logprob]:
+    """Log probabilities with sorted alternatives. The engine reports an id that is not among them
+    as certain, which is wrong."""
     if (count := options.logprobs) is None:
         return []
-    found = []
-    for entry in told:
+    result = []
+    for entry in reply:
         top = sorted(((e.token_id, e.logprob) for e in entry.top_logprobs), key=lambda e: -e[1])
-        known = not top or any(token_id == entry.token_id for token_id, _ in top)
-        chosen = entry.logprob if known else UNLIKELY
-        found.append(Logprob(entry.token_id, chosen, tuple(top[:count])))
-    return found
+        listed = not top or any(token_id == entry.token_id for token_id, _ in top)
+        chosen = entry.logprob if listed else UNLIKELY
+        result.append(Logprob(entry.token_id, chosen, tuple(top[:count])))
+    return result
 
 
 def _number(salt: str) -> int:
-    """A salt as the whole number that the protocol has for it."""
+    """A salt as the protocol's integer."""
     digest = blake2b(salt.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big", signed=True)

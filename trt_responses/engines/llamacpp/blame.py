@@ -1,8 +1,9 @@
-"""Who is to blame when the child dies, who may go on, and who takes a first step beside whom.
+"""Decides which requests to blame for a child's death, which may resume, and which may run
+together.
 
-A prompt or a guide kills, if it does, at a request's first step, before it has given an id: so the
-silent are blamed, and a suspect takes its first step with no other silent one beside it. Knows
-requests; knows no process and no line.
+A prompt or a guide that kills the child does so at the request's first step, before its first id.
+So requests without an id are blamed, and a suspect takes its first step without another such
+request beside it. Requests only: no process and no queue.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
     from trt_responses.engines.llamacpp.request import Request
     from trt_responses.errors import InvalidRequest
 
-TOLD_ALREADY = ""
-"""Stands for the reason of the death itself, which the request is told in its place."""
+DEATH_REASON = ""
+"""Placeholder for the reason of the child's death, which the request receives instead."""
 
 
 class Blame:
@@ -30,19 +31,20 @@ class Blame:
         self._quarantine = Quarantine()
         self._blamed: frozenset[Request] = frozenset()
         self._owners: set[str | None] = set()
-        """The owners whose requests were to blame since the last answer."""
+        """The owners whose requests were blamed since the last answer."""
 
     def refusal(self, prompt_ids: Sequence[int], options: GenerateOptions) -> InvalidRequest | None:
-        """The reason why a new request is refused; None when it is not."""
+        """The error of a quarantined request, or None."""
         if not self._quarantine:
             return None
         return self._quarantine.refusal(self._quarantine.charge(prompt_ids, options.guide))
 
     def judge(self, at_work: Collection[Request]) -> bool:
-        """Blame those who may have killed the child. Whether that excuses the engine.
+        """Blame the requests that may have killed the child. Returns whether that excuses the
+        engine.
 
-        It does so once for each owner since the last answer: no owner alone makes it give up, and
-        an engine that dies with everybody's requests does.
+        After one death per owner, further deaths with the same owners excuse it: a single owner
+        cannot make the engine give up, but deaths with all owners' requests can.
         """
         suspects = [request for request in at_work if request.silent] or [
             request for request in at_work if request.options.guide is not None
@@ -51,21 +53,21 @@ class Blame:
         for request in self._blamed:
             self._quarantine.blame(self._charge(request))
         owners = {request.options.cache_salt for request in suspects}
-        known = bool(owners) and owners <= self._owners
+        repeated = bool(owners) and owners <= self._owners
         self._owners |= owners
-        return known
+        return repeated
 
     def why_not(self, request: Request) -> str | None:
-        """The reason why a request does not go on in the next child; None when it does."""
+        """The reason why a request does not resume in the next child; None if it does."""
         if request in self._blamed:
             if (refusal := self._quarantine.refusal(self._charge(request))) is not None:
                 return refusal.message
             if request.stalled:
-                return TOLD_ALREADY
-        return None if request.can_go_on else TOLD_ALREADY
+                return DEATH_REASON
+        return None if request.can_go_on else DEATH_REASON
 
     def allows(self, request: Request, running: Iterable[Request]) -> bool:
-        """Whether a request may take its first step beside those that run."""
+        """Whether a request may take its first step beside the running ones."""
         if not self._quarantine:
             return True
         silent = [other for other in running if other.silent]
@@ -74,12 +76,12 @@ class Blame:
         )
 
     def begun(self, request: Request) -> None:
-        """Note that a request was given its first ids."""
+        """Note that a request received its first ids."""
         if request.options.guide is not None:
             self._quarantine.prove(request.options.guide)
 
     def answered(self, request: Request) -> None:
-        """Note that a request was answered: nobody is to blame for anything any more."""
+        """Note that a request was answered, which clears all blame of owners."""
         self._owners.clear()
         self.begun(request)
         if self._quarantine:

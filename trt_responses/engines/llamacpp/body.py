@@ -1,7 +1,7 @@
-"""One request in llama.cpp's words: the body of a native `/completion`.
+"""The body of a request to llama.cpp's native `/completion`.
 
-Everything that samples is said, because the server's own defaults (top_k 40, top_p 0.95,
-min_p 0.05) must never show. Knows no connection.
+All sampling options are explicit, because the server's defaults (top_k 40, top_p 0.95, min_p 0.05)
+must never apply. No connection here.
 """
 
 from __future__ import annotations
@@ -23,18 +23,17 @@ if TYPE_CHECKING:
 
 END_OF_TEXT = CONTROL.endoftext
 STOPS_BY_ITSELF = frozenset({END_OF_TEXT, CONTROL.return_, CONTROL.call})
-"""The ids at which llama.cpp ends whether asked or not: `<|endoftext|>`, `<|return|>` and
-`<|call|>`."""
+"""The ids at which llama.cpp always stops: `<|endoftext|>`, `<|return|>` and `<|call|>`."""
 CONTROL_IDS = range(FIRST_CONTROL_ID, VOCABULARY_SIZE)
 
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """The ids of a model that mean something to llama.cpp; the defaults are gpt-oss's."""
+    """A model's special ids for llama.cpp; the defaults are gpt-oss's."""
 
     controls: Sequence[int] = CONTROL_IDS
     stops: frozenset[int] = STOPS_BY_ITSELF
-    """The ids at which llama.cpp ends, asked or not."""
+    """The ids at which llama.cpp always stops."""
     guide_ends: frozenset[int] = frozenset({END_OF_TEXT})
     """The ids with which llguidance ends a guide."""
 
@@ -44,7 +43,7 @@ class Marks:
 
     @property
     def banned_in_guides(self) -> tuple[int, ...]:
-        """Control ids to ban under a guide, where one would pass for the content of a string."""
+        """Control ids to ban under a guide, where one could pass as the content of a string."""
         return tuple(n for n in self.controls if n not in self.guide_ends)
 
 
@@ -54,7 +53,7 @@ SAMPLERS = ("penalties", "temperature", "top_k", "top_p", "min_p")
 GREEDY_SAMPLERS = ("penalties", "top_k")
 LAST_EVENT_FIELDS = ("tokens", "stop_type", "tokens_predicted")
 OWN_SEED = 0xFFFF_FFFF
-"""The seed that llama.cpp reads as "choose one": never sent."""
+"""The seed with which llama.cpp chooses one itself; it is never sent."""
 
 
 Words = dict[str, object]
@@ -69,17 +68,17 @@ def words(
     banned_in_guides: Sequence[int] = HARMONY.banned_in_guides,
     adapters: Sequence[str] = (),
 ) -> Words:
-    """All fields of the body but the slot, which is known later. Raises when the guide cannot be
-    written.
+    """All fields of the body except the slot, which is assigned later. Raises if the guide is
+    unsupported.
 
-    Each of the child's adapters is said, on or off: a body that says none would be answered from
-    whatever another adapter left in the slot's cache.
+    Each of the child's adapters is listed, on or off: a body without them would use the cache that
+    another adapter left in the slot.
     """
     greedy = options.temperature <= 0
     penalised = options.presence_penalty != 0 or options.frequency_penalty != 0
     own = () if options.guide is None else banned_in_guides
     banned = dict.fromkeys((*own, *options.banned_ids))
-    said: Words = {
+    fields: Words = {
         "prompt": list(prompt_ids),
         "n_predict": left,
         "stream": True,
@@ -105,15 +104,15 @@ def words(
         else spelled(grammar(whole_characters(options.guide))),
     }
     if adapters:
-        said["lora"] = [
+        fields["lora"] = [
             {"id": number, "scale": float(name == options.adapter)}
             for number, name in enumerate(adapters)
         ]
-    return said
+    return fields
 
 
 def resumed(words: Words, ids: Sequence[int]) -> Words:
-    """The same request for another child, which goes on behind these ids."""
+    """The same request for another child, continued after these ids."""
     prompt, left, seed = words["prompt"], words["n_predict"], words["seed"]
     assert isinstance(prompt, list)
     assert isinstance(left, int)
@@ -122,10 +121,10 @@ def resumed(words: Words, ids: Sequence[int]) -> Words:
         **words,
         "prompt": [*prompt, *ids],
         "n_predict": left - len(ids),
-        "seed": (seed + len(ids)) % OWN_SEED,  # or it would draw the same numbers again
+        "seed": (seed + len(ids)) % OWN_SEED,  # else it would draw the same numbers again
     }
 
 
 def body(words: Words, slot: Slot) -> bytes:
-    """The body, for this slot."""
+    """The body for a slot."""
     return orjson.dumps({**words, "id_slot": slot.number, "cache_prompt": slot.reusable})

@@ -1,8 +1,8 @@
-"""The embedded engine: llama.cpp in a child process, which may die without taking the server.
+"""The embedded engine: llama.cpp in a child process, which may die without the server.
 
-When it dies, what killed it is blamed, and the innocent go on in the next child. Knows which
-requests run; those that wait are in `line`, the child's life is in `keeper`, whom to blame in
-`blame`, the words spoken with it in `body` and `events`.
+When it dies, suspect requests are blamed and the others resume in the next child. This module
+tracks running requests; `line` has the waiting ones, `keeper` restarts the child, `blame` decides
+on suspects, `body` and `events` are the protocol.
 """
 
 from __future__ import annotations
@@ -12,15 +12,19 @@ import logging
 import math
 import random
 import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from trt_responses.engine import (
     CONTINUATION_PRIORITY,
     Chunk,
     GenerateOptions,
+    Handle,
     Health,
     Limits,
+    Loss,
+    Sink,
 )
 from trt_responses.engines.admission import room
 from trt_responses.engines.ask import CANARY, last_chunk
@@ -34,28 +38,22 @@ from trt_responses.engines.llamacpp.request import Request
 from trt_responses.engines.slots import Slots
 from trt_responses.errors import EngineUnavailable, StartupError
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
-    from pathlib import Path
-
-    from trt_responses.engine import Handle, Loss, Sink
-
 logger = logging.getLogger(__name__)
 
 MAX_LOGPROBS = 20
 PROBE = GenerateOptions(max_tokens=1, stop_ids=(), temperature=0.0)
 PROBE_IDS = (0,)
 LAST_MOMENT_S = 0.5
-"""Seconds that a child which broke off has to end by itself and to say why."""
+"""Time for a child that broke a connection to end by itself and report why."""
 STARVED = 4
-"""The number of `idle_timeout_s` without a byte after which a request has failed, while the child
-gives bytes to others: it reads one long prompt after another."""
+"""Multiple of `idle_timeout_s` without a byte after which a request fails although others progress:
+the child may read one long prompt after another."""
 ABOVE_ALL = math.inf
-"""The priority of a request that an earlier child has begun: above all others."""
+"""The priority of a request that an earlier child started: above all others."""
 
 
 class LlamaCppEngine:
-    """Serves one GGUF file. A request has `context_tokens` for its prompt and answer together."""
+    """Serves one GGUF file. `context_tokens`: limit of prompt and answer of a request together."""
 
     def __init__(
         self,
@@ -72,8 +70,8 @@ class LlamaCppEngine:
         marks: body.Marks = body.HARMONY,
         adapters: Mapping[str, Path] | None = None,
     ) -> None:
-        """`spelled` writes a guide in the characters of the model file; `adapters` are files of
-        adapters by their names."""
+        """`spelled` converts a guide to the model file's spelling; `adapters`: files of adapters by
+        name."""
         self._marks = marks
         self._banned = marks.banned_in_guides
         names, files = tuple(adapters or {}), tuple((adapters or {}).values())
@@ -97,15 +95,15 @@ class LlamaCppEngine:
         self._line = Line()
         self._running: dict[Request, None] = {}
         self._adrift: dict[Request, str] = {}
-        """Requests whose connection broke off, each with the reason, until it is known whether the
-        child lives."""
+        """Requests with a broken connection and the reason, until a probe shows whether the child
+        is alive."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._watch: asyncio.TimerHandle | None = None
         self._seeing: asyncio.Task[None] | None = None
         self._frozen: Child | None = None
-        """The child that was killed since it was frozen."""
+        """The child that was killed because it was frozen."""
         self._turn: asyncio.TimerHandle | None = None
-        """The end of an adapter's turn, while somebody waits for another one."""
+        """The timer of an adapter's turn, while requests wait for another adapter."""
         self._probing = False
         self._restarting = False
         self._restarts = 0
@@ -115,7 +113,7 @@ class LlamaCppEngine:
 
     @property
     def child(self) -> Child | None:
-        """The process that answers; None while there is none."""
+        """The running child, or None."""
         return self._keeper.child
 
     async def start(self) -> None:
@@ -150,12 +148,12 @@ class LlamaCppEngine:
         return request
 
     def _will_go_on(self, options: GenerateOptions) -> bool:
-        """Whether a request may wait while a new child is made: only a run that has begun may."""
+        """Whether a request may wait for a new child: only one of a started run may."""
         return self._restarting and options.priority >= CONTINUATION_PRIORITY
 
     def health(self) -> Health:
-        held = sum(len(each.prompt_ids) + len(each.ids) for each in self._running)
-        use = held / (self._model.context_tokens * self._model.slots)
+        used = sum(len(each.prompt_ids) + len(each.ids) for each in self._running)
+        use = used / (self._model.context_tokens * self._model.slots)
         ready = self._down is None
         return Health(
             self._keeper.alive, ready, self._moved_ns, self._down, use, restarts=self._restarts
@@ -170,7 +168,7 @@ class LlamaCppEngine:
         return self._limits
 
     async def settled(self) -> Health:
-        """Wait until the engine takes work, or never will again."""
+        """Wait until the engine accepts requests, or is permanently down."""
         while self._down is not None and self._keeper.alive:
             await self._changed.wait()
         return self.health()
@@ -190,12 +188,12 @@ class LlamaCppEngine:
         self._dispatch()
 
     def _excused(self) -> bool:
-        """Judge the death of a child. Returns whether a request is to blame, and not the engine."""
+        """Judge the death of a child. Returns whether requests are to blame and not the engine."""
         frozen = self._frozen is not None and self._frozen is self.child
         return self._blame.judge(() if frozen else (*self._adrift, *self._running))
 
     def _fell(self, reason: str) -> None:
-        """Give the requests of a dead child to the next one, but for those to blame."""
+        """Queue the requests of a dead child for the next one, except the blamed ones."""
         if self._watch is not None:
             self._watch.cancel()
         self._down = reason
@@ -228,7 +226,7 @@ class LlamaCppEngine:
         self._line.clear()
 
     def _dispatch(self) -> None:
-        """Give free slots to waiting requests, in the line's order."""
+        """Give free slots to waiting requests, in queue order."""
         while self._slots and self._down is None and not self._probing:
             request = self._line.first(idle=not self._running)
             if request is None:
@@ -245,7 +243,7 @@ class LlamaCppEngine:
             self._turn = asyncio.get_running_loop().call_later(turn_s, self._end_turn)
 
     def _end_turn(self) -> None:
-        """Have those wait for their next turn that run, so that another adapter has one."""
+        """Interrupt running requests until their next turn, so that another adapter gets one."""
         self._turn = None
         if self._running and self._line.is_contended:
             for request in self._line.end_turn(self._running):
@@ -264,7 +262,7 @@ class LlamaCppEngine:
         self._own(request.connect(child, slot))
 
     def _own(self, task: asyncio.Task[None]) -> None:
-        """A task that `stop` awaits."""
+        """Keep a task for `stop` to await."""
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -273,7 +271,7 @@ class LlamaCppEngine:
         self._dispatch()
 
     def _broken(self, request: Request, reason: str) -> None:
-        """Set a request aside whose connection broke off: its child has died, or will answer a
+        """Set a request with a broken connection aside: the child has died, or must answer a
         probe."""
         self._free(request)
         self._adrift[request] = reason
@@ -281,7 +279,7 @@ class LlamaCppEngine:
 
     def _over(self, request: Request) -> None:
         self._adrift.pop(request, None)
-        if request.slot is None:  # no child works on it
+        if request.slot is None:  # no child has it
             return
         self._free(request)
         if request.answered:
@@ -301,11 +299,11 @@ class LlamaCppEngine:
         self._watch = asyncio.get_running_loop().call_later(pause_s, self._look)
 
     def _look(self) -> None:
-        """See to the child when it gives no byte to anybody; break off a request that gets none for
+        """Check the child if it returns no byte for any request; fail a request that gets none for
         far too long while others do."""
         idle = self._seeing is None or self._seeing.done()
         if idle and self.child is not None and self._still_s() >= self._patience.idle_timeout_s:
-            self._seeing = asyncio.create_task(self._see_to(self.child))
+            self._seeing = asyncio.create_task(self._check_child(self.child))
             self._own(self._seeing)
         starved_s = STARVED * self._patience.idle_timeout_s
         for request in tuple(self._running):
@@ -314,19 +312,18 @@ class LlamaCppEngine:
         self._watch_on()
 
     def _still_s(self) -> float:
-        """Seconds for which the child has had work and has given no byte."""
+        """Seconds without a byte from a child that has work."""
         if not self._running:
             return 0.0
         return (self._now_ns() - max(self._moved_ns, self._busy_since_ns)) / 1e9
 
-    async def _see_to(self, child: Child) -> None:
-        """Replace a child that is frozen: nobody is to blame, and all go on in the next one. Leave
-        one that is busy to it for as long again; then break off all requests, and probe for a
-        token."""
+    async def _check_child(self, child: Child) -> None:
+        """Replace a frozen child, without blame: all requests resume in the next one. Give a busy
+        child as long again; then interrupt all requests and probe for a token."""
         idle_s, probe_s = self._patience.idle_timeout_s, self._patience.probe_timeout_s
         frozen = await child.is_frozen(probe_s)
         if child is not self.child:
-            return  # it has ended meanwhile
+            return  # it ended meanwhile
         if frozen:
             logger.warning(
                 "replacing the engine's process %d: frozen (no byte for %g s, no answer to a probe "
@@ -342,22 +339,24 @@ class LlamaCppEngine:
     def _stalled(self, request: Request, seconds: float) -> None:
         request.stalled = True
         request.break_off()
-        self._broken(request, f"The engine gave nothing for {seconds:g} s.")
+        self._broken(request, f"The engine returned nothing for {seconds:g} s.")
 
     def _probe_soon(self) -> None:
-        """Probe the child as soon as a slot is kept free for it."""
+        """Start a probe of the child, unless one is running."""
         if not self._probing and self.child is not None:
             self._probing = True
             self._own(asyncio.create_task(self._probe(self.child)))
 
     async def _probe(self, child: Child) -> None:
-        """Ask the child for one token, and replace the child when it is too late."""
-        beside = replace(PROBE, adapter=self._line.adapter)  # of another one it would have to wait
+        """Request one token, and replace the child if it comes too late."""
+        probe = replace(PROBE, adapter=self._line.adapter)  # another adapter's would have to wait
         before_ns = self._moved_ns
-        end = await self._ask(child, beside, self._patience.probe_timeout_s)
+        end = await self._ask(child, probe, self._patience.probe_timeout_s)
         if child is not self.child:
-            return  # what it was asked about has been judged
-        if end.finish == "error" and self._moved_ns == before_ns:  # the line waits for the next one
+            return  # its death was judged meanwhile
+        if (
+            end.finish == "error" and self._moved_ns == before_ns
+        ):  # the queue waits for the next child
             if not await child.ends_within(LAST_MOMENT_S):
                 child.kill()
             return
@@ -367,16 +366,16 @@ class LlamaCppEngine:
         self._dispatch()
 
     async def _prove(self, child: Child) -> None:
-        """Prove that a new child answers and that its guides work. This also loads them."""
+        """Check that a new child answers and that its guides work, which also loads them."""
         end = await self._ask(child, CANARY, None)
         if end.finish == "error":
             raise StartupError(f"The engine loaded {self._model.path} and failed: {end.error}")
         if end.stop_id not in self._marks.guide_ends:
-            logger.warning("This model does not follow guides: requests with one are refused.")
+            logger.warning("guides do not work with this model: refusing requests with one")
             self._limits = replace(self._limits, guides={})
 
     async def _ask(self, child: Child, options: GenerateOptions, deadline_s: float | None) -> Chunk:
-        """The last chunk of a small request of the server's own."""
+        """The last chunk of one of the server's own small requests."""
 
         def begin(sink: Sink) -> Handle:
             slots = self._slots

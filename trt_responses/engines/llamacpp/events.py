@@ -1,22 +1,18 @@
-"""llama.cpp's stream of events as chunks of ids. Bytes in, chunks out; no connection, no clock.
+"""Parses llama.cpp's event stream: bytes in, chunks of ids out. No connection, no clock.
 
-The id decides where a request ends, never the text: llama.cpp goes on after `<|end|>` and
-`<|message|>`, so ids after a stop id may follow here, and are discarded.
+Ids decide where a request ends, never text: llama.cpp continues after `<|end|>` and `<|message|>`,
+so ids after a stop id may follow and are discarded.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
+from collections.abc import Sequence
+from typing import TypedDict
 
 import orjson
 
-from trt_responses.engine import Chunk, Finish, Logprob
+from trt_responses.engine import Chunk, Finish, GenerateOptions, Logprob
 from trt_responses.engines.llamacpp.body import STOPS_BY_ITSELF
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from trt_responses.engine import GenerateOptions
 
 FINISHES: dict[str, Finish] = {"eos": "stop", "word": "stop", "limit": "length"}
 PREFIX = b"data: "
@@ -27,14 +23,14 @@ WITHHELD = (
 
 
 class Top(TypedDict):
-    """One of the likeliest tokens, as llama.cpp writes it."""
+    """One of the likeliest tokens, in llama.cpp's form."""
 
     id: int
     logprob: float
 
 
 class Probability(Top):
-    """The probability of a chosen token, as llama.cpp writes it."""
+    """The probability of a chosen token, in llama.cpp's form."""
 
     top_logprobs: list[Top]
 
@@ -63,8 +59,7 @@ class Event(TypedDict, total=False):
 
 
 class Events:
-    """Reads the stream of one request. `feed` gives at most one chunk for the bytes that have
-    come."""
+    """Parses the stream of one request. `feed` returns at most one chunk for the new bytes."""
 
     __slots__ = ("_cached", "_count", "_ids", "_logprobs", "_rest", "_stops", "_top")
 
@@ -86,10 +81,10 @@ class Events:
         return self._chunk() if self._ids else None
 
     def _read(self, event: Event) -> Chunk | None:
-        """Note one event, and return a chunk when it is the last."""
+        """Process one event. Returns a chunk if it is the last."""
         if "error" in event:
             return self._chunk("error", error=event["error"]["message"])
-        if "prompt_progress" in event:  # its `tokens` hold nothing
+        if "prompt_progress" in event:  # its `tokens` are empty
             if self._count == 0:
                 self._cached = event["prompt_progress"]["cache"]
             return None
@@ -103,13 +98,13 @@ class Events:
         return None
 
     def _add(self, ids: list[int], probabilities: Sequence[Probability]) -> int | None:
-        """Keep the ids up to the one that stops, and return that."""
+        """Add the ids up to a stop id, and return that."""
         stop_id = next((token_id for token_id in ids if token_id in self._stops), None)
-        kept = ids if stop_id is None else ids[: ids.index(stop_id) + 1]
-        self._count += len(kept)
-        self._ids += kept
+        valid = ids if stop_id is None else ids[: ids.index(stop_id) + 1]
+        self._count += len(valid)
+        self._ids += valid
         if self._top is not None:
-            self._logprobs += (logprob(entry, self._top) for entry in probabilities[: len(kept)])
+            self._logprobs += (logprob(entry, self._top) for entry in probabilities[: len(valid)])
         return stop_id
 
     def _chunk(
@@ -127,7 +122,7 @@ def logprob(entry: Probability, count: int) -> Logprob:
 
 
 def fault(body: bytes, status: int) -> str:
-    """The message of a refusal, in one sentence."""
+    """The message of a refusal, as one sentence."""
     try:
         message = orjson.loads(body)["error"]["message"]
     except (orjson.JSONDecodeError, KeyError, TypeError):

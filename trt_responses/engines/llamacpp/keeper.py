@@ -1,46 +1,41 @@
-"""Keeps one child alive: spawns it, proves it, and begins again with backoff when it dies.
+"""Keeps one child alive: starts it, tests it, and restarts it with backoff when it dies.
 
-Knows the child's life; knows no request. `alive` turns false after too many deaths in a row that
-no request is to blame for.
+The child's life only: no requests. `alive` becomes False after too many deaths in a row for which
+no request is to blame.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from trt_responses.engines.llamacpp.process import Child
+from trt_responses.engines.llamacpp.process import Child, Model
 from trt_responses.errors import StartupError
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from trt_responses.engines.llamacpp.process import Model
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long the parent waits for a child before it gives up."""
+    """Timeouts and limits for a child."""
 
     start_timeout_s: float = 600.0
     idle_timeout_s: float = 120.0
-    """Seconds without a byte for any running request after which the child must show that it is not
-    frozen. After twice as many, it must give a token."""
+    """Seconds without a byte for any running request, after which the child must show that it is
+    not frozen. After twice as many it must return a token."""
     probe_timeout_s: float = 30.0
-    """Seconds that the child has for either; else it is replaced."""
+    """Timeout of either check; then the child is replaced."""
     first_backoff_s: float = 0.1
     max_failures: int = 5
     turn_s: float = 0.25
-    """Seconds after which an adapter's turn ends, if somebody waits for another one."""
+    """Seconds after which an adapter's turn ends if requests wait for another adapter."""
 
 
 class Keeper:
-    """`excused` is asked at each death whether a request is to blame: such a death is no failure
-    of the engine's. `on_down` hears of each death afterwards."""
+    """`excused` decides at each death whether a request is to blame; then it does not count as a
+    failure of the engine. `on_down` is called after each death."""
 
     def __init__(
         self,
@@ -71,7 +66,7 @@ class Keeper:
         self._task = asyncio.create_task(self._keep(child))
 
     def praise(self) -> None:
-        """Note that the child has answered a request, which forgives its earlier failures."""
+        """Note that the child answered a request, which resets its failures."""
         self._failures = 0
 
     async def stop(self, deadline_s: float) -> None:
@@ -108,7 +103,7 @@ class Keeper:
                 await self._prove(child)
         except TimeoutError:
             await child.end(0)
-            raise StartupError("The engine loaded the model and gave no token.") from None
+            raise StartupError("The engine loaded the model and returned no token.") from None
         except StartupError:
             await child.end(0)
             raise
@@ -116,9 +111,10 @@ class Keeper:
 
     def _fell(self, reason: str) -> None:
         if self._excused():
-            logger.warning("%s A request is to blame.", reason)
+            logger.warning("restarting the engine's process: %s A request is to blame.", reason)
         else:
             self._failures += 1
             self.alive = self._failures < self._patience.max_failures
-            logger.warning("%s Failure %d in a row.", reason, self._failures)
+            what = "restarting the engine's process" if self.alive else "giving up on the engine"
+            logger.warning("%s: %s Failure %d in a row.", what, reason, self._failures)
         self._on_down(reason)

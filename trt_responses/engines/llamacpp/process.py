@@ -1,6 +1,6 @@
-"""A child process as the parent sees it: begun, ready at an address, heard, ended.
+"""The parent's side of a child process: starts it, reads its output and ends it.
 
-Knows processes and their last words; knows no request.
+Processes and their output only: no requests.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ERROR_LINE = re.compile(r"^[\d.]+ E +(?:\S+ +)?\S+: (.*)$")
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """The model that a child is asked to load, and the size of its batch."""
+    """The model for a child to load, and the size of its batch."""
 
     path: Path
     context_tokens: int
@@ -45,7 +45,7 @@ class Model:
 
 
 class Child:
-    """One running child. Made by `spawn`, which returns when it takes requests."""
+    """One running child, created by `spawn`."""
 
     def __init__(self, process: asyncio.subprocess.Process, settings: Settings) -> None:
         self.pid = process.pid
@@ -59,7 +59,7 @@ class Child:
 
     @classmethod
     async def spawn(cls, model: Model, deadline_s: float) -> Child:
-        """Start a child and wait until it takes requests."""
+        """Start a child and wait until it accepts requests."""
         settings: Settings = {
             "parent": os.getpid(),
             "model_path": str(model.path),
@@ -81,7 +81,7 @@ class Child:
         return child
 
     async def ended(self) -> str:
-        """Wait for the child's end and return how it came."""
+        """Wait for the child's end. Returns its cause."""
         code = await self._process.wait()
         await asyncio.gather(self._listener, return_exceptions=True)
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
@@ -89,7 +89,7 @@ class Child:
         return f"{how}; {words}" if words else how
 
     async def ends_within(self, seconds: float) -> bool:
-        """Whether the child ends by itself within so many seconds."""
+        """Whether the child ends by itself within this time."""
         try:
             async with asyncio.timeout(seconds):
                 await self._process.wait()
@@ -98,8 +98,8 @@ class Child:
         return True
 
     async def is_frozen(self, deadline_s: float) -> bool:
-        """Whether the child neither answers nor computes within the deadline. A child that is busy
-        with a long step answers from another thread, or at least uses the processor."""
+        """Whether the child neither answers nor uses CPU time within the deadline. A child in a
+        long step answers from another thread, or at least uses CPU time."""
         before = self._ticks()
         try:
             async with asyncio.timeout(deadline_s):
@@ -114,7 +114,7 @@ class Child:
         return False
 
     def _ticks(self) -> Sequence[str]:
-        """The processor time that the child has used, where Linux shows it."""
+        """The child's CPU time so far; empty if the system does not show it."""
         try:
             return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
         except OSError:
@@ -153,27 +153,27 @@ class Child:
         self.host, self.port = address.hostname or "", address.port or 0
 
     async def _listen(self) -> None:
-        """Read what the child prints, since a full pipe would stop it."""
+        """Read the child's output, since a full pipe would block it."""
         assert self._process.stderr is not None
         rest = b""
         while data := await self._process.stderr.read(65_536):
             *lines, rest = (rest + data)[-65_536:].split(b"\n")
             for line in lines:
-                self._heard(line)
-        self._heard(rest)
+                self._keep_line(line)
+        self._keep_line(rest)
 
-    def _heard(self, line: bytes) -> None:
+    def _keep_line(self, line: bytes) -> None:
         text = line.decode("utf-8", "replace").strip()
         if text:
             self.lines.append(text)
             logger.debug("llama.cpp: %s", text)
 
     def _complaint(self) -> str:
-        """The printed line that says why the child died: a failed assertion, else the first error,
-        else the last line."""
+        """The output line with the cause of the child's death: a failed assertion, else the first
+        error, else the last line."""
         asserted = (line for line in self.lines if "GGML_ASSERT" in line)
-        errors = (found[1] for line in self.lines if (found := ERROR_LINE.match(line)))
-        last = self.lines[-1] if self.lines else "it said nothing"
+        errors = (match[1] for line in self.lines if (match := ERROR_LINE.match(line)))
+        last = self.lines[-1] if self.lines else "no output"
         return next(asserted, None) or next(errors, None) or last
 
 
@@ -186,14 +186,14 @@ async def _process() -> asyncio.subprocess.Process:
             stdout=pipe,
             stderr=pipe,
             start_new_session=True,  # Ctrl-C is for the parent, which drains first
-            env={**os.environ, "GGML_NO_BACKTRACE": "1"},  # or an abort calls a debugger
+            env={**os.environ, "GGML_NO_BACKTRACE": "1"},  # else an abort starts a debugger
         )
     except OSError as error:
         raise StartupError(f"The engine's process cannot be made: {error.strerror}.") from None
 
 
 def check_file(path: Path) -> None:
-    """Check the model file, as far as no child is needed for that. Raises a `StartupError`."""
+    """Check the model file without a child. Raises a `StartupError`."""
     try:
         with path.open("rb") as file:
             magic = file.read(4)

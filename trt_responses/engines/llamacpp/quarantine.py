@@ -1,6 +1,6 @@
-"""What was at work when the engine died: a prompt or a guide that did so twice is refused.
+"""Refuses a prompt or a guide that was running at two deaths of the engine.
 
-Knows digests and counts; keeps no prompt and no guide.
+Stores digests and counts: no prompts and no guides.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ Value = TypeVar("Value")
 
 
 class Charge(NamedTuple):
-    """The prompt or the guide that is blamed for a death."""
+    """The prompt or guide that is blamed for a death."""
 
     kind: Literal["prompt", "guide"]
     digest: str
 
 
 class Quarantine:
-    """Counts the deaths that each prompt or guide is charged with.
+    """Counts deaths per prompt or guide.
 
-    A guide that has once given an id does compile: a death beside it is laid to the prompt.
+    A guide that once produced an id compiles: then the prompt is blamed instead.
     """
 
     def __init__(self, *, deaths: int = 2, kept: int = 1024) -> None:
@@ -45,7 +45,7 @@ class Quarantine:
         return bool(self._counts)
 
     def charge(self, prompt_ids: Sequence[int], guide: Guide | None) -> Charge:
-        """The charge for a death of this request. It costs a digest of the prompt."""
+        """The charge for a death of this request; it computes a digest of the prompt."""
         if guide is not None and (name := _name(guide)) not in self._proven:
             return Charge("guide", name)
         return Charge("prompt", _digest(array("q", prompt_ids).tobytes()))
@@ -55,25 +55,25 @@ class Quarantine:
         self._put(self._counts, charge, self._counts.pop(charge, 0) + 1)
 
     def acquit(self, charge: Charge) -> None:
-        """Clear a charge: its request was answered, so it was only near."""
+        """Clear a charge: its request was answered, so it was innocent."""
         self._counts.pop(charge, None)
 
     def prove(self, guide: Guide) -> None:
-        """Note that a guide has given an id, so that it does compile."""
+        """Note that a guide produced an id, so it compiles."""
         name = _name(guide)
         self._proven.pop(name, None)
         self._put(self._proven, name, None)
 
     def suspects(self, charge: Charge) -> bool:
-        """Whether a death was ever blamed on this."""
+        """Whether this charge has a death."""
         return charge in self._counts
 
     def refusal(self, charge: Charge) -> InvalidRequest | None:
-        """The reason why it is refused, once it has caused too many deaths; else None."""
+        """The error for a charge with too many deaths, or None."""
         if self._counts.get(charge, 0) < self._deaths:
             return None
         return InvalidRequest(
-            f"This {charge.kind} ended the engine {self._deaths} times and is refused from now on "
+            f"This {charge.kind} crashed the engine {self._deaths} times and is now refused "
             f"(digest {charge.digest}).",
             code=f"{charge.kind}_quarantined",
             param="input" if charge.kind == "prompt" else None,

@@ -1,7 +1,7 @@
-"""One request to the embedded engine: what it was asked, what it has given. Also its handle.
+"""One request to the embedded engine, with the ids so far. Also its handle.
 
-It outlives the child that works on it: another child goes on where the first broke off. Knows no
-bytes and no other request.
+It outlives the child that runs it: another child resumes where the first one stopped. No bytes and
+no other requests here.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 class Request:
     """`on_over` is called once, before the last push; `on_begun` after each child's first push of
-    ids; `on_broken` with a reason when a child breaks off, and the request is not over then."""
+    ids; `on_broken` with a reason when a child breaks the connection before the request is over."""
 
     def __init__(
         self,
@@ -45,15 +45,15 @@ class Request:
         self.prompt_ids = prompt_ids
         self.options = options
         self.slot: Slot | None = None
-        """The slot in the present child; None while no child works on the request."""
+        """The slot in the current child; None while no child has the request."""
         self.ids: list[int] = []
-        """All ids that were pushed, whichever child gave them."""
+        """All pushed ids, from any child."""
         self.over = False
         self.answered = False
         self.silent = True
-        """Whether the present child has given no id yet."""
+        """Whether the current child has returned no id yet."""
         self.stalled = False
-        """Whether a child has given nothing for too long."""
+        """Whether a child returned nothing for too long."""
         self._words = words
         self._stops = stops
         self._sink = sink
@@ -67,36 +67,36 @@ class Request:
 
     @property
     def can_go_on(self) -> bool:
-        """Whether another child can take the request over: a guide cannot be entered half-way."""
+        """Whether another child can resume the request: a guide cannot be entered half-way."""
         return not self.ids or self.options.guide is None
 
     @property
     def is_full(self) -> bool:
-        """Whether it has all the ids it may get, though its child died before it said so."""
+        """Whether it has its maximum of ids, although its child died before reporting the end."""
         return bool(self.ids) and self._words["n_predict"] == len(self.ids)
 
     @property
     def read_ids(self) -> Sequence[int]:
-        """The ids that the next child reads: the prompt, and all that was pushed."""
+        """The ids for the next child to read: the prompt and all pushed ids."""
         return [*self.prompt_ids, *self.ids] if self.ids else self.prompt_ids
 
     @property
     def given_ids(self) -> Sequence[int]:
-        """The ids that the present child gave."""
+        """The ids from the current child."""
         return self.ids[self._before :]
 
     @property
     def last_byte_ns(self) -> int:
-        """The time of the last byte from the present child; 0 while none has come."""
+        """The time of the last byte from the current child, or 0."""
         return 0 if self.waits_since_ns == self._begun_ns else self.waits_since_ns
 
     @property
     def waits_since_ns(self) -> int:
-        """The time of the last byte, or of the beginning."""
+        """The time of the last byte, or of the start."""
         return 0 if self._stream is None else self._stream.last_byte_ns
 
     def connect(self, child: Child, slot: Slot) -> asyncio.Task[None]:
-        """Have a child work on the request in this slot, from where it stands."""
+        """Run the request on a child in this slot, from its current ids."""
         self.slot = slot
         self.silent = True
         self._before = len(self.ids)
@@ -112,12 +112,12 @@ class Request:
             self._leave()
 
     def fail(self, reason: str, *, lost: Loss | None = None, refused: bool = False) -> None:
-        """End the request with an error; one that is `refused` does not go on anywhere."""
+        """End the request with an error; with `refused`, it cannot be resumed."""
         refusal = EngineLost(reason) if refused else None
         self.end(Chunk(finish="error", error=reason, refusal=refusal, lost=lost))
 
     def end(self, chunk: Chunk) -> None:
-        """Push the last chunk, unless the request is over already."""
+        """Push the last chunk, unless the request is over."""
         if not self.over:
             self.ids += chunk.token_ids
             self.answered = chunk.finish != "error"
@@ -125,12 +125,12 @@ class Request:
             self._sink.push(chunk)
 
     def break_off(self) -> None:
-        """Leave the child, without an end of the request."""
+        """Disconnect from the child without ending the request."""
         if self._stream is not None:
             self._stream.leave()
 
     def _push(self, chunk: Chunk) -> None:
-        if self._before:  # what the first child found in its cache has been told
+        if self._before:  # the first child's cached ids were sent already
             chunk = chunk._replace(cached_tokens=None)
         if chunk.finish is not None:
             return self.end(chunk)

@@ -1,26 +1,24 @@
-"""A guide whose texts count characters as their readers do, whatever ids they come in.
+"""Rewrites guides so that length and pattern count whole characters, whatever ids split them.
 
-A model file spells the bytes of a character that its ids split by stand-ins (`tokens.stand_ins`),
-and a guide would take each of those for a character, in any order. Where the length or the form of
-a text is asked for, stand-ins are let stand only as whole characters, each of which counts once.
+A model file spells the bytes of a split character with stand-ins (`tokens.stand_ins`), and a guide
+would accept each of them as a character, in any order. Where a schema restricts the length or form
+of a text, stand-ins are allowed only as whole characters, each of which counts once.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import orjson
 
 from trt_responses.engine import Guide
 from trt_responses.tokens.stand_ins import stand_in
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 def _range(low: int, high: int) -> str:
-    """Of the bytes' stand-ins: those of even bytes stand in a row, and those of odd ones."""
+    """The character ranges of bytes' stand-ins: even and odd bytes have separate ranges."""
     ends = [(first, max(first, high - (high - first) % 2)) for first in (low, low + 1)]
     return "".join(
         rf"\x{{{ord(stand_in(a)):x}}}-\x{{{ord(stand_in(b)):x}}}" for a, b in ends if a <= high
@@ -45,9 +43,9 @@ SPLIT = "|".join(
         (_one((0xF4, 0xF4)), _one((0x80, 0x8F)), _NEXT, _NEXT),
     )
 )
-"""Any character in stand-ins: UTF-8, byte by byte."""
+"""Any character as stand-ins: UTF-8, byte by byte."""
 ANY = f"(?:[^{ALL}]|{SPLIT})"
-ASKS = ("pattern", "patternProperties", "minLength", "maxLength")
+RESTRICTIONS = ("pattern", "patternProperties", "minLength", "maxLength")
 _PIECE = re.compile(r"\\(?:[xpP]\{[^}]*\}|.)|.", re.DOTALL)
 _ASCII = re.compile(r"\[(?:\\x\{[0-7]?[0-9a-f]\}|[^\\^\[\]\x80-\U0010ffff])*\]")
 _NEGATED = re.compile(r"\[\^[^\[\]]*(?:\[[^\[\]^][^\[\]]*\][^\[\]]*)*\]")
@@ -58,9 +56,9 @@ _BEYOND_ASCII = re.compile(r"\\x\{(?:[89a-f][0-9a-f]|[0-9a-f]{3,})\}|\\[pP]")
 
 
 def whole_characters(guide: Guide) -> Guide:
-    """The same guide for a model file with stand-ins. It allows no more texts than it did; split
-    characters have no place in a class that names others beyond ASCII."""
-    if guide.kind != "json_schema" or not any(f'"{word}"' in guide.source for word in ASKS):
+    """The guide for a model file with stand-ins. It allows no more texts than before; a class that
+    names other non-ASCII characters does not match split ones."""
+    if guide.kind != "json_schema" or not any(f'"{word}"' in guide.source for word in RESTRICTIONS):
         return guide
     try:
         schema = orjson.loads(guide.source)
@@ -72,15 +70,15 @@ def whole_characters(guide: Guide) -> Guide:
 def _walked(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
-    made = {keyword: _part(keyword, value) for keyword, value in schema.items()}
-    least, most = made.pop("minLength", 0), made.pop("maxLength", "")
+    walked = {keyword: _part(keyword, value) for keyword, value in schema.items()}
+    least, most = walked.pop("minLength", 0), walked.pop("maxLength", "")
     if least or most != "":
         length = {"pattern": f"^{ANY}{{{least},{most}}}$"}
-        if "pattern" in made:
-            made["allOf"] = [*made.get("allOf", ()), length]
+        if "pattern" in walked:
+            walked["allOf"] = [*walked.get("allOf", ()), length]
         else:
-            made |= length
-    return made
+            walked |= length
+    return walked
 
 
 def _part(keyword: str, value: Any) -> Any:
@@ -103,26 +101,26 @@ def _each(parts: dict[str, Any], name: Callable[[str], str]) -> dict[str, Any]:
 
 
 def _spelled(pattern: str) -> str:
-    """A pattern of `schema.patterns`, with each class as its readers mean it."""
-    made = held = ""
+    """A pattern of `schema.patterns`, with classes that match split characters too."""
+    spelled = group = ""
     depth = 0
     for piece in _PIECE.findall(pattern):
         if depth or piece == "[":
-            held += piece
+            group += piece
             depth += (piece == "[") - (piece == "]")
             if not depth:
-                made += _class(held)
-                held = ""
+                spelled += _class(group)
+                group = ""
         else:
-            made += _class(piece) if piece[:2] in (r"\p", r"\P") else piece
-    return made
+            spelled += _class(piece) if piece[:2] in (r"\p", r"\P") else piece
+    return spelled
 
 
 def _class(text: str) -> str:
     if _ASCII.fullmatch(text):
         return text
     without = f"[{text}&&[^{ALL}]]"
-    # All but some, by itself or beside other characters.
+    # A negated class, alone or with other characters.
     negated = None if _TWICE.search(_PLAIN.sub("", text)) else _NEGATED.search(text)
     if negated is None or _BEYOND_ASCII.search(_BLANKS.sub("", negated[0])):
         return without

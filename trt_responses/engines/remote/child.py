@@ -1,9 +1,9 @@
-"""The engine's process from within: makes an engine, serves it, and never outlives its parent.
+"""The main program of the engine's process: creates an engine, serves it, and ends with its parent.
 
-One line of JSON comes in on standard input, and later one that says how long an end may take. On
-standard output go lines of JSON: that it is ready, or why it failed, and then signs of life, from
-the very loop that must turn for the streams. The end is `os._exit`, since what an engine's package
-leaves behind may wait for ever.
+It reads one line of JSON on standard input, and later one with the deadline of the shutdown. It
+writes lines of JSON on standard output: ready or failed, then heartbeats from the event loop that
+also runs the streams. It ends with `os._exit`, since an engine's package may leave threads that
+never end.
 """
 
 from __future__ import annotations
@@ -16,35 +16,32 @@ import signal
 import socket
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from trt_responses import __version__
 from trt_responses.children import die_with
+from trt_responses.engine import Engine
 from trt_responses.engines.remote.server import EngineServer
 from trt_responses.errors import StartupError, root_cause
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from trt_responses.engine import Engine
-
-    Say = Callable[[dict[str, object]], None]
+Say = Callable[[dict[str, object]], None]
 
 BEAT_S = 0.5
 LAST_BYTES_S = 0.2
-"""Seconds that the last bytes have to leave."""
+"""Time to send the last bytes."""
 
 
 def host(make: Callable[[Any], Engine]) -> None:
-    """Host the engine that is made from what the parent has given. Never returns."""
+    """Host the engine that `make` creates from the parent's data. Never returns."""
     first = json.loads(sys.stdin.readline())
     die_with(first["parent"])
     answer = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what a package prints must not reach the parent's lines
+    os.dup2(2, 1)  # prints of a package must not mix with these lines
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
 
-    def say(said: dict[str, object]) -> None:
-        answer.write(json.dumps(said) + "\n")
+    def say(message: dict[str, object]) -> None:
+        answer.write(json.dumps(message) + "\n")
         answer.flush()
 
     status = 1
@@ -52,8 +49,8 @@ def host(make: Callable[[Any], Engine]) -> None:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             status = runner.run(_Life(say).live(make, first))
             sys.stderr.flush()
-            os._exit(status)  # not even the runner's own end, which would wait for threads
-    except BaseException as error:  # of any class: the parent is told, and it is the end
+            os._exit(status)  # skips the runner's own cleanup, which would wait for threads
+    except BaseException as error:  # any error is reported to the parent, and ends the process
         say({"failed": f"The engine's process failed: {root_cause(error)}"})
     finally:
         sys.stderr.flush()
@@ -89,12 +86,12 @@ class _Life:
         return 0 if lost is None else 1
 
     async def _until_end(self, engine: Engine) -> str | None:
-        """Give signs of life until the parent ends the process, or the engine is lost: then the
-        reason."""
+        """Send heartbeats until the parent ends the process. Returns the reason if the engine is
+        lost first."""
         while not self._stop.is_set():
             health = engine.health()
             if not health.alive:
-                lost = health.reason or "the engine gave no reason"
+                lost = health.reason or "the engine reported no reason"
                 self._say({"lost": lost.removesuffix(".")})
                 return lost
             self._say({})
@@ -106,8 +103,8 @@ class _Life:
         return None
 
     def _wait_for_parent(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Wait for the parent's word, in a thread, since an engine that holds the loop must end
-        with its parent too."""
+        """Wait for the parent's line in a thread, so that an engine that blocks the loop also ends
+        with its parent."""
         self._deadline_s = float(sys.stdin.readline() or 0)
         loop.call_soon_threadsafe(self._stop.set)
         threading.Event().wait(self._deadline_s + 2 * LAST_BYTES_S)
@@ -117,7 +114,7 @@ class _Life:
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     try:
         import uvloop
-    except ImportError:  # an environment for the engine alone need not have it
+    except ImportError:  # optional in an environment for the engine alone
         return None
     factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
     return factory

@@ -1,7 +1,7 @@
-"""A front end's side of the socket: the engine behind the seam, in another process.
+"""A front end's side of the socket: an engine in another process.
 
-A step of the engine is one message, and goes to all its streams in one turn of the loop. Knows
-frames and one connection at a time; the process itself is kept in `process`, or by somebody else.
+A step of the engine is one message, passed to all its streams in one turn of the loop. Frames and
+one connection at a time; `process` or another program restarts the engine's process.
 """
 
 from __future__ import annotations
@@ -29,13 +29,12 @@ logger = logging.getLogger(__name__)
 NUMBERS = 1 << 32
 KNOWN_CHUNKS = 1 << 16
 LAST_WORDS_S = 3.0
-"""Seconds that the reason of a death may take to come."""
+"""Time to wait for the reason of a death."""
 RETRY_S = 0.1
 
 
 class ChunksOfOne(dict[int, Chunk]):
-    """A chunk for each id that has come alone, made once: to make one costs more than all else of a
-    hop."""
+    """Cached chunks of single ids: creating one costs more than the rest of a hop."""
 
     def __missing__(self, token_id: int) -> Chunk:
         chunk = Chunk((token_id,))
@@ -45,7 +44,7 @@ class ChunksOfOne(dict[int, Chunk]):
 
 
 class RemoteEngine:
-    """The engine that is served at `path`, or by a process of this server's own."""
+    """The engine that is served at `path`, or by this server's own process."""
 
     def __init__(
         self,
@@ -56,7 +55,7 @@ class RemoteEngine:
         start_s: float = 1800.0,
         now_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        """`version` must be that of the process that serves."""
+        """`version` must equal the version of the engine's process."""
         self._version = version
         self._path = path
         self._process = process
@@ -69,7 +68,7 @@ class RemoteEngine:
         self._down: str | None = "The engine has not been started."
         self._stopped = False
         self._unfit = False
-        """Whether the process that serves now is of another version."""
+        """Whether the engine's process has another version."""
         self._last_progress_ns = now_ns()
 
     async def start(self) -> None:
@@ -82,7 +81,7 @@ class RemoteEngine:
         except TimeoutError:
             await self.stop(0)
             raise StartupError(
-                f"The engine at {self._path} said nothing within {self._start_s:g} s."
+                f"The engine at {self._path} did not answer within {self._start_s:g} s."
             ) from None
         except BaseException:
             await self.stop(0)
@@ -104,11 +103,11 @@ class RemoteEngine:
     def health(self) -> Health:
         connection, use, queued, restarts = self._connection, None, None, 0
         if connection is not None:
-            if connection.heard:
-                connection.heard, self._last_progress_ns = False, self._now_ns()
-            if (told := connection.health) is not None:
-                self._last_progress_ns = max(self._last_progress_ns, told.last_progress_ns)
-                use, queued, restarts = told.cache_use, told.queued, told.restarts
+            if connection.received_ids:
+                connection.received_ids, self._last_progress_ns = False, self._now_ns()
+            if (state := connection.health) is not None:
+                self._last_progress_ns = max(self._last_progress_ns, state.last_progress_ns)
+                use, queued, restarts = state.cache_use, state.queued, state.restarts
         down, last_ns = self._why_not(), self._last_progress_ns
         return Health(self._is_alive(), down is None, last_ns, down, use, queued, restarts)
 
@@ -132,17 +131,17 @@ class RemoteEngine:
         return not self._unfit and (self._process is None or self._process.alive)
 
     def _why_not(self) -> str | None:
-        """The reason why the engine takes no work now."""
+        """Why the engine accepts no requests now, or None."""
         if self._down is not None:
             return (self._process.fault if self._process and not self._stopped else None) or (
                 self._down
             )
         assert self._connection is not None
-        told = self._connection.health
-        return None if told is None or told.ready else told.reason or "The engine is not ready."
+        state = self._connection.health
+        return None if state is None or state.ready else state.reason or "The engine is not ready."
 
     async def _live(self) -> None:
-        """Keep a connection, one after another, for as long as a process of this version serves."""
+        """Reconnect after each loss, while the engine's process has this version."""
         while True:
             connection = self._connection
             assert connection is not None
@@ -150,11 +149,11 @@ class RemoteEngine:
             self._down = "The engine's process has closed the connection."
             if self._process is not None:
                 self._down = await self._process.why(LAST_WORDS_S)
-            logger.warning("The connection to the engine is lost: %s", self._down)
+            logger.warning("lost the connection to the engine, reconnecting: %s", self._down)
             connection.fail(self._down, lost="died")
             try:
                 self._up(await self._connected())
-            except StartupError as error:  # the package was exchanged under a server that runs
+            except StartupError as error:  # the package was upgraded under a running server
                 self._down, self._unfit = str(error), True
                 logger.error("%s", error)
                 return
@@ -165,7 +164,7 @@ class RemoteEngine:
         self.limits()
 
     async def _connected(self) -> Connection:
-        """A connection over which the engine's state has come. That may take long while the engine
+        """A connection that has received the engine's state, which may take long while the engine
         loads."""
         loop = asyncio.get_running_loop()
         while True:
@@ -175,7 +174,7 @@ class RemoteEngine:
                 await asyncio.sleep(RETRY_S)
                 continue
             try:
-                await connection.told.wait()
+                await connection.informed.wait()
                 if connection.version is not None:
                     self._check(connection.version)
                     return connection
@@ -186,8 +185,8 @@ class RemoteEngine:
     def _check(self, version: str) -> None:
         if version != self._version:
             raise StartupError(
-                f"The engine's process is of version {version}, and this server of "
-                f"{self._version}: install the same one in both environments."
+                f"The engine's process has version {version}, and this server has {self._version}: "
+                "install the same version in both environments."
             )
 
 
@@ -211,10 +210,10 @@ class Connection(asyncio.Protocol):
         self.version: str | None = None
         self.health: Health | None = None
         self.limits: Limits | None = None
-        self.heard = False
-        """Whether ids have come since the last look."""
-        self.told = asyncio.Event()
-        """Set when the state has come, or the end."""
+        self.received_ids = False
+        """Whether ids have arrived since the last health check."""
+        self.informed = asyncio.Event()
+        """Set when the state has arrived, or the connection is lost."""
         self.lost = asyncio.Event()
         self._pushes: dict[int, Callable[[Chunk], None]] = {}
         self._chunks = ChunksOfOne()
@@ -226,13 +225,13 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
-        self.told.set()
+        self.informed.set()
         self.lost.set()
 
     def begin(
         self, number: int, prompt_ids: Sequence[int], options: GenerateOptions, sink: Sink
     ) -> None:
-        """Send a request, whose chunks go to the sink."""
+        """Send a request; its chunks go to the sink."""
         self._pushes[number] = sink.push
         self._write(frames.generate(number, prompt_ids, options))
 
@@ -250,12 +249,12 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def data_received(self, data: bytes) -> None:
-        """After bytes that are no frame nothing has a meaning any more: the connection is dropped,
-        and what it was for goes on over another one."""
+        """Process received bytes. After an invalid frame the rest is meaningless: the connection is
+        dropped, and requests resume over another one."""
         try:
             self._take(data)
         except frames.UNREADABLE as fault:
-            logger.warning("The engine's process has sent what cannot be read: %s", fault)
+            logger.warning("dropping the connection to the engine: unreadable frame: %s", fault)
             if self._transport is not None:
                 self._transport.abort()
 
@@ -272,13 +271,12 @@ class Connection(asyncio.Protocol):
                     self._push(number, chunk)
             elif kind == Kind.STATE:
                 self.version, self.health, self.limits = frames.read_state(body)
-                self.told.set()
+                self.informed.set()
         self._take_steps(steps)
 
     def _take_steps(self, steps: list[tuple[int, bytes]]) -> None:
-        """Give steps of nothing but ids to their streams. When several have come together, this
-        process is behind the engine, and each stream gets its ids in one chunk, which costs one
-        write."""
+        """Pass steps of plain ids to their streams. Several at once mean that this process is
+        behind the engine: then each stream gets its ids in one chunk, for one write."""
         if len(steps) == 1 and steps[0][0] == Kind.IDS:
             self._take_step(steps[0][1])
             return
@@ -294,8 +292,8 @@ class Connection(asyncio.Protocol):
             self._push(number, Chunk(ids))
 
     def _take_step(self, body: bytes) -> None:
-        """Give one step's ids to their streams. It is the hot path."""
-        self.heard = True
+        """The hot path: pass one step's ids to their streams."""
+        self.received_ids = True
         pushes, chunks = self._pushes, self._chunks
         for number, token_id in frames.read_ids(body):
             push = pushes.get(number)
@@ -306,8 +304,8 @@ class Connection(asyncio.Protocol):
                     logger.exception("a request's sink failed")
 
     def _push(self, number: int, chunk: Chunk) -> None:
-        """Give one chunk to its stream; the last one ends the request."""
-        self.heard = True
+        """Pass one chunk to its stream; the last one ends the request."""
+        self.received_ids = True
         push = self._pushes.get(number)
         if chunk.finish is not None:
             self._pushes.pop(number, None)
@@ -317,6 +315,6 @@ class Connection(asyncio.Protocol):
             except Exception:  # likewise
                 logger.exception("a request's sink failed")
 
-    def _write(self, said: bytes) -> None:
+    def _write(self, data: bytes) -> None:
         if self._transport is not None:
-            self._transport.write(said)
+            self._transport.write(data)

@@ -1,26 +1,24 @@
-"""What crosses the socket between a front end and an engine process: frames of bytes.
+"""The frames between a front end and an engine process.
 
-A frame is a head (size and kind) and a body. What the engine says at one step to one front end is
-one write: ids as pairs of 32-bit words, and JSON only for what is more than ids. Knows values;
-knows no socket and no engine.
+A frame is a head (size and kind) and a body. The engine's output of one step for one front end is
+one write: ids as pairs of 32-bit words, and JSON for anything else. Values only: no socket and no
+engine.
 """
 
 from __future__ import annotations
 
 import struct
 from array import array
+from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
 from trt_responses.engine import Chunk, GenerateOptions, Guide, Health, Limits, Logprob
 from trt_responses.errors import ApiError
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    Pending = list[tuple[int, Chunk]]
+Pending = list[tuple[int, Chunk]]
 
 HEAD = struct.Struct("=II")
 PAIR = struct.Struct("=II")
@@ -37,15 +35,15 @@ class Kind(IntEnum):
     STATE = 3
     """To a front end: the engine's health and limits."""
     IDS = 4
-    """To a front end: a number and an id for each request that got one id and nothing else."""
+    """To a front end: number and id of each request with exactly one new id."""
     RUNS = 5
-    """To a front end: a number, a count and so many ids, for each that got ids and nothing else."""
+    """To a front end: number, count and ids of each request with only new ids."""
     CHUNKS = 6
-    """To a front end: a number and a whole chunk each, as JSON."""
+    """To a front end: number and whole chunk of each request, as JSON."""
 
 
 MAX_BODY_BYTES = 256 * 1024 * 1024
-"""The largest body of a frame. A head that claims more is broken, and would be waited for without
+"""Maximum body of a frame. A larger size in a head is an error, and would be waited for without
 end."""
 KINDS = frozenset(Kind)
 UNREADABLE = (ValueError, TypeError, LookupError, OverflowError, struct.error)
@@ -53,25 +51,25 @@ UNREADABLE = (ValueError, TypeError, LookupError, OverflowError, struct.error)
 
 
 class Splitter:
-    """Cuts bytes, as they come, into frames. Raises a `ValueError` at bytes that are no frame."""
+    """Splits received bytes into frames. Raises a `ValueError` for an invalid frame."""
 
     def __init__(self) -> None:
         self._held = bytearray()
 
     def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
-        held = self._held
-        held += data
+        group = self._held
+        group += data
         start = 0
-        while len(held) - start >= HEAD.size:
-            size, kind = HEAD.unpack_from(held, start)
+        while len(group) - start >= HEAD.size:
+            size, kind = HEAD.unpack_from(group, start)
             if kind not in KINDS or size > MAX_BODY_BYTES:
                 raise ValueError(f"a frame of kind {kind} and {size} bytes")
             end = start + HEAD.size + size
-            if len(held) < end:
+            if len(group) < end:
                 break
-            yield kind, bytes(memoryview(held)[start + HEAD.size : end])
+            yield kind, bytes(memoryview(group)[start + HEAD.size : end])
             start = end
-        del held[:start]
+        del group[:start]
 
 
 def frame(kind: Kind, body: bytes) -> bytes:
@@ -83,10 +81,10 @@ def frame(kind: Kind, body: bytes) -> bytes:
 
 
 def generate(number: int, prompt_ids: Sequence[int], options: GenerateOptions) -> bytes:
-    """The frame that begins a request."""
-    said = orjson.dumps(options, default=dict)  # its headers are any mapping
+    """The frame that starts a request."""
+    encoded = orjson.dumps(options, default=dict)  # its headers are any mapping
     ids = array("I", prompt_ids).tobytes()
-    return frame(Kind.GENERATE, PAIR.pack(number, len(said)) + said + ids)
+    return frame(Kind.GENERATE, PAIR.pack(number, len(encoded)) + encoded + ids)
 
 
 def read_generate(body: bytes) -> tuple[int, list[int], GenerateOptions]:
@@ -116,29 +114,29 @@ def read_abort(body: bytes) -> int:
 
 
 def single_ids(words: Sequence[int]) -> bytes:
-    """The frame of requests that got one id and nothing else: the number and the id of each."""
+    """The frame for requests with exactly one new id: number and id of each."""
     return frame(Kind.IDS, array("I", words).tobytes())
 
 
 def steps(pending: Pending) -> bytes:
-    """The frames of chunks, in their order. Those of one id alone cost less as `single_ids`."""
-    made: list[bytes] = []
-    held: list[Any] = []
-    held_kind = Kind.RUNS
+    """The frames of chunks, in order. Single ids cost less as `single_ids`."""
+    frames: list[bytes] = []
+    group: list[Any] = []
+    group_kind = Kind.RUNS
     for number, chunk in pending:
         plain = chunk.finish is None and chunk.cached_tokens is None and not chunk.logprobs
         kind = Kind.RUNS if plain else Kind.CHUNKS
-        if kind is not held_kind:
-            if held:
-                made.append(_joined(held_kind, held))
-            held, held_kind = [], kind
+        if kind is not group_kind:
+            if group:
+                frames.append(_joined(group_kind, group))
+            group, group_kind = [], kind
         if kind is Kind.RUNS:
-            held += (number, len(chunk.token_ids), *chunk.token_ids)
+            group += (number, len(chunk.token_ids), *chunk.token_ids)
         else:
-            held.append((number, *_chunk_fields(chunk)))
-    if held:
-        made.append(_joined(held_kind, held))
-    return b"".join(made)
+            group.append((number, *_chunk_fields(chunk)))
+    if group:
+        frames.append(_joined(group_kind, group))
+    return b"".join(frames)
 
 
 def read_ids(body: bytes) -> Iterator[tuple[int, int]]:
@@ -155,7 +153,7 @@ def read_runs(body: bytes) -> Iterator[tuple[int, Sequence[int]]]:
         start += 2
         ids = words[start : start + count].tolist()
         if len(ids) != count:
-            raise ValueError(f"a run of {count} ids that has {len(ids)}")
+            raise ValueError(f"a run of {count} ids with only {len(ids)}")
         yield number, ids
         start += count
 
@@ -174,7 +172,7 @@ def read_chunks(body: bytes) -> Iterator[tuple[int, Chunk]]:
 def state(version: str, health: Health, limits: Limits) -> bytes:
     """The frame of an engine's state."""
     guides = {kind: sorted(ends) for kind, ends in limits.guides.items()}
-    said = {
+    encoded = {
         "version": version,
         "health": [
             health.alive,
@@ -195,37 +193,37 @@ def state(version: str, health: Health, limits: Limits) -> bytes:
             limits.adapters,
         ],
     }
-    return frame(Kind.STATE, orjson.dumps(said))
+    return frame(Kind.STATE, orjson.dumps(encoded))
 
 
 def read_state(body: bytes) -> tuple[str, Health, Limits]:
     """The version, the health and the limits in a frame's body."""
-    said = orjson.loads(body)
-    context, batch, guides, logprobs, longest, ignores, adapters = said["limits"]
+    encoded = orjson.loads(body)
+    context, batch, guides, logprobs, longest, ignores, adapters = encoded["limits"]
     ends = {kind: frozenset(ids) for kind, ids in guides.items()}
     limits = Limits(context, batch, ends, logprobs, longest, frozenset(ignores), tuple(adapters))
-    return said["version"], Health(*said["health"]), limits
+    return encoded["version"], Health(*encoded["health"]), limits
 
 
 def _words(body: bytes) -> memoryview[int]:
     return memoryview(body).cast("I")
 
 
-def _joined(kind: Kind, held: Iterable[Any]) -> bytes:
+def _joined(kind: Kind, group: Iterable[Any]) -> bytes:
     if kind is Kind.CHUNKS:
-        return frame(kind, orjson.dumps(held, default=tuple))  # logprobs are named tuples
-    return frame(kind, array("I", held).tobytes())
+        return frame(kind, orjson.dumps(group, default=tuple))  # logprobs are named tuples
+    return frame(kind, array("I", group).tobytes())
 
 
 def _refusal(fields: dict[str, Any]) -> ApiError:
     error = ApiError(**fields)
-    error.code = fields["code"]  # None is a code, too
+    error.code = fields["code"]  # may be None
     return error
 
 
 def _chunk_fields(chunk: Chunk) -> tuple[object, ...]:
     refusal = chunk.refusal
-    said = refusal and {
+    encoded = refusal and {
         "message": refusal.message,
         "status": refusal.status,
         "type": refusal.type,
@@ -240,7 +238,7 @@ def _chunk_fields(chunk: Chunk) -> tuple[object, ...]:
         chunk.finish,
         chunk.stop_id,
         chunk.error,
-        said,
+        encoded,
         chunk.lost,
         chunk.metrics,
     )

@@ -1,7 +1,7 @@
-"""The engine's process as its parent keeps it: begun, watched, begun again when it dies.
+"""Keeps the engine's process alive: starts it, watches it, and restarts it when it dies.
 
-A process that is silent is ended, for one that is frozen says nothing and holds everybody's
-streams. Knows processes; knows no request and no engine.
+A silent process is killed, since a frozen one would block all streams. Processes only: no requests
+and no engine.
 """
 
 from __future__ import annotations
@@ -15,42 +15,39 @@ import shutil
 import signal
 import socket
 import tempfile
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from trt_responses.errors import StartupError
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 logger = logging.getLogger(__name__)
 
 LOOKS = 4
-"""The number of looks in one silence, so that time for which this process was stopped does not
+"""Checks per silence interval, so that time in which this process was itself suspended does not
 count."""
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long the parent waits for the engine's process before it gives up."""
+    """Timeouts and limits for the engine's process."""
 
     start_s: float = 1800.0
-    """Seconds that an engine may take to load."""
+    """Timeout of loading."""
     silence_s: float = 20.0
-    """Seconds without a sign of life after which a process is ended."""
+    """Seconds without a heartbeat after which the process is killed."""
     restarts: int = 5
-    """Deaths in a row that are followed by another start."""
+    """Maximum restarts in a row."""
     steady_s: float = 60.0
-    """Seconds of service after which earlier deaths are forgiven."""
+    """Seconds of service after which earlier deaths do not count."""
     first_backoff_s: float = 0.2
     most_backoff_s: float = 30.0
 
 
 class EngineProcess:
-    """`command` runs a program that hosts an engine (`engines/remote/child.py`); `given` is what
-    that program makes it from."""
+    """`command` runs a program that hosts an engine (`engines/remote/child.py`); `given`: the data
+    from which that program creates it."""
 
     def __init__(
         self,
@@ -61,11 +58,11 @@ class EngineProcess:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.path = ""
-        """The path of the socket on which the engine is served, from the start on."""
+        """The path of the engine's socket, set by `start`."""
         self.alive = True
         self.pid: int | None = None
         self.fault: str | None = None
-        """The reason why the last process ended, until the next one is up."""
+        """Why the last process ended, until the next one is up."""
         self._command = command
         self._given = given
         self._patience = patience or Patience()
@@ -81,7 +78,7 @@ class EngineProcess:
 
     async def start(self) -> None:
         """Start the process and wait until it serves. Raises a `StartupError` with the root cause
-        in one sentence."""
+        as one sentence."""
         self._folder = tempfile.mkdtemp(prefix="trt-")
         self.path = str(Path(self._folder) / "engine.sock")
         self._listening = socket.socket(socket.AF_UNIX)
@@ -107,22 +104,22 @@ class EngineProcess:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def restart(self, why: str) -> None:
-        """Kill the process, whose engine is lost though it gives signs of life; another one is
-        started, unless there were too many deaths."""
+        """Kill a process whose engine is lost although it sends heartbeats; it is restarted unless
+        it died too often."""
         self._last_words = why
         _kill(self._process)
 
     async def why(self, deadline_s: float) -> str:
-        """The reason of a death, which may not have been noticed yet."""
+        """The reason of a death, which may still be unnoticed."""
         with suppress(TimeoutError):
             async with asyncio.timeout(deadline_s):
                 await self._fell.wait()
         return self.fault or "The engine's process has closed the connection."
 
     async def lost(self) -> str:
-        """Wait until the process is not started again, and return the reason."""
+        """Wait until the process is no longer restarted. Returns the reason."""
         await self._lost.wait()
-        return self.fault or "the engine gave no reason"
+        return self.fault or "the engine reported no reason"
 
     async def _keep(self) -> None:
         loop = asyncio.get_running_loop()
@@ -136,14 +133,15 @@ class EngineProcess:
             except (StartupError, OSError) as error:
                 await self._end(0)
                 fault = str(error)
-                if isinstance(error, OSError):  # no descriptor, no memory: it may come back
+                if isinstance(error, OSError):  # out of descriptors or memory: may be temporary
                     fault = _not_made(error)
             served_s = loop.time() - ready_s
             self._failures = 1 if served_s >= self._patience.steady_s else self._failures + 1
             self.alive = self._failures <= self._patience.restarts
             self.fault = fault
             self._fell.set()
-            logger.warning("%s It is failure %d in a row.", fault, self._failures)
+            what = "restarting the engine's process" if self.alive else "giving up on the engine"
+            logger.warning("%s: %s Failure %d in a row.", what, fault, self._failures)
             if self.alive:
                 await self._sleep(self._backoff_s())
         self._lost.set()
@@ -154,8 +152,8 @@ class EngineProcess:
         return min(patience.most_backoff_s, doubled)
 
     async def _begin(self) -> None:
-        """Start a process and wait until it serves. The reason of a failure is what the process
-        says."""
+        """Start a process and wait until it serves. Raises a `StartupError` with the process's own
+        reason."""
         assert self._listening is not None
         self._last_words = ""
         self._process = process = await asyncio.create_subprocess_exec(
@@ -172,51 +170,51 @@ class EngineProcess:
             process.stdin.write(json.dumps(first).encode() + b"\n")
         try:
             async with asyncio.timeout(self._patience.start_s):
-                said = await self._said()
+                message = await self._read_line()
         except TimeoutError:
             await self._end(0)
             raise StartupError(
                 f"The engine did not load within {self._patience.start_s:g} s."
             ) from None
-        if said is None:
+        if message is None:
             how = await self._how()
             await self._end(0)
-            raise StartupError(f"Its process ended while it was loaded ({how}).")
-        if "ready" not in said:
+            raise StartupError(f"Its process ended while loading ({how}).")
+        if "ready" not in message:
             await self._end(0)
-            raise StartupError(said.get("failed", "Its process gave no reason why it failed."))
+            raise StartupError(message.get("failed", "Its process failed without a reason."))
         self.fault = None
         self._fell.clear()
 
-    async def _said(self) -> dict[str, str] | None:
-        """The next line of the process, read as JSON; None at its end, which may cut a line."""
+    async def _read_line(self) -> dict[str, str] | None:
+        """The next line of the process as JSON; None at its end, which may cut a line."""
         assert self._process is not None
         assert self._process.stdout is not None
         try:
             line = await self._process.stdout.readline()
-            said: dict[str, str] | None = json.loads(line) if line.endswith(b"\n") else None
-        except ValueError as error:  # too long a line, or no JSON
-            raise StartupError(f"The engine's process says what cannot be read: {error}.") from None
-        return said
+            message: dict[str, str] | None = json.loads(line) if line.endswith(b"\n") else None
+        except ValueError as error:  # a line that is too long or not JSON
+            raise StartupError(f"The engine's process wrote an invalid line: {error}.") from None
+        return message
 
     async def _ended(self) -> str:
-        """Watch the process until it ends, and return how that came."""
+        """Watch the process until it ends. Returns the cause."""
         missed = 0
         while True:
             try:
                 async with asyncio.timeout(self._patience.silence_s / LOOKS):
-                    said = await self._said()
+                    message = await self._read_line()
             except TimeoutError:
                 missed += 1
                 if missed == LOOKS:
-                    silence = f"it gave no sign of life for {self._patience.silence_s:g} s"
+                    silence = f"no heartbeat for {self._patience.silence_s:g} s"
                     self._last_words = silence
                     _kill(self._process)
                 continue
-            if said is None:
+            if message is None:
                 break
             missed = 0
-            self._last_words = said.get("lost", self._last_words)
+            self._last_words = message.get("lost", self._last_words)
         how = await self._how()
         await self._end(0)
         return f"The engine's process ended: {self._last_words or how}."
@@ -227,7 +225,7 @@ class EngineProcess:
         return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
 
     async def _end(self, deadline_s: float) -> None:
-        """Ask the process to end; past the deadline, kill it."""
+        """Request the process to end; past the deadline, kill it."""
         process, self._process, self.pid = self._process, None, None
         if process is None:
             return
@@ -246,12 +244,11 @@ class EngineProcess:
 
 
 def _not_made(error: OSError) -> str:
-    return f"The engine's process cannot be made: {error}."
+    return f"The engine's process cannot be started: {error}."
 
 
 def _kill(process: asyncio.subprocess.Process | None) -> None:
-    """Kill a process with all that it has started in its session; else a rank that has stalled
-    outlives it and keeps a GPU's memory."""
+    """Kill a process and its whole session: a stalled rank would outlive it and keep GPU memory."""
     if process is not None:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)

@@ -1,8 +1,7 @@
-"""The engine's side of the socket: any engine, for any number of front ends.
+"""The engine's side of the socket: serves any engine to any number of front ends.
 
-What the engine pushes within one turn of the loop leaves as one write to each front end. A front
-end that is gone, or does not read, ends its own requests and nobody else's. Knows frames; knows no
-concrete engine.
+The engine's output within one turn of the loop is one write to each front end. A front end that is
+gone or does not read ends only its own requests. Frames only: no concrete engine.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MAX_BEHIND_BYTES = 64 * 1024 * 1024
-"""Bytes that may wait for a front end that does not read, before it is given up."""
+"""Maximum bytes waiting for a front end that does not read; then it is disconnected."""
 KEEPS_PATH: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
-"""The socket's path is the parent's, which serves the next process there; from Python 3.13 on a
-server that closes would remove it."""
+"""The parent owns the socket's path and uses it for the next process; from Python 3.13 on, closing
+a server would remove it."""
 LOOK_S = 0.1
-"""Seconds between two looks at the engine's health; a change is told at once."""
+"""Interval of checks of the engine's health; a change is sent at once."""
 
 
 class EngineServer:
@@ -48,7 +47,7 @@ class EngineServer:
         self._version = version
         self._server: asyncio.AbstractServer | None = None
         self._looking: asyncio.Task[None] | None = None
-        self._told = b""
+        self._sent_state = b""
 
     async def start(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -59,34 +58,34 @@ class EngineServer:
         self._looking = asyncio.create_task(self._look())
 
     async def stop(self) -> None:
-        """Take no more connections, and end those there are once their bytes have left."""
+        """Accept no more connections, and close the present ones after their bytes are sent."""
         if self._server is not None:
             self._server.close()
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.gather(self._looking, return_exceptions=True)
-        self.tell()
+        self.send_state()
         for front_end in tuple(self.front_ends):
             front_end.close()
 
     def state(self) -> bytes:
         return frames.state(self._version, self.engine.health(), self.engine.limits())
 
-    def tell(self) -> None:
+    def send_state(self) -> None:
         """Send the engine's state to every front end."""
-        self._told = self.state()
+        self._sent_state = self.state()
         for front_end in tuple(self.front_ends):
-            front_end.write(self._told)
+            front_end.write(self._sent_state)
 
     async def _look(self) -> None:
         while True:
-            if self.state() != self._told:
-                self.tell()
+            if self.state() != self._sent_state:
+                self.send_state()
             await asyncio.sleep(LOOK_S)
 
 
 class FrontEnd(asyncio.Protocol):
-    """One connection, and the requests that came over it."""
+    """One connection and its requests."""
 
     def __init__(self, server: EngineServer) -> None:
         self._server = server
@@ -94,11 +93,11 @@ class FrontEnd(asyncio.Protocol):
         self._splitter = Splitter()
         self._handles: dict[int, Handle] = {}
         self._turn: list[Callable[[], bytes]] = []
-        """What makes the frames of all that was pushed within this turn, in its order."""
+        """Functions that make the frames of this turn's output, in order."""
         self._pending: frames.Pending = []
-        """The last of it, while that is chunks."""
+        """The chunks of the last of these functions, if it sends chunks."""
         self.words: list[int] = []
-        """The last of it, while that is numbers and ids of requests that got one id alone."""
+        """The numbers and ids of the last of these functions, if it sends single ids."""
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -114,8 +113,8 @@ class FrontEnd(asyncio.Protocol):
         self._handles.clear()
 
     def data_received(self, data: bytes) -> None:
-        """After bytes that are no frame nothing has a meaning any more: the front end is given
-        up, and connects again."""
+        """Process received bytes. After an invalid frame the rest is meaningless: the front end is
+        disconnected, and reconnects."""
         try:
             for kind, body in self._splitter.feed(data):
                 if kind == Kind.GENERATE:
@@ -123,7 +122,7 @@ class FrontEnd(asyncio.Protocol):
                 elif kind == Kind.ABORT:
                     self._abort(frames.read_abort(body))
         except frames.UNREADABLE as fault:
-            logger.warning("A front end has sent what cannot be read: %s", fault)
+            logger.warning("disconnecting a front end: unreadable frame: %s", fault)
             self._give_up()
 
     def close(self) -> None:
@@ -131,14 +130,14 @@ class FrontEnd(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
-    def write(self, said: bytes) -> None:
-        """Send bytes, unless the front end is gone, or so far behind that it is given up."""
+    def write(self, data: bytes) -> None:
+        """Send bytes; disconnect a front end that is too far behind."""
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        transport.write(said)
+        transport.write(data)
         if transport.get_write_buffer_size() > self._server.max_behind_bytes:
-            logger.warning("A front end does not read what the engine says, and is given up.")
+            logger.warning("disconnecting a front end: it does not read the engine's output")
             self._give_up()
 
     def push(self, number: int, chunk: Chunk) -> None:
@@ -146,14 +145,14 @@ class FrontEnd(asyncio.Protocol):
         if chunk.finish is not None:
             self._handles.pop(number, None)
             if chunk.finish == "error" and not self._engine.health().alive:
-                chunk = chunk._replace(lost="died")  # the next process may go on with it
+                chunk = chunk._replace(lost="died")  # the next process may resume it
         if not self._pending:
             self._pending, self.words = [], []
             self._add(partial(frames.steps, self._pending))
         self._pending.append((number, chunk))
 
     def new_words(self) -> list[int]:
-        """An empty list for numbers and ids, which are sent at the end of this turn."""
+        """A new list for numbers and ids, which is sent at the end of this turn."""
         self._pending, self.words = [], []
         self._add(partial(frames.single_ids, self.words))
         return self.words
@@ -167,12 +166,12 @@ class FrontEnd(asyncio.Protocol):
         if turn := self._turn:
             self._turn, self._pending, self.words = [], [], []
             try:
-                said = b"".join(frames_of() for frames_of in turn)
-            except Exception:  # what cannot be said must not leave streams waiting for ever
-                logger.exception("The engine pushed what cannot be sent.")
+                data = b"".join(frames_of() for frames_of in turn)
+            except Exception:  # streams must not wait for ever
+                logger.exception("disconnecting a front end: the engine's output cannot be sent")
                 self._give_up()
             else:
-                self.write(said)
+                self.write(data)
 
     def _give_up(self) -> None:
         if self._transport is not None:
@@ -183,10 +182,10 @@ class FrontEnd(asyncio.Protocol):
             handle = self._engine.generate(prompt_ids, options, self._sink(number))
         except ApiError as error:
             self.push(number, Chunk(finish="error", error=error.message, refusal=error))
-        except Exception as fault:  # a request that breaks must not end those beside it
-            logger.exception("The engine could not take a request.")
-            said = f"The engine could not take the request ({type(fault).__name__})."
-            self.push(number, Chunk(finish="error", error=said))
+        except Exception as fault:  # one request's failure must not end the others
+            logger.exception("failing a request: the engine raised an error")
+            reason = f"The engine could not start the request ({type(fault).__name__})."
+            self.push(number, Chunk(finish="error", error=reason))
         else:
             self._handles[number] = handle
 
@@ -208,8 +207,8 @@ class RemoteSink:
         self._number = number
 
     def push(self, chunk: Chunk, /) -> None:
-        """Hold what the engine says until the end of this turn. It is the hot path: a chunk's
-        fields are looked up by their places, which costs half of what their names do."""
+        """The hot path: buffer the engine's output until the end of this turn. Looking up a chunk's
+        fields by index costs half as much as by name."""
         ids = chunk[0]
         if len(ids) == 1 and chunk[3] is None and chunk[2] is None and not chunk[1]:
             words = self._front_end.words or self._front_end.new_words()

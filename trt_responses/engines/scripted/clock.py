@@ -1,15 +1,13 @@
-"""When a scripted engine steps: by itself while there is work, or when a test says so.
+"""The clock of a scripted engine: it steps by itself while there is work, or by a test's calls.
 
-Knows the event loop; knows no request and no script.
+The event loop only: no requests and no scripts.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Literal
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
+from typing import Literal
 
 
 class StepClock:
@@ -33,12 +31,13 @@ class StepClock:
         return cls("manual", settle_turns=settle_turns)
 
     def drive(self, advance: Callable[[], bool]) -> None:
-        """Use `advance`, which makes one step and says whether there is more to do."""
+        """Set `advance`, which makes one step and returns whether there is more to do."""
         self._advance = advance
         self._armed = False
 
     def wake(self) -> None:
-        """There is work. A free clock steps from the loop's next turn on; a manual one waits."""
+        """Note that there is work. A free clock steps from the loop's next turn; a manual one
+        waits."""
         if self.mode == "free" and not self._armed:
             self._armed = True
             self._soon = asyncio.get_running_loop().call_soon
@@ -52,7 +51,7 @@ class StepClock:
                 await asyncio.sleep(0)
 
     def _tick(self) -> None:
-        """A step, and then the next one; whoever wakes the clock meanwhile need not."""
+        """Make a step, and schedule the next one if there is more work."""
         self.steps += 1  # `step_alone`, written out
         more = True
         try:
@@ -66,6 +65,6 @@ class StepClock:
                 self._armed = False
 
     def step_alone(self) -> bool:
-        """Make a step before anybody can react. Returns whether another one would do anything."""
+        """Make a step without running other tasks. Returns whether there is more work."""
         self.steps += 1
         return self._advance()

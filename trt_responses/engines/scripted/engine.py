@@ -1,7 +1,7 @@
-"""An engine that replays scripts: real batching, stops and failures, and no model.
+"""An engine that replays scripts: real batching, stops and failures, without a model.
 
-Knows steps and ids. One clock drives all requests: each step advances every running one, and
-every push happens inside that step, so that tests count steps and never wait for time.
+One clock drives all requests: each step advances every running one, and every push happens inside
+that step, so that tests count steps and never wait for time.
 """
 
 from __future__ import annotations
@@ -10,9 +10,20 @@ import heapq
 import itertools
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
 
-from trt_responses.engine import Chunk, Finish, Health, Limits, Logprob
+from trt_responses.engine import (
+    Chunk,
+    Finish,
+    GenerateOptions,
+    GuideKind,
+    Health,
+    Limits,
+    Logprob,
+    Loss,
+    Sink,
+)
 from trt_responses.engines.admission import room
 from trt_responses.engines.scripted.clock import StepClock as StepClock
 from trt_responses.engines.scripted.script import Die as Die
@@ -22,16 +33,11 @@ from trt_responses.engines.scripted.script import Stall as Stall
 from trt_responses.engines.scripted.script import Step as Step
 from trt_responses.errors import EngineUnavailable
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from trt_responses.engine import GenerateOptions, GuideKind, Loss, Sink
-
 State = Literal["waiting", "running", "finished", "aborted"]
 
 
 class Request:
-    """One request on its way through its script, which is also its handle."""
+    """One request and its progress in its script. Also its handle."""
 
     __slots__ = (
         "_engine",
@@ -44,7 +50,7 @@ class Request:
         "prompt_ids",
         "sink",
         "state",
-        "steps_taken",
+        "steps_made",
     )
 
     def __init__(
@@ -59,22 +65,21 @@ class Request:
         self.prompt_ids = prompt_ids
         self.options = options
         self.state: State = "waiting"
-        self.steps_taken = 0
+        self.steps_made = 0
         self._engine = engine
         self._script = script
         self.sink: Sink | None = sink
         self._stops = frozenset(options.stop_ids)
         self.chunks = script.chunks
         self.plain_steps = 0
-        """The number of chunks that can be pushed as they stand while it runs; behind them
-        `advance` decides."""
+        """The number of chunks that can be pushed unchanged; after them `advance` decides."""
         if options.logprobs is None and script.cached_tokens is None:
             self.plain_steps = script.plain_steps(self._stops, left)
-        self._left = left - script.told[self.plain_steps]  # behind the plain steps
+        self._left = left - script.ids_before[self.plain_steps]  # after the plain steps
 
     @property
     def held_tokens(self) -> int:
-        return len(self.prompt_ids) + self._script.told[self.steps_taken]
+        return len(self.prompt_ids) + self._script.ids_before[self.steps_made]
 
     def abort(self) -> None:
         if self.state in ("waiting", "running"):
@@ -85,9 +90,9 @@ class Request:
             self._end("error", error=reason, lost=lost)
 
     def advance(self) -> None:
-        """Take one step of the script that is not plain: at most one push."""
-        position = self.steps_taken
-        self.steps_taken = position + 1
+        """Make one step of the script that is not plain: at most one push."""
+        position = self.steps_made
+        self.steps_made = position + 1
         if self._left <= 0:
             return self._end("length")
         if position == len(self._script.steps):  # only a script without steps gets here
@@ -111,11 +116,11 @@ class Request:
             ids, finish, stop_id = ids[:end], "stop", ids[end - 1]
         if len(ids) > self._left or (len(ids) == self._left and finish is None):
             ids, finish, stop_id = ids[: self._left], "length", None
-        elif finish is None and self.steps_taken == len(self._script.steps):
+        elif finish is None and self.steps_made == len(self._script.steps):
             finish = self._script.finish
         self._left -= len(ids)
-        wanted = self.options.logprobs
-        logprobs = () if wanted is None else _logprobs(ids, scored, wanted)
+        count = self.options.logprobs
+        logprobs = () if count is None else _logprobs(ids, scored, count)
         if finish is not None:
             self._end(finish, ids, logprobs, stop_id=stop_id)
         elif self.sink is not None:
@@ -140,18 +145,18 @@ class Request:
             )
 
     def _cached(self) -> int | None:
-        return self._script.cached_tokens if self.steps_taken == 1 else None
+        return self._script.cached_tokens if self.steps_made == 1 else None
 
     def _leave(self, state: State) -> None:
         self.state = state
         self.plain_steps = 0
-        self.sink = None  # a record must not keep a whole run alive
+        self.sink = None  # a kept request must not keep a whole run alive
         self._engine.left(self)
 
 
 class ScriptedEngine:
-    """Replays one script per request. `scripts` is a sequence, whose last one repeats, or a
-    callable that writes a script for a prompt."""
+    """Replays one script per request. `scripts`: a sequence, whose last one repeats, or a callable
+    that returns a script for a prompt."""
 
     def __init__(
         self,
@@ -183,7 +188,7 @@ class ScriptedEngine:
         self._stepped = False
         self._count = itertools.count()
         self._waiting: list[tuple[float, int, Request]] = []
-        self._running: tuple[Request, ...] = ()  # another one with each change, never changed
+        self._running: tuple[Request, ...] = ()  # replaced on each change, never mutated
         self._stalled: dict[Request, None] = {}  # in the order in which they stalled
         self._down: str | None = "The engine has not been started."
         self._alive = True
@@ -206,10 +211,10 @@ class ScriptedEngine:
         return request
 
     def health(self) -> Health:
-        if self._stepped:  # when that was is not asked for at each step: it would cost as much
+        if self._stepped:  # reading the clock at each step would cost as much as the step
             self._stepped, self._last_progress_ns = False, self._now_ns()
-        held = sum(each.held_tokens for each in (*self._running, *self._stalled))
-        use = held / (self._limits.context_tokens * self._limits.max_batch)
+        used = sum(each.held_tokens for each in (*self._running, *self._stalled))
+        use = used / (self._limits.context_tokens * self._limits.max_batch)
         return Health(self._alive, self._down is None, self._last_progress_ns, self._down, use)
 
     def limits(self) -> Limits:
@@ -219,28 +224,28 @@ class ScriptedEngine:
         self._end_all("The engine has been stopped.")
 
     def kill(self, reason: str) -> None:
-        """End as an engine does that cannot recover: every request fails, and none is taken."""
+        """Fail permanently: every request fails, and no new one is accepted."""
         self._alive = False
         self._end_all(reason)
 
     def go(self, loss: Loss, reason: str) -> None:
-        """Go away under all requests, as `loss` says; another `start` begins the next engine."""
+        """Fail all requests as lost; `start` starts the engine again."""
         self._end_all(reason, lost=loss)
 
     @property
     def stands_still(self) -> bool:
-        """Whether there are requests and none of them will say more by itself."""
+        """Whether there are requests and all of them are stalled."""
         return bool(self._stalled) and not self._running
 
     def stalled(self, request: Request) -> None:
-        """Note that a request stalls: it keeps its place, and gives the clock nothing to do."""
+        """Note that a request stalls: it keeps its place and gives the clock no work."""
         self._remove(request)
         self._stalled[request] = None
 
     def left(self, request: Request) -> None:
         if request in self._stalled:
             del self._stalled[request]
-            self.clock.wake()  # its place is free: a waiting request may have it
+            self.clock.wake()  # its place is free for a waiting request
         elif request in self._running:
             self._remove(request)
 
@@ -253,15 +258,15 @@ class ScriptedEngine:
         return self._scripts[min(number, len(self._scripts) - 1)]
 
     def _advance(self) -> bool:
-        """Make one step of everything that runs. Returns whether another step would do anything."""
+        """Make one step of all running requests. Returns whether there is more work."""
         if self._waiting:
             self._admit()
         if running := self._running:
             self._stepped = True
             for request in running:  # a push may abort any of them
-                position = request.steps_taken
+                position = request.steps_made
                 if position < request.plain_steps:
-                    request.steps_taken = position + 1
+                    request.steps_made = position + 1
                     request.sink.push(request.chunks[position])  # type: ignore[union-attr, arg-type]
                 elif request.state == "running":
                     request.advance()
@@ -290,6 +295,6 @@ class ScriptedEngine:
 def _logprobs(
     ids: tuple[int, ...], scored: tuple[Logprob, ...] | None, count: int
 ) -> tuple[Logprob, ...]:
-    """Log probabilities of replayed ids, which are certain unless the script says otherwise."""
+    """Log probabilities of replayed ids: from the script, or else certain."""
     entries = scored or tuple(Logprob(i, 0.0, ((i, 0.0),)) for i in ids)
     return tuple(Logprob(e.token_id, e.logprob, e.top[:count]) for e in entries[: len(ids)])

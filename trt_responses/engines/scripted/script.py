@@ -1,34 +1,32 @@
-"""What a scripted engine replays: values, and nothing that runs."""
+"""The scripts of a scripted engine, as values."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from trt_responses.engine import Chunk, Logprob
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """One step's ids, each with the logprobs to report when they are asked for."""
+    """One step's ids with their logprobs, which are reported on request."""
 
     logprobs: tuple[Logprob, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """A step from which on the request gets nothing; it keeps its place in the batch until it is
+    """A step after which the request gets nothing; it keeps its place in the batch until
     aborted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Die:
-    """The request ends with this error; the engine lives."""
+    """A step that ends the request with this error; the engine stays alive."""
 
     message: str
 
@@ -38,17 +36,17 @@ Step = tuple[int, ...] | Scored | Stall | Die
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """What one request gets, step by step, and how it ends when no id stopped it before."""
+    """The steps of one request, and its finish if no id stops it before."""
 
     steps: tuple[Step, ...] = ()
     finish: Literal["stop", "length"] = "stop"
     cached_tokens: int | None = None
     metrics: Mapping[str, float] | None = None
-    """What the engine says that it measured, to those who ask."""
+    """The engine's metrics, for requests that want them."""
     chunks: tuple[Chunk | None, ...] = field(init=False, repr=False, compare=False)
-    """The chunks of the steps without anything special, made once and not for each request."""
-    told: tuple[int, ...] = field(init=False, repr=False, compare=False)
-    """The number of ids before each step, as far as nothing special was among them."""
+    """The chunks of plain steps, shared by all requests."""
+    ids_before: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    """The number of ids in plain steps before each step."""
     _leads: dict[frozenset[int], int] = field(
         init=False, repr=False, compare=False, default_factory=dict
     )
@@ -57,13 +55,13 @@ class Script:
         chunks = [Chunk(step) if isinstance(step, tuple) else None for step in self.steps]
         sizes = (len(chunk.token_ids) if chunk else 0 for chunk in chunks)
         object.__setattr__(self, "chunks", tuple(chunks))
-        object.__setattr__(self, "told", tuple(accumulate(sizes, initial=0)))
+        object.__setattr__(self, "ids_before", tuple(accumulate(sizes, initial=0)))
 
     def plain_steps(self, stops: frozenset[int], room: int) -> int:
-        """How many steps come before the first that ends the request, or is more than ids."""
+        """The number of steps before the first that ends the request or is not plain ids."""
         if (lead := self._leads.get(stops)) is None:
             lead = self._leads[stops] = self._lead(stops)
-        return min(lead, max(0, bisect_left(self.told, room) - 1))
+        return min(lead, max(0, bisect_left(self.ids_before, room) - 1))
 
     def _lead(self, stops: frozenset[int]) -> int:
         last = max(0, len(self.steps) - 1)

@@ -1,8 +1,8 @@
-"""Which rows the executor computes next: the line before the slots, and the slots.
+"""Schedules the executor: the queue for slots, and the slots.
 
-One `step` is one call of the executor: a decode step for all that have one id to write, or a
-chunk of one prompt, in turns, so that neither waits for the other. Knows no thread and no loop; it
-is driven from one thread only.
+One `step` is one call of the executor: a decode step for all requests with one id to write, or a
+chunk of one prompt, in turns, so that neither waits for the other. It runs on one thread only; no
+thread and no loop here.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 Emitted = list[tuple["Request", Chunk]]
 
-NO_NUMBERS = "The model gave no finite numbers for this prompt."
+NO_NUMBERS = "The model computed non-finite numbers for this prompt."
 
 
 class Batch:
-    """The requests that wait, and those that have a slot."""
+    """The waiting requests, and those with a slot."""
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
@@ -38,8 +38,7 @@ class Batch:
         self._arrivals = itertools.count()
         self._running: list[Request] = []
         self._prefilling: deque[Request] = deque()
-        """Requests with more than one id to write; each goes to the end of the line after a
-        chunk."""
+        """Requests with more than one id to write; each moves to the end after a chunk."""
         self._prefilled_last = False
         self._ids = np.zeros(executor.slots, np.int64)
         self._lens = np.zeros(executor.slots, np.int64)
@@ -52,7 +51,7 @@ class Batch:
         heapq.heappush(self._line, (-request.options.priority, next(self._arrivals), request))
 
     def step(self) -> Emitted:
-        """Schedule, run and emit: one call of the executor, if there is work."""
+        """Make one call of the executor, if there is work. Returns the chunks."""
         self._schedule()
         decoding = [request for request in self._running if request.pending == 1]
         if self._prefilling and not (decoding and self._prefilled_last):
@@ -62,7 +61,7 @@ class Batch:
         return self._decode(decoding) if decoding else []
 
     def _schedule(self) -> None:
-        """Free the slots of requests that are over, and give slots to those that wait."""
+        """Free the slots of finished requests, and assign slots to waiting ones."""
         for request in [request for request in self._running if request.over]:
             self._free(request)
         while self._line and self._slots:
@@ -71,8 +70,8 @@ class Batch:
                 self._admit(request)
 
     def _admit(self, request: Request) -> None:
-        """Give a request a slot. The last id of its prompt is always computed anew, since its row
-        gives the first id of the answer."""
+        """Assign a slot. The last id of the prompt is always computed again, since its row gives
+        the first id of the answer."""
         slot = self._slots.take(request.ids, request.options.salt)
         request.slot = slot
         request.written = request.cached_tokens = min(slot.known, len(request.ids) - 1)
@@ -81,7 +80,7 @@ class Batch:
             self._prefilling.append(request)
 
     def _free(self, request: Request) -> None:
-        """Free a slot, which keeps what is written for whoever continues it."""
+        """Free a slot; its cache stays for a request with the same prefix."""
         assert request.slot is not None
         self._running.remove(request)
         if request in self._prefilling:
@@ -96,14 +95,14 @@ class Batch:
         begin, end = request.written, min(request.written + self._executor.chunk, len(request.ids))
         rows = self._chunk(request, begin, end)
         request.written = end
-        self._lens[request.slot.number] = end  # type: ignore[union-attr]  # it runs
+        self._lens[request.slot.number] = end  # type: ignore[union-attr]  # it has a slot
         if request.pending > 1:
             self._prefilling.append(request)
         return [] if request.pending else self._emit([(request, 0)], rows)
 
     def _chunk(self, request: Request, begin: int, end: int) -> Rows:
-        """Compute ids `begin` to `end`: at once, or in smaller pieces, which are exact, where an
-        expert overflowed."""
+        """Compute ids `begin` to `end`: at once, or in smaller, exact pieces if an expert
+        overflowed."""
         assert request.slot is not None
         prefill, slot = self._executor.prefill, request.slot.number
         ids = np.asarray(request.ids[begin:end], np.int64)
@@ -114,21 +113,20 @@ class Batch:
         return rows
 
     def _decode(self, decoding: list[Request]) -> Emitted:
-        """Compute one id for each of these requests. The rows of others write where their next id
-        comes."""
+        """Compute one id for each of these requests. Rows of others write where their next id will
+        be."""
         places = [(request, request.slot.number) for request in decoding if request.slot]
         for request, place in places:
             self._ids[place] = request.ids[-1]
             self._lens[place] = request.written
-        asked = range(min(place for _, place in places), max(place for _, place in places) + 1)
-        rows = self._executor.decode(self._ids, self._lens, asked)
+        needed = range(min(place for _, place in places), max(place for _, place in places) + 1)
+        rows = self._executor.decode(self._ids, self._lens, needed)
         for request, _ in places:
             request.written += 1
         return self._emit(places, rows)
 
     def _emit(self, places: list[tuple[Request, int]], rows: Rows) -> Emitted:
-        """Sample each request's next id from its row, and free the slots of those that have
-        ended."""
+        """Sample each request's next id from its row, and free the slots of finished requests."""
         emitted = [(request, self._sampled(request, rows, place)) for request, place in places]
         for request, chunk in emitted:
             if chunk.finish is not None:
@@ -136,10 +134,10 @@ class Batch:
         return emitted
 
     def _sampled(self, request: Request, rows: Rows, place: int) -> Chunk:
-        """The chunk of the next id; an error where the row holds no numbers."""
+        """The chunk of the next id; an error if the row's numbers are not finite."""
         lse = float(rows.lse[place])
         if not math.isfinite(lse):
-            request.written = 0  # what the slot holds is not to be used again
+            request.written = 0  # the slot's cache must not be reused
             return Chunk(finish="error", error=NO_NUMBERS)
         row = Row(rows.values[place], rows.ids[place], lse, lambda: rows.logits(place))
         return request.sample(row)

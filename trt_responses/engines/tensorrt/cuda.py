@@ -1,6 +1,6 @@
-"""CUDA as far as an executor needs it: memory, copies, one stream, and what the GPU is.
+"""The parts of CUDA that an executor needs: memory, copies, one stream, and the GPU's type.
 
-Knows `cuda-bindings`; knows no engine. Every call's status is looked at.
+Uses `cuda-bindings` and checks every call's status. No engine here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NEEDS_EXTRA = (
 
 
 def runtime() -> ModuleType:
-    """The CUDA runtime's binding."""
+    """The binding of the CUDA runtime."""
     try:
         return importlib.import_module("cuda.bindings.runtime")
     except ModuleNotFoundError:
@@ -34,16 +34,15 @@ def runtime() -> ModuleType:
 
 
 class Cuda:
-    """One GPU and one stream. `close` frees all that was allocated."""
+    """One GPU and one stream. `close` frees all allocated memory."""
 
     def __init__(self, module: ModuleType, device: int = 0) -> None:
         self._cuda = module
         status, count = module.cudaGetDeviceCount()
         if status != module.cudaError_t.cudaSuccess or not count:
             raise StartupError(
-                f"TensorRT plans run on an NVIDIA RTX GPU with its driver, and none is here "
-                f"({_name(status)}): serve their graph on the CPU instead, prepared with "
-                "KIND=onnx."
+                f"TensorRT plans run on an NVIDIA GPU with its driver, and there is none "
+                f"({_name(status)}): serve the graph on the CPU instead, prepared with KIND=onnx."
             )
         self._memory: list[int] = []
         self._did(module.cudaSetDevice(device))
@@ -51,7 +50,7 @@ class Cuda:
         self.stream = int(self._did(module.cudaStreamCreate()))
 
     def target(self) -> str:
-        """The GPU's compute capability as engines are named by it: `sm120`."""
+        """The GPU's compute capability in the form of engine names: `sm120`."""
         kinds = self._cuda.cudaDeviceAttr
         major, minor = (
             self._did(self._cuda.cudaDeviceGetAttribute(kind, self._device))
@@ -68,19 +67,19 @@ class Cuda:
         return int(free)
 
     def zeros(self, size_bytes: int) -> int:
-        """Allocate so many bytes of zeros, and return their address."""
+        """Allocate zeroed memory. Returns its address."""
         address = int(self._did(self._cuda.cudaMalloc(size_bytes)))
         self._memory.append(address)
         self._did(self._cuda.cudaMemsetAsync(address, 0, size_bytes, self.stream))
         return address
 
     def put(self, address: int, array: Array) -> None:
-        """Copy an array to the GPU; it must stay as it is until `wait`."""
+        """Copy an array to the GPU; it must not change until `wait`."""
         kind = self._cuda.cudaMemcpyKind.cudaMemcpyHostToDevice
         self._copy(address, array.ctypes.data, array.nbytes, kind)
 
     def get(self, array: Array, address: int) -> None:
-        """Copy from the GPU into an array, which is filled after `wait`."""
+        """Copy from the GPU into an array, which is valid after `wait`."""
         kind = self._cuda.cudaMemcpyKind.cudaMemcpyDeviceToHost
         self._copy(array.ctypes.data, address, array.nbytes, kind)
 
@@ -97,10 +96,10 @@ class Cuda:
         self._did(self._cuda.cudaMemcpyAsync(to, source, size_bytes, kind, self.stream))
 
     def _did(self, answer: tuple[object, ...]) -> int:
-        """The values that a call gave. Raises when its status is no success."""
+        """The result of a call. Raises if its status is not success."""
         status, *given = answer
         if status != self._cuda.cudaError_t.cudaSuccess:
-            raise ExecutorFault(f"CUDA says {_name(status)}.")
+            raise ExecutorFault(f"CUDA reports {_name(status)}.")
         return given[0] if given else 0  # type: ignore[return-value]  # handles and numbers only
 
 

@@ -1,7 +1,7 @@
-"""The engine over static slots: compiled TensorRT plans, or their graph on onnxruntime.
+"""The engine with static slots: compiled TensorRT plans, or their graph on onnxruntime.
 
-The event loop's side: it owns sinks and handles, and never waits for a step; what is computed, and
-when, is the thread's. Knows no library below the executor, which is made by what it is given.
+The event loop's side: it owns sinks and handles and never waits for a step; a thread schedules and
+computes. It does not import the executor's library: a function passed in creates the executor.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 MAX_LOGPROBS = 20
 STALL_S = 120.0
-"""Seconds after which a step that has not ended never will."""
+"""Seconds after which an unfinished step counts as stalled."""
 
 
 class TensorRtEngine:
-    """`make` loads the executor, on the engine's thread. `slots`, `context_tokens` and `top` are
-    what the prepared engine's card says of it."""
+    """`make` loads the executor on the engine's thread. `slots`, `context_tokens` and `top` come
+    from the prepared engine's card."""
 
     def __init__(
         self,
@@ -86,31 +86,31 @@ class TensorRtEngine:
             raise EngineUnavailable(self._down)
         assert self._thread is not None
         left = room(len(prompt_ids), options, self._limits)
-        said = None if options.guide is None else grammar(options.guide)
+        guide_grammar = None if options.guide is None else grammar(options.guide)
         seed = self._seeds.getrandbits(32) if options.seed is None else options.seed
         sampler = Sampler(options, seed, self._vocabulary_size)
         request = Request(prompt_ids, options, left, sampler, sink, self._over)
         self._requests[request] = None
         if left <= 0:
             self._loop.call_soon(request.emit, Chunk(finish="length"))
-        elif said is None:
+        elif guide_grammar is None:
             self._thread.put(request)
         else:
-            self._compiler.submit(self._guided, request, said, self._thread)
+            self._compiler.submit(self._guided, request, guide_grammar, self._thread)
         return request
 
     def health(self) -> Health:
         last = self._began_ns if self._thread is None else self._thread.last_progress_ns
-        held = sum(each.written for each in self._requests)
-        use = held / (self._limits.context_tokens * self._limits.max_batch)
+        used = sum(each.written for each in self._requests)
+        use = used / (self._limits.context_tokens * self._limits.max_batch)
         return Health(self._alive, self._down is None, last, self._down, use)
 
     def limits(self) -> Limits:
         return self._limits
 
     async def stop(self, deadline_s: float) -> None:
-        """Stop within the deadline. A step that goes on behind it is left to its thread, which ends
-        with the process."""
+        """Stop within the deadline. A longer step is left to its thread, which ends with the
+        process."""
         self._stopping = True
         self._fall("The engine has been stopped.")
         self._compiler.shutdown(wait=False, cancel_futures=True)
@@ -123,10 +123,10 @@ class TensorRtEngine:
         except TimeoutError:
             return
 
-    def _guided(self, request: Request, said: str, thread: ComputingThread) -> None:
-        """Make the guide of a request, on the compiler's thread, since that may take a while."""
+    def _guided(self, request: Request, guide_grammar: str, thread: ComputingThread) -> None:
+        """Compile the guide of a request, on the compiler's thread, since that is slow."""
         try:
-            request.following = self._guides.follow(said)
+            request.following = self._guides.follow(guide_grammar)
         except GuideFault as fault:
             end = Chunk(finish="error", error=str(fault))
             self._loop.call_soon_threadsafe(request.emit, end)
@@ -135,7 +135,7 @@ class TensorRtEngine:
 
     def _loaded(self, vocabulary_size: int) -> None:
         self._vocabulary_size = vocabulary_size
-        if self._stopping or self._up is None or self._up.done():  # whoever waited has left
+        if self._stopping or self._up is None or self._up.done():  # `start` was cancelled
             return
         self._down = None
         self._up.set_result(None)
@@ -155,7 +155,7 @@ class TensorRtEngine:
         self._requests.pop(request, None)
 
     def _lose(self, reason: str) -> None:
-        """Note that the executor is gone. There is no other, so this engine does not come back."""
+        """Note that the executor is lost. It is not restarted, so this engine stays down."""
         self._alive = False
         self._fall(reason, "died")
 
@@ -167,9 +167,9 @@ class TensorRtEngine:
             request.fail(reason, lost)
 
     def _look(self) -> None:
-        """Look for a step that began too long ago."""
+        """Check for a stalled step."""
         began = None if self._thread is None else self._thread.step_began_ns
         if began is not None and self._now_ns() - began > self._stall_s * 1e9:
-            self._lose(f"The engine has computed one step for more than {self._stall_s:g} s.")
+            self._lose(f"The engine's step takes longer than {self._stall_s:g} s.")
         elif self._alive and not self._stopping:
             self._watch = self._loop.call_later(self._stall_s / 4, self._look)

@@ -1,6 +1,6 @@
-"""What computes: one decode step of every slot, or a chunk of one. The seam below the batch.
+"""The seam below the batch: computes one decode step of all slots, or a chunk of one.
 
-Knows rows of numbers; knows no request, no thread and no library.
+Rows of numbers only: no requests, no thread and no library.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
 
 EXACT_TOKENS = 64
-"""The most tokens of one call that can never overflow an expert's capacity; a call that overflowed
-is made again in pieces of this size."""
+"""Maximum tokens of a call that cannot overflow an expert's capacity; a call that overflowed is
+repeated in pieces of this size."""
 
 
 class ExecutorFault(RuntimeError):
-    """The executor can compute no more; the message is a sentence."""
+    """The executor can no longer compute; the message is a sentence."""
 
 
 class Rows(NamedTuple):
-    """The rows of one call, valid until the next: the likeliest ids of each, best first, and all
-    logits on demand."""
+    """The rows of one call, valid until the next: the likeliest ids, best first, and all logits on
+    demand."""
 
     values: Floats
     """The logits of the candidates, [rows, top]."""
@@ -36,27 +36,26 @@ class Rows(NamedTuple):
     lse: Floats
     """The log-sum-exp of each whole row, [rows]."""
     overflow: int
-    """The tokens by which the fullest expert was over its capacity: above 0 the numbers are
-    wrong."""
+    """Tokens above the capacity of the fullest expert; if not 0, the numbers are wrong."""
     logits: Callable[[int], Floats]
-    """All logits of one row, which are copied only now."""
+    """All logits of one row, copied on demand."""
 
 
 class Executor(Protocol):
-    """N static slots. Token t of a slot stands in its row t, whatever stands behind `lens` or `at`
-    changes nothing: so a slot is rewound by saying a smaller number."""
+    """N static slots. Token t of a slot is in its row t, and rows after `lens` or `at` are ignored:
+    a slot is rewound by passing a smaller length."""
 
     @property
     def slots(self) -> int: ...
 
     @property
     def length(self) -> int:
-        """The number of tokens that one slot holds."""
+        """The capacity of a slot in tokens."""
         ...
 
     @property
     def chunk(self) -> int:
-        """The most tokens of one `prefill`."""
+        """The maximum tokens of one `prefill`."""
         ...
 
     @property
@@ -67,14 +66,14 @@ class Executor(Protocol):
     @property
     def vocabulary(self) -> int: ...
 
-    def decode(self, ids: Ids, lens: Ids, asked: range | None = None) -> Rows:
-        """Compute one more token for every slot, a row for each; idle slots write behind their end.
-        Slots outside `asked` may be left out, and their rows must not be read."""
+    def decode(self, ids: Ids, lens: Ids, needed: range | None = None) -> Rows:
+        """Compute one more token for every slot, one row each; idle slots write after their end.
+        Slots outside `needed` may be skipped, and their rows must not be read."""
         ...
 
     def prefill(self, slot: int, ids: Ids, at: int) -> Rows:
-        """Compute a chunk of one slot, behind the `at` tokens that are there. The one row is that
-        of the last token."""
+        """Compute a chunk of one slot, after its first `at` tokens. Returns the row of the last
+        token."""
         ...
 
     def close(self) -> None: ...

@@ -1,6 +1,6 @@
-"""Guides by llguidance: which ids may come next. Its grammars are those of the embedded engine.
+"""Guides by llguidance, with the embedded engine's grammars: masks of the allowed next ids.
 
-Knows the vocabulary and what a guide says; samples nothing.
+The vocabulary and grammars only: no sampling.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from trt_responses.tokens.vocabulary import Vocabulary
 
 ENDS = frozenset({CONTROL.return_, CONTROL.call, CONTROL.end, CONTROL.endoftext})
-"""The ids that may end a guide, whichever the model knows best. No other control id comes inside
-one."""
+"""The ids that may end a guide. No other control id is allowed inside one."""
 GUIDES: Mapping[GuideKind, frozenset[int]] = dict.fromkeys(("json_schema", "regex", "lark"), ENDS)
 NEEDS_EXTRA = (
     "Guides need llguidance, which is not installed: pip install 'trt-responses[tensorrt]'."
@@ -33,7 +32,7 @@ NEEDS_EXTRA = (
 
 
 class GuideFault(ValueError):
-    """The guide cannot be made, or cannot go on; the message is a sentence."""
+    """The guide cannot be compiled, or cannot continue; the message is a sentence."""
 
 
 class Following:
@@ -43,7 +42,7 @@ class Following:
         self._matcher = matcher
 
     def allowed(self) -> NDArray[np.bool_]:
-        """A mask over the whole vocabulary of the ids that may come next."""
+        """A mask of the allowed next ids, over the whole vocabulary."""
         bits = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)
         self._check()
         return np.unpackbits(bits, count=VOCABULARY_SIZE, bitorder="little").view(np.bool_)
@@ -55,12 +54,11 @@ class Following:
 
     def _check(self) -> None:
         if self._matcher.is_error():
-            raise GuideFault(f"The guide broke off: {self._matcher.get_error()}")
+            raise GuideFault(f"The guide failed: {self._matcher.get_error()}")
 
 
 class Guides:
-    """Makes matchers of grammars, and keeps the newest, since steered headers come again and
-    again."""
+    """Compiles grammars to matchers, with a cache, since headers repeat."""
 
     def __init__(self, vocabulary: Vocabulary, *, kept: int = 64) -> None:
         self._vocabulary = vocabulary
@@ -68,16 +66,14 @@ class Guides:
         self._fresh: OrderedDict[str, LLMatcher] = OrderedDict()
 
     def load(self) -> None:
-        """Load llguidance's tokenizer. It takes half a second in which no other thread of the
-        process runs, so it is done before serving."""
+        """Load llguidance's tokenizer before serving: that holds the GIL for half a second."""
         try:
             tokeniser(self._vocabulary)
         except ModuleNotFoundError:
             raise StartupError(NEEDS_EXTRA) from None
 
     def follow(self, grammar: str) -> Following:
-        """The state at the start of a guide with this grammar. It may take a while: never call it
-        on the event loop."""
+        """The start state of a guide with this grammar. Slow: never call it on the event loop."""
         matcher = self._fresh.pop(grammar, None) or self._made(grammar)
         self._fresh[grammar] = matcher
         if len(self._fresh) > self._kept:
@@ -89,12 +85,12 @@ class Guides:
 
         matcher = LLMatcher(tokeniser(self._vocabulary), grammar, log_level=0)
         if matcher.is_error():
-            raise GuideFault(f"The guide cannot be followed: {matcher.get_error()}")
+            raise GuideFault(f"The guide is not supported: {matcher.get_error()}")
         return matcher
 
 
 class _Words:
-    """The vocabulary in the form that llguidance asks for."""
+    """The vocabulary in llguidance's form."""
 
     eos_token_id = CONTROL.return_
     bos_token_id = CONTROL.startoftext
@@ -112,7 +108,7 @@ class _Words:
 
 @cache
 def tokeniser(vocabulary: Vocabulary) -> LLTokenizer:
-    """llguidance's tokenizer over our vocabulary, made once."""
+    """llguidance's tokenizer for the vocabulary, created once."""
     from llguidance import LLTokenizer, TokenizerWrapper
 
     wrapped = TokenizerWrapper(_Words(vocabulary))

@@ -1,8 +1,8 @@
-"""The executor on onnxruntime: the graph that plans are compiled from, run on the CPU.
+"""The executor on onnxruntime: runs the plans' source graph on the CPU.
 
-Every buffer is bound by its address, so no weight and no cache is copied in a step. Slots beside
-one another are an address inside the caches, so idle ones at either end cost nothing. Knows files
-and tensors; knows no request.
+Every buffer is bound by address, so that a step copies no weights and no caches. A range of slots
+is an address inside the caches, so idle slots at either end cost nothing. Files and tensors only:
+no requests.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ class Tensor(NamedTuple):
     shape: tuple[int | str, ...]
 
     def zeros(self, slots: int) -> Array:
-        """An array of zeros for a tensor of which only the first size is open."""
+        """An array of zeros for a tensor whose first size alone is open."""
         return np.zeros((slots, *map(int, self.shape[1:])), self.type)
 
 
 class OnnxExecutor:
-    """The executor of one graph. `names` are the files of the chain in order; `experts` gives a
-    weight by an input's name."""
+    """The executor of one graph. `names`: the files of the chain in order; `experts` returns a
+    weight by input name."""
 
     def __init__(
         self,
@@ -84,8 +84,8 @@ class OnnxExecutor:
         self._overflow = np.zeros(1, np.int64)
         self._rows = {t.name: t.zeros(slots) for t in self._head.outputs}
 
-    def decode(self, ids: Ids, lens: Ids, asked: range | None = None) -> Rows:
-        place = asked or range(self.slots)
+    def decode(self, ids: Ids, lens: Ids, needed: range | None = None) -> Rows:
+        place = needed or range(self.slots)
         part = slice(place.start, place.stop)
         return self._computed(place, ids[part].reshape(-1, 1), lens[part], part)
 
@@ -99,8 +99,8 @@ class OnnxExecutor:
             link.bindings.clear()
 
     def _stays(self, group: _Link, place: range) -> tuple[dict[str, Array], dict[str, Array]]:
-        """The inputs and outputs of a group of layers that stand at the same address in every step
-        of these slots."""
+        """The inputs and outputs of a group of layers with the same address in every step of these
+        slots."""
         inputs = {tensor.name: self._experts[tensor.name] for tensor in group.experts()}
         caches = {t.name: self._caches[t.name][place.start : place.stop] for t in group.caches()}
         outputs = {name.replace("past", "present", 1): part for name, part in caches.items()}
@@ -114,7 +114,7 @@ class OnnxExecutor:
             for whole in self._hidden
         )
         ids, lens = np.ascontiguousarray(ids), np.ascontiguousarray(lens)
-        last, found = np.full(rows, steps - 1, np.int64), self._rows
+        last, info = np.full(rows, steps - 1, np.int64), self._rows
         overflow = 0
         try:
             self._embed.run(place, {"input_ids": ids}, {"hidden": here})
@@ -125,28 +125,28 @@ class OnnxExecutor:
                 group.run(place, {"hidden": here, "lens": lens}, outputs)
                 here, there = there, here
                 overflow = max(overflow, int(self._overflow[0]))
-            outputs = {name: whole[part] for name, whole in found.items()}
+            outputs = {name: whole[part] for name, whole in info.items()}
             self._head.run(place, {"hidden": here, "last": last}, outputs)
         except self._faults as error:
-            raise ExecutorFault(f"onnxruntime says: {error}") from None
-        logits = found["logits"]
+            raise ExecutorFault(f"onnxruntime reports: {error}") from None
+        logits = info["logits"]
         return Rows(
-            np.asarray(found["values"], np.float32),
-            np.asarray(found["ids"], np.int64),
-            np.asarray(found["lse"], np.float32),
+            np.asarray(info["values"], np.float32),
+            np.asarray(info["ids"], np.int64),
+            np.asarray(info["lse"], np.float32),
             overflow,
             lambda row: logits[row].astype(np.float32),
         )
 
 
 class _Link:
-    """One file of the chain, loaded, with a binding for each range of slots that it has run for."""
+    """One loaded file of the chain, with a binding for each range of slots."""
 
     def __init__(self, session: onnxruntime.InferenceSession) -> None:
         self._session = session
         self.bindings: dict[range, onnxruntime.IOBinding] = {}
-        self.inputs = [_tensor(found) for found in session.get_inputs()]
-        self.outputs = [_tensor(found) for found in session.get_outputs()]
+        self.inputs = [_tensor(info) for info in session.get_inputs()]
+        self.outputs = [_tensor(info) for info in session.get_outputs()]
 
     def width(self, output: str) -> int:
         return next(int(t.shape[-1]) for t in self.outputs if t.name == output)
@@ -158,7 +158,7 @@ class _Link:
         return (t for t in self.inputs if t.name.startswith("layers."))
 
     def bind(self, place: range, inputs: Arrays, outputs: Arrays) -> None:
-        """Bind inputs and outputs that stay the same for every later run of these slots."""
+        """Bind inputs and outputs for all later runs of these slots."""
         binding = self.bindings.setdefault(place, self._session.io_binding())
         for name, array in inputs.items():
             _at(binding.bind_input, name, array)
@@ -174,13 +174,13 @@ def _at(bind: Callable[..., None], name: str, array: Array) -> None:
     bind(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
 
 
-def _tensor(found: onnxruntime.NodeArg) -> Tensor:
-    if found.type not in ELEMENTS:
+def _tensor(info: onnxruntime.NodeArg) -> Tensor:
+    if info.type not in ELEMENTS:
         raise StartupError(
-            f"The graph's {found.name} is a {found.type}, which onnxruntime does not compute on a "
-            "CPU: prepare the engine with KIND=onnx, which is float32."
+            f"The graph's {info.name} has type {info.type}, which onnxruntime does not support on "
+            "the CPU: prepare the engine with KIND=onnx, which is float32."
         )
-    return Tensor(found.name, ELEMENTS[found.type], tuple(found.shape))
+    return Tensor(info.name, ELEMENTS[info.type], tuple(info.shape))
 
 
 def _session(path: Path, threads: int) -> onnxruntime.InferenceSession:
@@ -191,9 +191,9 @@ def _session(path: Path, threads: int) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
-    options.enable_mem_pattern = False  # it holds for one shape, and a chunk has any
+    options.enable_mem_pattern = False  # patterns need a fixed shape, and chunks vary
     options.log_severity_level = 3
-    # Threads that spin between steps take the server's own time.
+    # Threads that spin between steps would take the server's CPU time.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     try:
         return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
@@ -202,7 +202,7 @@ def _session(path: Path, threads: int) -> onnxruntime.InferenceSession:
 
 
 def _faults(names: Sequence[str]) -> tuple[type[Exception], ...]:
-    """The classes of errors that onnxruntime raises; they have no base of their own."""
+    """onnxruntime's error classes, which have no common base."""
     try:
         from onnxruntime.capi import onnxruntime_pybind11_state as state
     except ModuleNotFoundError:

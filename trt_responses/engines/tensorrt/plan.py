@@ -1,6 +1,6 @@
-"""One compiled plan on TensorRT-RTX: loaded or refused, with a context for each profile.
+"""One compiled plan on TensorRT-RTX, with a context for each profile.
 
-Not run on a GPU yet; see `tensorrt_rtx`. Knows the binding's names; allocates nothing.
+Not run on a GPU yet; see `tensorrt_rtx`. Uses the binding's names; allocates no memory.
 """
 
 from __future__ import annotations
@@ -35,18 +35,17 @@ class Tensor(NamedTuple):
     element_bytes: int
 
     def bytes_of(self, rows: int, steps: int = 1) -> int:
-        """The size in bytes, with the open sizes filled in: the first is the slots, the second the
-        tokens."""
+        """The size in bytes for this number of slots and tokens."""
         return math.prod(self.filled(rows, steps)) * self.element_bytes
 
     def filled(self, rows: int, steps: int) -> tuple[int, ...]:
-        """The shape with the open sizes filled in."""
+        """The shape for this number of slots and tokens."""
         open_sizes = iter((rows, steps))
         return tuple(next(open_sizes) if size < 0 else size for size in self.shape)
 
 
 class Plan:
-    """One plan, loaded, with a context for each profile."""
+    """One loaded plan, with a context for each profile."""
 
     def __init__(
         self,
@@ -76,8 +75,7 @@ class Plan:
         self._did(context.execute_async_v3(self._cuda.stream), "the step")
 
     def close(self) -> None:
-        """Close the plan, and keep what the runtime has compiled for this GPU for the next
-        start."""
+        """Close the plan, and save the runtime's compiled code for the next start."""
         self._contexts.clear()
         if self._kept is None:
             return
@@ -88,13 +86,13 @@ class Plan:
             logger.warning("%s cannot be written (%s).", self._kept, error.strerror)
 
     def _opened(self, trt: ModuleType):  # type: ignore[no-untyped-def]  # the binding has no types
-        """A context for each profile. The decode step alone has the same shape and addresses each
-        time, so it alone gets a CUDA graph."""
+        """A context for each profile. Only decode has the same shape and addresses each time, so
+        only decode gets a CUDA graph."""
         graphs = trt.CudaGraphStrategy
         configs = [self._engine.create_runtime_config() for _ in (DECODE, PREFILL)]  # type: ignore[attr-defined]  # likewise
         self._cache = configs[0].create_runtime_cache()
         if self._kept is not None and self._kept.is_file():
-            self._cache.deserialize(self._kept.read_bytes())  # a stranger's is refused: no loss
+            self._cache.deserialize(self._kept.read_bytes())  # another GPU's is refused, harmlessly
         contexts = []
         for profile, strategy in enumerate((graphs.WHOLE_GRAPH_CAPTURE, graphs.DISABLED)):
             configs[profile].set_runtime_cache(self._cache)
@@ -105,7 +103,7 @@ class Plan:
     def _context(self, config: object, profile: int):  # type: ignore[no-untyped-def]  # likewise
         context = self._engine.create_execution_context(config)  # type: ignore[attr-defined]  # likewise
         if context is None:
-            raise StartupError(f"{self._name}.plan: the GPU has no room for its working memory.")
+            raise StartupError(f"{self._name}.plan: not enough GPU memory for its working memory.")
         self._did(context.set_optimization_profile_async(profile, self._cuda.stream), "its profile")
         self._cuda.wait()
         return context
@@ -116,15 +114,15 @@ class Plan:
 
 
 def _loaded(trt: ModuleType, runtime: object, path: Path) -> object:
-    """The plan on this GPU. Raises with the runtime's own reasons when it cannot run there."""
+    """The plan on this GPU. Raises with the runtime's reasons if it cannot run there."""
     try:
         data = path.read_bytes()
     except OSError as error:
         raise StartupError(f"{path} cannot be read ({error.strerror}).") from None
-    validity, found = runtime.get_engine_validity(data)  # type: ignore[attr-defined]  # likewise
+    validity, bits = runtime.get_engine_validity(data)  # type: ignore[attr-defined]  # likewise
     if validity not in (trt.EngineValidity.VALID, trt.EngineValidity.SUBOPTIMAL):
         raise StartupError(
-            f"{path.name} cannot run on this GPU ({reasons(trt, int(found))}): prepare the engine "
+            f"{path.name} cannot run on this GPU ({reasons(trt, int(bits))}): prepare the engine "
             "again, with this GPU among its TARGETS."
         )
     engine: object = runtime.deserialize_cuda_engine(data)  # type: ignore[attr-defined]  # likewise
@@ -135,8 +133,10 @@ def _loaded(trt: ModuleType, runtime: object, path: Path) -> object:
 
 def reasons(trt: ModuleType, bits: int) -> str:
     """The names of the set bits."""
-    known = trt.EngineInvalidityDiagnostics.__members__.items()
-    return ", ".join(name for name, member in known if bits & int(member.value)) or "no reason told"
+    members = trt.EngineInvalidityDiagnostics.__members__.items()
+    return (
+        ", ".join(name for name, member in members if bits & int(member.value)) or "no reason given"
+    )
 
 
 def _tensors(trt: ModuleType, engine):  # type: ignore[no-untyped-def]  # likewise

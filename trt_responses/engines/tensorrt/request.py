@@ -1,7 +1,7 @@
-"""One request to the batch: its ids, where it stands in its slot, and what each id means for it.
+"""One request in the batch: its ids, its progress in its slot, and its sampling. Also its handle.
 
-`over` belongs to the event loop, which sets it; the batch only reads it, and forgets the request.
-All else belongs to the batch's thread. Also the request's handle.
+The event loop sets `over`; the batch only reads it and drops the request. Everything else belongs
+to the batch's thread.
 """
 
 from __future__ import annotations
@@ -22,12 +22,11 @@ if TYPE_CHECKING:
     from trt_responses.engines.tensorrt.sampler import Row, Sampler
 
 STOPS_BY_ITSELF = frozenset({CONTROL.endoftext})
-"""The ids after which nothing has a meaning: they end a request, asked or not, as on the other
-engines."""
+"""The ids that always end a request, as on the other engines."""
 
 
 class Request:
-    """One request to the batch, which is also its handle."""
+    """One request in the batch. Also its handle."""
 
     def __init__(
         self,
@@ -41,11 +40,11 @@ class Request:
         self.options = options
         self.over = False
         self.ids = list(prompt_ids)
-        """The ids of the prompt, and those that were sampled."""
+        """The ids of the prompt and the sampled ids."""
         self.written = 0
-        """The number of these ids that stand in the slot."""
+        """The number of these ids in the slot."""
         self.cached_tokens: int | None = None
-        """The number that stood in the slot before; told once."""
+        """The number of ids that were in the slot before; sent once."""
         self.slot: Slot | None = None
         self.following: Following | None = None
         self._left = left
@@ -58,11 +57,11 @@ class Request:
 
     @property
     def pending(self) -> int:
-        """The number of ids that must be written before the next can be sampled."""
+        """The number of ids to write before the next can be sampled."""
         return len(self.ids) - self.written
 
     def sample(self, row: Row) -> Chunk:
-        """Sample the next id from its row, and return its chunk."""
+        """Sample the next id from its row. Returns its chunk."""
         try:
             token_id = self._next(row)
         except (GuideFault, NothingAllowed) as fault:
@@ -70,8 +69,8 @@ class Request:
         self.ids.append(token_id)
         self._left -= 1
         cached, self.cached_tokens = self.cached_tokens, None
-        wanted = self.options.logprobs
-        logprobs = () if wanted is None else (scored(row, token_id, wanted),)
+        count = self.options.logprobs
+        logprobs = () if count is None else (scored(row, token_id, count),)
         if token_id in self._stops:
             return Chunk((token_id,), logprobs, cached, "stop", token_id)
         return Chunk((token_id,), logprobs, cached, None if self._left else "length")

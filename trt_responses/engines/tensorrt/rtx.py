@@ -1,8 +1,8 @@
-"""The executor on TensorRT-RTX: compiled plans in a chain, two contexts each, one stream.
+"""The executor on TensorRT-RTX: a chain of compiled plans, two contexts each, one stream.
 
-Not run on a GPU yet; over a stand-in that has the binding's names and computes on the CPU, it is
-right. Buffers are allocated once; a slot is an address inside the caches, and a cache is input and
-output at the same address. Knows plans and tensors; knows no request.
+Not run on a GPU yet; it is correct over a stand-in with the binding's names that computes on the
+CPU. Buffers are allocated once; a slot is an address inside the caches, and a cache is input and
+output at the same address. Plans and tensors only: no requests.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ NEEDS_EXTRA = (
 
 
 class RtxExecutor:
-    """`plans` holds `NAME.plan` for each of `names`, in the order of the chain; the runtime's own
-    caches of what it compiled for this GPU stand in `caches`."""
+    """`plans`: the folder with `NAME.plan` for each of `names`, in the order of the chain.
+    `caches`: the folder of the runtime's compiled code for this GPU."""
 
     def __init__(
         self,
@@ -57,8 +57,8 @@ class RtxExecutor:
         self.vocabulary = self._head.tensors["logits"].shape[-1]
         self._allocate()
 
-    def decode(self, ids: Ids, lens: Ids, asked: range | None = None) -> Rows:
-        """Compute a row for every slot, whatever was asked, since the profile has one size."""
+    def decode(self, ids: Ids, lens: Ids, needed: range | None = None) -> Rows:
+        """Compute a row for every slot: the profile has one size, so `needed` is ignored."""
         return self._computed(DECODE, 0, ids.reshape(-1, 1), lens)
 
     def prefill(self, slot: int, ids: Ids, at: int) -> Rows:
@@ -70,7 +70,7 @@ class RtxExecutor:
         self._cuda.close()
 
     def _allocate(self) -> None:
-        """Allocate every buffer at its largest; caches are zeros, since row 0 of each must be."""
+        """Allocate every buffer at its largest size; row 0 of each cache must be zero."""
         cuda, slots = self._cuda, self.slots
         most = max(slots, self.chunk)
         hidden = self._embed.tensors["hidden"]
@@ -89,7 +89,7 @@ class RtxExecutor:
         }
 
     def _computed(self, profile: int, slot: int, ids: Ids, lens: Ids) -> Rows:
-        """The whole chain behind one another on the stream; the host waits once, at the end."""
+        """Run the chain on the stream; the host waits once, at the end."""
         cuda, (rows, steps) = self._cuda, ids.shape
         sent = [np.ascontiguousarray(a) for a in (ids, lens, np.full(rows, steps - 1, np.int64))]
         for address, array in zip((self._ids, self._lens, self._last), sent, strict=True):
@@ -130,12 +130,12 @@ class RtxExecutor:
 
 
 def _check_room(plans: Path, names: Sequence[str], cuda: Cuda) -> None:
-    """Check that the weights fit. Working memory is found out by allocating it."""
+    """Check that the weights fit. Working memory is checked when it is allocated."""
     needed = sum((plans / f"{name}.plan").stat().st_size for name in names)
     if (free := cuda.free_bytes()) < needed:
         raise StartupError(
-            f"The plans need {needed / 2**30:.1f} GiB of GPU memory and {free / 2**30:.1f} GiB are "
-            "free: free some, or serve a smaller model."
+            f"Not enough GPU memory: the plans need {needed / 2**30:.1f} GiB, "
+            f"{free / 2**30:.1f} GiB are free. Free some, or serve a smaller model."
         )
 
 

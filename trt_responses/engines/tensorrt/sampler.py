@@ -1,11 +1,10 @@
-"""From a row of candidates to the next id, by the distribution of the whole vocabulary.
+"""Samples the next id from a row of candidates, by the distribution of the whole vocabulary.
 
-The graph gives the likeliest logits and the log-sum-exp of all, so the mass of the others is known
-at temperature 1 and lies between two bounds at any other. A draw that falls on the same id at both
-bounds is decided without the others. If it is not, because the nucleus or the draw reaches into
-them, or penalties may have changed their order, the row of all logits is fetched and the same
-number is drawn again. So the result is always that of a softmax over the whole vocabulary. Knows
-no slot.
+The graph returns the likeliest logits and the log-sum-exp of all logits. So the mass of the others
+is known at temperature 1, and is between two bounds at any other temperature. If a draw gives the
+same id at both bounds, the others do not matter. Otherwise (the nucleus or the draw reaches into
+them, or penalties may change their order) all logits of the row are fetched and the same number is
+used again. So the result always equals a softmax over the whole vocabulary. No slots here.
 """
 
 from __future__ import annotations
@@ -31,12 +30,11 @@ if TYPE_CHECKING:
     Allowed = NDArray[np.bool_]
 
 LARGEST = 600.0
-"""The largest exponent of a weight; a larger one comes from a broken model, and would overflow."""
+"""The largest exponent of a weight; a larger one, of a broken model, would overflow."""
 LSE_ERROR = 2.0**-14
 """The relative error of a sum of two hundred thousand float32 exponentials."""
 LIKELY = 1024
-"""The number of logits of a whole row that are sorted at first, a tenth of the price of sorting
-all."""
+"""The number of logits of a row that are sorted first, at a tenth of the cost of sorting all."""
 
 
 class Row(NamedTuple):
@@ -53,36 +51,36 @@ class NothingAllowed(ValueError):
 
 
 class Part(NamedTuple):
-    """The likeliest ids that are allowed, their weights, and the sum of all other weights."""
+    """The likeliest allowed ids, their weights, and bounds on the sum of all other weights."""
 
     ids: Ids
     weights: Doubles
-    """The weights, best first, relative to the best of all."""
+    """The weights, best first, relative to the best one."""
     rest_low: float
     rest_high: float
 
 
 class Sampler:
-    """The sampler of one request, with its random numbers and the ids it has sampled."""
+    """The sampler of one request, with its random numbers and the counts of sampled ids."""
 
     def __init__(self, options: GenerateOptions, seed: int, vocabulary: int) -> None:
         self._options = options
         self._random = random.Random(seed)
         self._vocabulary = vocabulary
         self._penalised = bool(options.presence_penalty or options.frequency_penalty)
-        self._said: Counter[int] = Counter()
+        self._counts: Counter[int] = Counter()
         self._unbanned: Allowed | None = None
         if banned := [n for n in options.banned_ids if 0 <= n < vocabulary]:
             self._unbanned = np.ones(vocabulary, np.bool_)
             self._unbanned[banned] = False
 
     def pick(self, row: Row, allowed: Allowed | None = None) -> int:
-        """The next id, among those that are allowed."""
+        """The next id, among the allowed ones."""
         if self._unbanned is not None:
             allowed = self._unbanned if allowed is None else allowed & self._unbanned
         token_id = self._picked(row, allowed)
         if self._penalised:
-            self._said[token_id] += 1
+            self._counts[token_id] += 1
         return token_id
 
     def _picked(self, row: Row, allowed: Allowed | None) -> int:
@@ -96,7 +94,7 @@ class Sampler:
         if (place := self._drawn(part, number)) is None:
             part = likeliest(weights, len(weights))
             place = self._drawn(part, number)
-        assert place is not None  # nothing is left out
+        assert place is not None  # all weights are present
         return int(part.ids[place])
 
     def _drawn(self, part: Part, number: float) -> int | None:
@@ -107,14 +105,14 @@ class Sampler:
         ids, relative = row.ids, values - values[0]
         low, high = rest_bounds(relative, row.lse - float(values[0]), self._vocabulary, self._heat)
         if allowed is not None:
-            kept = allowed[ids]
-            ids, relative, low = ids[kept], relative[kept], 0.0  # the forbidden may be all the rest
+            mask = allowed[ids]
+            ids, relative, low = ids[mask], relative[mask], 0.0  # all others may be forbidden
         return Part(ids, np.exp(relative / self._heat), low, high)
 
     def _all_weights(self, row: Row, allowed: Allowed | None) -> Doubles:
         logits = row.logits().astype(np.float64)
         if self._penalised:
-            for token_id, count in self._said.items():
+            for token_id, count in self._counts.items():
                 once, each = self._options.presence_penalty, self._options.frequency_penalty
                 logits[token_id] -= once + each * count
         if allowed is not None:
@@ -127,16 +125,16 @@ class Sampler:
 
     @property
     def _heat(self) -> float:
-        """The temperature by which the row is divided. A greedy choice asks only which is the best,
-        so any does."""
+        """The temperature; any value is right for a greedy choice."""
         return self._options.temperature if self._options.temperature > 0 else 1.0
 
 
 def rest_bounds(relative: Doubles, lse: float, vocabulary: int, heat: float) -> tuple[float, float]:
-    """Between which numbers the weights of all but the candidates add up, at a temperature.
+    """Bounds on the sum of the weights of all ids but the candidates, at a temperature.
 
-    At 1 their sum is what the log-sum-exp leaves, to its own rounding. Elsewhere it is extreme when
-    they are all alike, or when as few as possible hold it, each as likely as the last candidate.
+    At temperature 1 the log-sum-exp gives their sum, up to rounding. Otherwise the extremes are
+    that all are equal, or that as few as possible have the mass, each as likely as the last
+    candidate.
     """
     others, last = vocabulary - len(relative), float(relative[-1])
     if others <= 0:
@@ -154,7 +152,7 @@ def rest_bounds(relative: Doubles, lse: float, vocabulary: int, heat: float) -> 
 
 
 def likeliest(weights: Doubles, count: int) -> Part:
-    """The best of all weights in order, and the exact sum of the others."""
+    """The best weights in order, and the exact sum of the others."""
     if count < len(weights):
         ids = np.argpartition(-weights, count)[:count]
         rest = max(float(weights.sum() - weights[ids].sum()), 0.0)
@@ -166,9 +164,9 @@ def likeliest(weights: Doubles, count: int) -> Part:
 
 
 def drawn(part: Part, options: GenerateOptions, number: float) -> int | None:
-    """The place that a number in [0, 1) falls on; None when the rest would have a say in it.
+    """The index that a number in [0, 1) selects; None if it depends on the other ids.
 
-    In the order of all engines: top_k, top_p, min_p.
+    Options apply in the order of all engines: top_k, top_p, min_p.
     """
     weights, low, high = part.weights, part.rest_low, part.rest_high
     if options.temperature <= 0:
@@ -194,19 +192,18 @@ def drawn(part: Part, options: GenerateOptions, number: float) -> int | None:
 def _places(
     sums: Doubles, low: float, high: float, share: float, side: Literal["left", "right"]
 ) -> int | None:
-    """The place on which a share of the whole falls, if it is the same at both bounds and among
-    these."""
+    """The index that a share of the total selects, if it is the same at both bounds and among these
+    ids; else None."""
     total = float(sums[-1])
     first = int(np.searchsorted(sums, share * (total + low), side))
     last = int(np.searchsorted(sums, share * (total + high), side))
     if high == 0:
-        return min(first, len(sums) - 1)  # a rounding may put it behind the last
+        return min(first, len(sums) - 1)  # rounding may put it after the last
     return first if first == last < len(sums) else None
 
 
 def scored(row: Row, token_id: int, count: int) -> Logprob:
-    """The log probability of an id before any option of sampling, and the likeliest ids beside
-    it."""
+    """The log probability of an id before sampling options, and the likeliest alternatives."""
     places = np.flatnonzero(row.ids == token_id)
     value = row.values[places[0]] if places.size else row.logits()[token_id]
     top = zip(row.ids[:count].tolist(), (row.values[:count] - row.lse).tolist(), strict=True)

@@ -1,7 +1,7 @@
-"""The thread that computes: it loads the executor, steps the batch, and closes what it loaded.
+"""The computing thread: loads the executor, steps the batch, and closes the executor.
 
-It owns executor and batch. What a step gave it posts to the event loop, in one call for all
-requests, and it is never more than one step ahead of what the loop has been given. Knows no sink.
+It owns the executor and the batch. It posts a step's results to the event loop in one call for all
+requests, and is at most one step ahead of the loop. No sinks here.
 """
 
 from __future__ import annotations
@@ -26,13 +26,12 @@ if TYPE_CHECKING:
     from trt_responses.engines.tensorrt.executor import Executor
     from trt_responses.engines.tensorrt.request import Request
 
-FAULT = "The engine's thread has ended by a fault of its own."
+FAULT = "The engine's thread failed."
 ENDED = "The engine has been stopped."
 
 
 class Callbacks(NamedTuple):
-    """What the thread calls on the loop: when the executor is loaded, has made a step, or is
-    lost."""
+    """The thread's calls on the loop: the executor is loaded, made a step, or is lost."""
 
     loaded: Callable[[int], None]
     """Called with the size of the vocabulary."""
@@ -42,7 +41,7 @@ class Callbacks(NamedTuple):
 
 
 class ComputingThread:
-    """The thread, and the inbox through which requests come to it."""
+    """The thread and its inbox of requests."""
 
     def __init__(
         self,
@@ -58,13 +57,13 @@ class ComputingThread:
         self._loop = loop
         self._now_ns = now_ns
         self._inbox: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
-        self._taken_up = threading.Event()
-        """Set when the loop has begun with the last step."""
-        self._taken_up.set()
+        self._handed_over = threading.Event()
+        """Set when the loop has started to process the last step."""
+        self._handed_over.set()
         self._stopping = False
         self.last_progress_ns = now_ns()
         self.step_began_ns: int | None = None
-        """When the present step began; None between two steps. Read by the engine, which looks for
+        """The start time of the current step; None between steps. The engine reads it to detect
         stalls."""
         threading.Thread(target=self._live, name="tensorrt", daemon=True).start()
 
@@ -72,13 +71,13 @@ class ComputingThread:
         self._inbox.put(request)
 
     def stop(self) -> None:
-        """End after the step that is being computed."""
+        """End after the current step."""
         self._stopping = True
         self._inbox.put(None)
-        self._taken_up.set()
+        self._handed_over.set()
 
     def _live(self) -> None:
-        """The body of the thread. The loop hears of its end, whatever the cause."""
+        """The body of the thread. It always reports its end to the loop."""
         reason = FAULT
         try:
             executor = self._loaded()
@@ -102,16 +101,16 @@ class ComputingThread:
             _prove(executor)
         except ExecutorFault as fault:
             executor.close()
-            raise StartupError(f"The engine was loaded and failed: {fault}") from None
+            raise StartupError(f"The engine loaded and then failed: {fault}") from None
         return executor
 
     def _check(self, executor: Executor) -> None:
-        for what, found, expected in (
+        for what, actual, expected in (
             ("slots", executor.slots, self._limits.max_batch),
             ("tokens in a slot", executor.length, self._limits.context_tokens),
         ):
-            if found != expected:
-                raise ExecutorFault(f"it has {found} {what}, and its card says {expected}.")
+            if actual != expected:
+                raise ExecutorFault(f"it has {actual} {what}, but its card says {expected}.")
         if executor.slots > EXACT_TOKENS:
             raise ExecutorFault(f"{executor.slots} slots may overflow; {EXACT_TOKENS} never do.")
 
@@ -128,7 +127,7 @@ class ComputingThread:
                 self._emit(emitted)
 
     def _take(self, batch: Batch, *, wait: bool) -> bool:
-        """Take one request out of the inbox; whether there was one."""
+        """Take one request from the inbox. Returns whether there was one."""
         try:
             request = self._inbox.get(wait)
         except queue.Empty:
@@ -138,22 +137,22 @@ class ComputingThread:
         return request is not None
 
     def _emit(self, emitted: Emitted) -> None:
-        self._taken_up.wait()
-        self._taken_up.clear()
+        self._handed_over.wait()
+        self._handed_over.clear()
         self._post(self._hand_over, emitted)
 
     def _hand_over(self, emitted: Emitted) -> None:
-        """Give a step's chunks to their requests, on the loop."""
-        self._taken_up.set()
+        """Pass a step's chunks to their requests, on the loop."""
+        self._handed_over.set()
         self._callbacks.emit(emitted)
 
     def _post(self, call: Callable[..., None], given: object) -> None:
-        with suppress(RuntimeError):  # the loop was closed meanwhile
+        with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(call, given)
 
 
 def _prove(executor: Executor) -> None:
-    """Make both kinds of call once, so that what is compiled late is compiled now."""
+    """Make both kinds of call once, to check the numbers and to trigger late compilation."""
     nothing = np.zeros(executor.slots, np.int64)
     for rows in (executor.prefill(0, nothing[:1], 0), executor.decode(nothing, nothing)):
         if not np.isfinite(rows.lse).all():

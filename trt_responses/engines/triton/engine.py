@@ -1,42 +1,38 @@
-"""A Triton fleet as an engine: ids go to a model that this project exported, over plain HTTP.
+"""An engine on a Triton server: sends ids over HTTP to a model that this project exported.
 
-Each request is a `generate_stream` on a connection of its own; closing it cancels the request on
-the Triton. Knows no Harmony, and not what the model runs on.
+Each request is a `generate_stream` on its own connection; closing it cancels the request on Triton.
+No Harmony here.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import httptools
 import orjson
 
-from trt_responses.engine import Chunk, Health, Limits
+from trt_responses.engine import Chunk, GenerateOptions, Health, Limits, Sink
 from trt_responses.engines.admission import room
 from trt_responses.engines.http_stream import Stream
 from trt_responses.engines.triton.events import Events, fault
 from trt_responses.engines.triton.fields import DESCRIBE, body_of, limits_of
 from trt_responses.errors import EngineUnavailable, StartupError
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-
-    from trt_responses.engine import GenerateOptions, Sink
-
 LOOK_S = 2.0
-"""Seconds between two questions whether the model is ready."""
+"""Interval of readiness checks."""
 ANSWER_S = 10.0
-"""Seconds that a Triton has to answer such a question."""
+"""Timeout of a readiness check."""
 MISSES = 3
-"""Such questions in a row without an answer, and without a byte for any request, after which its
+"""Readiness checks in a row without an answer, and without a byte for any request, after which its
 requests are lost."""
 
 
 class Address(NamedTuple):
-    """The place where a model is served."""
+    """The address of a model on a Triton server."""
 
     host: str
     port: int
@@ -51,16 +47,16 @@ class Address(NamedTuple):
 
 
 def address_of(text: str) -> Address:
-    """The address in a text `host:port/model`, as the setting has it."""
+    """The address in a text `host:port/model`."""
     place, _, model = text.removeprefix("http://").partition("/")
     host, _, port = place.rpartition(":")
     if not host or not port.isdecimal() or not model:
-        raise StartupError(f"{text!r:.100} is no model of a Triton: give it as host:port/model.")
+        raise StartupError(f"{text!r:.100} is not a Triton model: use host:port/model.")
     return Address(host, int(port), model)
 
 
 class TritonEngine:
-    """The engine that a Triton serves, for as long as its model is ready."""
+    """The engine that a Triton server serves."""
 
     def __init__(
         self,
@@ -83,14 +79,14 @@ class TritonEngine:
 
     async def start(self) -> None:
         body = orjson.dumps({"input_ids": [0], "parameters": {DESCRIBE: True}})
-        status, told = await self._asked("POST", "/generate", body)
+        status, reply_body = await self._query("POST", "/generate", body)
         if status != 200:
-            raise StartupError(f"{self.address}: {fault(told, status)}")
-        reply = orjson.loads(told)
+            raise StartupError(f"{self.address}: {fault(reply_body, status)}")
+        reply = orjson.loads(reply_body)
         if "limits" not in reply:
             raise StartupError(
-                f"{self.address} is no model of `trt-responses export triton`: it does not say "
-                "what it can do."
+                f"{self.address} is not a model of `trt-responses export triton`: it does not "
+                "report its limits."
             )
         self._limits = limits_of(reply["limits"])
         self.down = None
@@ -116,8 +112,8 @@ class TritonEngine:
         return request
 
     def health(self) -> Health:
-        heard = (request.stream.last_byte_ns for request in self._running)
-        last = max(self._last_progress_ns, *heard, 0)
+        last_bytes = (request.stream.last_byte_ns for request in self._running)
+        last = max(self._last_progress_ns, *last_bytes, 0)
         return Health(alive=True, ready=self.down is None, last_progress_ns=last, reason=self.down)
 
     def limits(self) -> Limits:
@@ -136,27 +132,26 @@ class TritonEngine:
         self._last_progress_ns = max(self._last_progress_ns, request.stream.last_byte_ns)
 
     async def _look(self) -> None:
-        """Follow the model's readiness, which a fleet may lose and get back. Requests go on while a
-        Triton answers that its model is not ready: its engine may be restarting."""
+        """Watch the model's readiness. Requests continue while Triton answers that the model is not
+        ready: its engine may be restarting."""
         misses = 0
         while True:
             await self._sleep(LOOK_S)
             before_ns = self.health().last_progress_ns
-            status, told = await self._asked("GET", "/ready", b"")
+            status, reply_body = await self._query("GET", "/ready", b"")
             moved = self.health().last_progress_ns > before_ns
             misses = misses + 1 if status == 0 and not moved else 0
             if status == 200:
                 self.down = None
                 self._last_progress_ns = self._now_ns()
             elif not (status == 0 and moved):
-                self.down = fault(told, status).replace("refused the request", "is not ready")
+                self.down = fault(reply_body, status).replace("refused the request", "is not ready")
             if misses >= MISSES:
                 for request in tuple(self._running):
                     request.break_off(self.down or "it is frozen")
 
-    async def _asked(self, way: str, path: str, body: bytes) -> tuple[int, bytes]:
-        """The status and the body of a small question; status 0 and a reason when there was no
-        answer."""
+    async def _query(self, way: str, path: str, body: bytes) -> tuple[int, bytes]:
+        """Status and body of a small request; status 0 and a reason if there was no answer."""
         try:
             async with asyncio.timeout(self._answer_s):
                 return await _answer(self.address, way, path, body)
@@ -166,7 +161,7 @@ class TritonEngine:
 
 
 class _Request:
-    """One request, its sink and its handle."""
+    """One request with its sink. Also its handle."""
 
     def __init__(self, engine: TritonEngine, sink: Sink) -> None:
         self._engine = engine
@@ -182,8 +177,8 @@ class _Request:
         self._sink.push(chunk)
 
     def break_off(self, reason: str) -> None:
-        """End a request whose Triton broke the connection, or is frozen. The request may go on once
-        a Triton answers."""
+        """End a request because Triton broke the connection or is frozen. It may resume once Triton
+        answers."""
         self._engine.down = reason
         self.push(Chunk(finish="error", error=reason, lost="died"))
 
@@ -205,19 +200,19 @@ async def _answer(address: Address, way: str, path: str, body: bytes) -> tuple[i
             f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
         )
         writer.write(head.encode() + body)
-        told = _Told()
-        parser = httptools.HttpResponseParser(told)
-        while not told.whole and (data := await reader.read(65_536)):
+        reply_body = _Reply()
+        parser = httptools.HttpResponseParser(reply_body)
+        while not reply_body.whole and (data := await reader.read(65_536)):
             parser.feed_data(data)
-        return parser.get_status_code(), bytes(told.body)
+        return parser.get_status_code(), bytes(reply_body.body)
     finally:
         writer.close()
         with suppress(OSError):
             await writer.wait_closed()
 
 
-class _Told:
-    """The part of a reply that a parser of HTTP has read."""
+class _Reply:
+    """A reply's body, filled by the HTTP parser."""
 
     def __init__(self) -> None:
         self.body = bytearray()

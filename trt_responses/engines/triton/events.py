@@ -1,27 +1,23 @@
-"""Triton's stream of events as chunks of ids. Bytes in, chunks out; no connection, no clock.
+"""Parses Triton's event stream: bytes in, chunks of ids out. No connection, no clock.
 
-A tensor of one element comes as a bare value, an error comes under status 200, and no event says
-that the stream is over: the last one has a `finish_reason`.
+A tensor of one element arrives as a bare value, an error has status 200, and no event marks the
+end: the last one has a `finish_reason`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
-from trt_responses.engine import Chunk, Logprob
+from trt_responses.engine import Chunk, Logprob, Loss
 from trt_responses.engines.triton.fields import LOST, logprobs_of
-
-if TYPE_CHECKING:
-    from trt_responses.engine import Loss
 
 PREFIX = b"data:"
 
 
 class Events:
-    """Reads the stream of one request. `feed` gives at most one chunk for the bytes that have
-    come."""
+    """Parses the stream of one request. `feed` returns at most one chunk for the new bytes."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -30,22 +26,22 @@ class Events:
         *events, self._rest = (self._rest + data).split(b"\n\n")
         ids: list[int] = []
         logprobs: list[Logprob] = []
-        told: dict[str, Any] = {}
+        merged: dict[str, Any] = {}
         for event in events:
             if not event.startswith(PREFIX):
                 continue
             values = orjson.loads(event[len(PREFIX) :])
             ids += _row(values.pop("output_ids", []))
             logprobs += logprobs_of(values["logprobs"]) if values.get("logprobs") else []
-            told |= values
-        if "error" in told:
-            error = str(told["error"])
+            merged |= values
+        if "error" in merged:
+            error = str(merged["error"])
             lost: Loss | None = "died" if LOST in error else None
             return Chunk(ids, logprobs, finish="error", error=f"Triton: {error}", lost=lost)
-        if not told and not ids:
+        if not merged and not ids:
             return None
-        cached = told.get("cached_tokens")
-        return Chunk(ids, logprobs, cached, told.get("finish_reason"), told.get("stop_id"))
+        cached = merged.get("cached_tokens")
+        return Chunk(ids, logprobs, cached, merged.get("finish_reason"), merged.get("stop_id"))
 
 
 def _row(value: Any) -> list[int]:
@@ -53,7 +49,7 @@ def _row(value: Any) -> list[int]:
 
 
 def fault(body: bytes, status: int) -> str:
-    """The message of a refusal, in one sentence."""
+    """The message of a refusal, as one sentence."""
     try:
         message = orjson.loads(body)["error"]
     except (orjson.JSONDecodeError, KeyError, TypeError):

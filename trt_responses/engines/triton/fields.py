@@ -1,23 +1,19 @@
-"""The fields of a request and of an answer on a Triton, by name: tensors and parameters.
+"""The tensors and parameters of requests and answers on Triton.
 
-The engine that asks a Triton and the model that Triton runs share this file.
+The engine and the exported model that Triton runs share this file.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import orjson
 
-from trt_responses.engine import GenerateOptions, Guide, Limits, Logprob
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from trt_responses.engine import Chunk
+from trt_responses.engine import Chunk, GenerateOptions, Guide, Limits, Logprob
 
 INPUTS = {"input_ids": "TYPE_INT32", "stop_ids": "TYPE_INT32", "banned_ids": "TYPE_INT32"}
-"""The tensors of a request: rows of ids, all but the first optional."""
+"""The tensors of a request: rows of ids; all but the first are optional."""
 OUTPUTS = {
     "output_ids": "TYPE_INT32",
     "logprobs": "TYPE_STRING",
@@ -33,13 +29,13 @@ NUMBERS = (
 )
 TEXTS = ("cache_salt", "request_id")
 LOST = "The engine is lost: "
-"""Begins the error of a request whose engine went away, so that it may go on with the next one."""
+"""The prefix of the error of a request that may resume because its engine was lost."""
 DESCRIBE = "describe"
-"""The parameter that asks for the engine's limits instead of an answer."""
+"""The parameter for the engine's limits instead of an answer."""
 
 
 def body_of(prompt_ids: Sequence[int], options: GenerateOptions) -> bytes:
-    """The body of the `generate_stream` that asks for this."""
+    """The body of a `generate_stream` request."""
     named = {name: getattr(options, name) for name in (*NUMBERS, *TEXTS)}
     parameters: dict[str, Any] = {k: v for k, v in named.items() if v not in (None, "")}
     if options.guide is not None:
@@ -51,8 +47,7 @@ def body_of(prompt_ids: Sequence[int], options: GenerateOptions) -> bytes:
 
 
 def options_of(rows: Mapping[str, Sequence[int]], parameters: Mapping[str, Any]) -> GenerateOptions:
-    """The options of a request. Raises a `ValueError` for a name that is none, so that nothing is
-    passed over."""
+    """The options of a request. Raises a `ValueError` for unknown parameters."""
     known = {*NUMBERS, *TEXTS, "guide_kind", "guide"}
     if unknown := sorted(set(parameters) - known):
         raise ValueError(f"unknown parameters: {', '.join(unknown)}")
@@ -69,7 +64,7 @@ def options_of(rows: Mapping[str, Sequence[int]], parameters: Mapping[str, Any])
 
 
 def outputs_of(chunk: Chunk) -> dict[str, Any]:
-    """The tensors of one chunk, by their names. An error has none."""
+    """The tensors of one chunk by name. An error has none."""
     values: dict[str, Any] = {"output_ids": list(chunk.token_ids)}
     if chunk.logprobs:
         values["logprobs"] = orjson.dumps([tuple(entry) for entry in chunk.logprobs]).decode()
@@ -106,6 +101,6 @@ def limits_text(limits: Limits) -> str:
 
 def limits_of(text: str) -> Limits:
     """The limits in a JSON text."""
-    told = orjson.loads(text)
-    guides = {kind: frozenset(ends) for kind, ends in told.pop("guides").items()}
-    return Limits(**told, guides=guides)
+    values = orjson.loads(text)
+    guides = {kind: frozenset(ends) for kind, ends in values.pop("guides").items()}
+    return Limits(**values, guides=guides)

@@ -1,15 +1,13 @@
-"""What the adapter uses of `tensorrt_llm`, name by name, and nothing else of it.
+"""All names of `tensorrt_llm` that the adapter uses.
 
-Knows spellings; imports nothing of the package. A test compares every name here with the contract.
+It imports nothing of the package. A test compares every name here with the contract.
 """
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypedDict
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Protocol, TypedDict
 
 
 class SamplingArguments(TypedDict, total=False):
@@ -49,7 +47,7 @@ class SchedulingArguments(TypedDict, total=False):
 
 
 class CallArguments(TypedDict, total=False):
-    """Keywords of `LLM.generate_async` beside its inputs."""
+    """Keywords of `LLM.generate_async`, without its inputs."""
 
     sampling_params: object
     streaming: bool
@@ -104,7 +102,7 @@ class RequestOutput(Protocol):
 
 
 class LLM(Protocol):
-    """The package's `LLM`, as far as the adapter calls it."""
+    """The part of the package's `LLM` that the adapter calls."""
 
     def generate_async(self, inputs: list[int], **words: object) -> RequestOutput: ...
     def get_stats_async(self, timeout: float) -> AsyncIterator[Mapping[str, object]]: ...
@@ -112,7 +110,7 @@ class LLM(Protocol):
 
 
 class ArgumentField(Protocol):
-    """A pydantic field, as far as the adapter looks at it."""
+    """The part of a pydantic field that the adapter reads."""
 
     @property
     def annotation(self) -> object: ...
@@ -120,7 +118,7 @@ class ArgumentField(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """An installed version of the package; the adapter imports it, a test hands in a stand-in."""
+    """An installed version of the package, or a test's stand-in."""
 
     version: str
     llm: Callable[..., LLM]
@@ -128,17 +126,18 @@ class Package:
     guided_decoding_params: Callable[..., object]
     scheduling_params: Callable[..., object]
     argument_fields: Mapping[str, ArgumentField]
-    """The fields of `TorchLlmArgs`, which checks every argument that `LLM` does not name itself."""
+    """The fields of `TorchLlmArgs`, which validates all arguments that `LLM` does not name
+    itself."""
     lora_request: Callable[..., object] | None = None
-    """The class `LoRARequest`, where the version has it."""
+    """The class `LoRARequest`, if the version has it."""
 
 
 FATAL = frozenset({"CppExecutorError", "EngineDeadError"})
-"""Classes of errors after which no request will be answered."""
+"""Error classes after which the engine answers no request."""
 REFUSED = "RequestError"
-"""Classes of errors that are one request's own fault; the others go on."""
+"""The error class of a single request's fault; others continue."""
 
 
 def names_of(error: BaseException) -> frozenset[str]:
-    """The names of an error's class and of its bases: modules move between versions, names stay."""
+    """The names of an error's class and bases: modules change between versions, names do not."""
     return frozenset(kind.__name__ for kind in type(error).__mro__)

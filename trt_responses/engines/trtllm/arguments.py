@@ -1,7 +1,7 @@
-"""The arguments of TensorRT-LLM's calls: of its start, of a request, of a request's sampling.
+"""The arguments of TensorRT-LLM's calls: start, request and sampling.
 
-Those that the installed version does not take are left out. Knows keywords and their traps;
-starts nothing and follows no request.
+Arguments that the installed version does not support are left out. Keywords and their pitfalls
+only: it starts nothing and reads no results.
 """
 
 from __future__ import annotations
@@ -34,42 +34,43 @@ logger = logging.getLogger(__name__)
 
 MAX_LOGPROBS = 20
 GUIDES: tuple[GuideKind, ...] = ("json_schema", "regex")
-"""The kinds of guides that every library has."""
+"""The kinds of guides that every backend supports."""
 LLGUIDANCE = "llguidance"
 OTHER_BACKEND = "xgrammar"
-"""The library that guides where llguidance does not."""
+"""The guide backend to try if llguidance fails."""
 SILENCE = {"TRTLLM_NO_USAGE_STATS": "1", "TELEMETRY_DISABLED": "true", "DO_NOT_TRACK": "1"}
-"""Variables that switch usage reports off. Newer versions send them otherwise; older ones ignore
-the variables."""
+"""Variables that switch usage reports off. Newer versions would send reports; older ones ignore the
+variables."""
 
 
 BANNED_IN_GUIDES = tuple(token_id for token_id in CONTROL if token_id != CONTROL.return_)
 
 
 class Marks(NamedTuple):
-    """The ids of a model that mean something to the adapter; the defaults are gpt-oss's."""
+    """A model's special ids for the adapter; the defaults are gpt-oss's."""
 
     end_id: int = CONTROL.return_
-    """The end of a request that asks for no other, and of each guide: the tokenizer's own."""
+    """The default end id of a request, and of each guide: the tokenizer's own."""
     probe: tuple[int, ...] = PROBE_IDS
     """The shortest prompt."""
     banned_in_guides: tuple[int, ...] = BANNED_IN_GUIDES
-    """Under a grammar a control id may pass for its spelling in a string."""
+    """Ids to ban under a grammar, where a control id could pass as its spelling in a string."""
     first_padding_id: int | None = FIRST_PADDING_ID
-    """The ids that pad the matrix are never made; None where it is not known which."""
+    """The first padding id of the embedding, or None if unknown; padding ids are never
+    generated."""
 
 
 HARMONY = Marks()
 
 
 def marks_of(end_id: int | None) -> Marks:
-    """The ids of a model with this end; None: of a gpt-oss. The plans of other models ban by
-    themselves what may not stand in a guide."""
+    """The special ids of a model with this end id; None: gpt-oss. Plans of other models ban the
+    control ids in guides themselves."""
     return HARMONY if end_id is None else Marks(end_id, (end_id,), (), None)
 
 
 class SupportedArguments:
-    """The arguments that an installed version takes. Each keyword that it does not take is logged
+    """The arguments that the installed version supports. Each unsupported keyword is logged
     once."""
 
     def __init__(self, package: Package) -> None:
@@ -85,19 +86,18 @@ class SupportedArguments:
         self._call = _parameters(generate_async)
 
     def sampling(self, given: SamplingArguments) -> dict[str, object]:
-        """The arguments of `SamplingParams` that this version takes."""
+        """The supported arguments of `SamplingParams`."""
         return self._kept("SamplingParams", dict(given), self._sampling)
 
     def call(self, given: CallArguments) -> dict[str, object]:
-        """The arguments of `generate_async` that this version takes."""
+        """The supported arguments of `generate_async`."""
         return self._kept("generate_async", dict(given), self._call)
 
     def takes_argument(self, name: str) -> bool:
         return name in self._llm
 
     def arguments(self, given: Mapping[str, object]) -> dict[str, object]:
-        """The arguments of `LLM` that this version takes, and those of its nested
-        configurations."""
+        """The supported arguments of `LLM`, and of its nested configurations."""
         kept = self._kept("LLM", given, self._llm)
         for name, value in kept.items():
             known = _nested_fields(self._fields.get(name))
@@ -111,21 +111,23 @@ class SupportedArguments:
         for name in given.keys() - known:
             if (dropped := f"{where}({name})") not in self._logged:
                 self._logged.add(dropped)
-                logger.warning("tensorrt_llm %s does not take %s.", self._version, dropped)
+                logger.warning(
+                    "ignoring %s: unsupported by tensorrt_llm %s", dropped, self._version
+                )
         return {name: value for name, value in given.items() if name in known}
 
 
 def llm_arguments(
     checkpoint: Path, arguments: Mapping[str, object], supported: SupportedArguments
 ) -> dict[str, object]:
-    """The arguments of `LLM`: those of the engine, and those that the adapter depends on."""
+    """The arguments of `LLM`: the engine's, and those that the adapter requires."""
     merged: dict[str, object] = {
         "enable_iter_perf_stats": True,
         **arguments,
         "model": str(checkpoint),
-        # A guide needs the package's tokenizer; without guides ids are all there is.
+        # Guides need the package's tokenizer; without guides the adapter uses ids only.
         "skip_tokenizer_init": arguments.get("guided_decoding_backend") is None,
-        # Post-processing workers would replace the outputs by objects of their own.
+        # Post-processing workers would return other output objects.
         "num_postprocess_workers": 0,
     }
     if supported.takes_argument("telemetry_config"):
@@ -138,8 +140,7 @@ def engine_limits(
     end_id: int = HARMONY.end_id,
     adapters: Iterable[str] = (),
 ) -> Limits:
-    """What an engine with these arguments can take: its context, its batch, its guides; and the
-    names of its adapters."""
+    """The limits of an engine with these arguments: context, batch, guides and adapters."""
     backend = arguments.get("guided_decoding_backend")
     kinds = get_args(GuideKind) if backend == LLGUIDANCE else () if backend is None else GUIDES
     return Limits(
@@ -153,7 +154,7 @@ def engine_limits(
 
 
 def attention_ranks(arguments: Mapping[str, object]) -> int:
-    """How many GPUs keep the attention of requests of their own, each in a batch of its own."""
+    """The number of attention data-parallel ranks, each with its own batch."""
     if not arguments.get("enable_attention_dp"):
         return 1
     return number({"tensor_parallel_size": 1, **arguments}, "tensor_parallel_size")
@@ -166,10 +167,10 @@ def longest_prompt(arguments: Mapping[str, object]) -> int:
 
 
 def number(arguments: Mapping[str, object], name: str) -> int:
-    """A whole number among the arguments."""
+    """A positive integer argument."""
     value = arguments.get(name)
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise StartupError(f"Argument {name}: expected a whole number above 0, got {value!r}.")
+        raise StartupError(f"Argument {name}: expected an integer above 0, got {value!r}.")
     return value
 
 
@@ -181,11 +182,11 @@ def sampling_arguments(
     bans: bool,
     marks: Marks = HARMONY,
 ) -> SamplingArguments:
-    """Everything that samples is said: without it the package is greedy and stops at 32 ids. Bans
-    are left out where the engine takes none.
+    """The arguments of `SamplingParams`, all explicit: the package's defaults are greedy sampling
+    and 32 ids. `bans`: whether the engine supports banned ids.
 
-    An end id given here switches off the package's own set-up of stop ids, so all are named. A
-    matched stop id is cut from the output unless it is asked to stay.
+    An explicit end id disables the package's own stop ids, so all are listed. A matched stop id is
+    cut from the output unless it is included explicitly.
     """
     sampling: SamplingArguments = {
         "end_id": marks.end_id,
@@ -221,7 +222,7 @@ def sampling_arguments(
 
 
 def _banned(options: GenerateOptions, marks: Marks) -> tuple[int, ...]:
-    """The ids to ban. Each is walked at every step, so none that is never made."""
+    """The ids to ban, without padding ids: each ban costs time at every step."""
     if options.guide is None:
         return tuple(dict.fromkeys(options.banned_ids))
     banned = tuple(dict.fromkeys((*marks.banned_in_guides, *options.banned_ids)))
@@ -264,47 +265,46 @@ def call_arguments(
 
 
 def scheduling_arguments(rank: int) -> SchedulingArguments:
-    """The arguments of `SchedulingParams`. The rank is a preference: a full rank leaves the request
-    to another."""
+    """The arguments of `SchedulingParams`. The rank is a preference: a full rank passes the request
+    to another one."""
     return {"attention_dp_rank": rank, "attention_dp_relax": True}
 
 
 def lora_requests(adapters: Mapping[str, Path], package: Package) -> dict[str, object]:
-    """A `LoRARequest` for each adapter, by its name. The package knows an adapter by its number, so
-    that none of two may have the same."""
+    """A `LoRARequest` for each adapter by name. The package identifies adapters by number, so the
+    numbers are unique."""
     if not adapters:
         return {}
     if package.lora_request is None:
         raise StartupError(
-            f"tensorrt_llm {package.version} has no LoRARequest, and this engine has adapters: "
-            "remove them, or install a version that has it."
+            f"tensorrt_llm {package.version} does not support adapters (no LoRARequest): remove "
+            "this engine's adapters, or install a version that supports them."
         )
-    made: dict[str, object] = {}
+    requests: dict[str, object] = {}
     for number, (name, path) in enumerate(adapters.items(), 1):
         given: LoraArguments = {
             "lora_name": name,
             "lora_int_id": number,
             "lora_path": str(path),
         }
-        made[name] = package.lora_request(**given)
-    return made
+        requests[name] = package.lora_request(**given)
+    return requests
 
 
 def _parameters(called: object) -> frozenset[str]:
     assert callable(called)
-    found = inspect.signature(called).parameters.values()
+    parameters = inspect.signature(called).parameters.values()
     variable = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
-    return frozenset(p.name for p in found if p.kind not in variable)
+    return frozenset(p.name for p in parameters if p.kind not in variable)
 
 
 def _nested_fields(field: ArgumentField | None) -> frozenset[str]:
-    """The field names of the configuration class that a field holds, if it can hold one alone: of
-    several, only the package knows which is meant."""
+    """The field names of a field's configuration class, if it can be only one class; else empty."""
     seen = [] if field is None else [field.annotation]
-    found: list[frozenset[str]] = []
-    for annotation in seen:  # grows: a class may stand inside Optional and Annotated
+    candidates: list[frozenset[str]] = []
+    for annotation in seen:  # grows: a class may be inside Optional and Annotated
         if fields := getattr(annotation, "model_fields", None):
-            found.append(frozenset(fields))
+            candidates.append(frozenset(fields))
         else:
             seen.extend(get_args(annotation))
-    return found[0] if len(found) == 1 else frozenset()
+    return candidates[0] if len(candidates) == 1 else frozenset()

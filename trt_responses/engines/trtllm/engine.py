@@ -1,7 +1,7 @@
-"""TensorRT-LLM's own engine: its PyTorch backend, in this process, ids to ids.
+"""The TensorRT-LLM engine: its PyTorch backend in this process, ids in, ids out.
 
-The only file that imports `tensorrt_llm`, and only when it is started. Knows what runs; the
-arguments are in `arguments.py`, one request in `request.py`, whether it lives in `liveness.py`.
+The only file that imports `tensorrt_llm`, when the engine starts. It tracks running requests; the
+arguments are in `arguments.py`, one request in `request.py`, health checks in `liveness.py`.
 """
 
 from __future__ import annotations
@@ -10,15 +10,17 @@ import asyncio
 import logging
 import os
 import time
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
-from trt_responses.engine import Chunk, Gathered, Health
+from trt_responses.engine import Chunk, Gathered, GenerateOptions, Health, Limits, Loss, Sink
 from trt_responses.engines.admission import room
-from trt_responses.engines.ask import CANARY, PROBE, ignored_options, last_chunk
-from trt_responses.engines.trtllm.api import FATAL, REFUSED, Package, names_of
+from trt_responses.engines.ask import CANARY, PROBE, Ask, ignored_options, last_chunk
+from trt_responses.engines.trtllm.api import FATAL, LLM, REFUSED, Package, names_of
 from trt_responses.engines.trtllm.arguments import (
     LLGUIDANCE,
     OTHER_BACKEND,
@@ -46,19 +48,11 @@ from trt_responses.errors import (
     root_cause,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
-    from pathlib import Path
-
-    from trt_responses.engine import GenerateOptions, Limits, Loss, Sink
-    from trt_responses.engines.ask import Ask
-    from trt_responses.engines.trtllm.api import LLM
-
 logger = logging.getLogger(__name__)
 
 
 class Running(NamedTuple):
-    """The parts of an engine that has started."""
+    """The parts of a started engine."""
 
     package: Package
     supported: SupportedArguments
@@ -67,17 +61,17 @@ class Running(NamedTuple):
 
 
 def installed() -> Package:
-    """The package as it is installed here. Raises a `StartupError` when it cannot be imported."""
+    """The installed package. Raises a `StartupError` if it cannot be imported."""
     try:
         import tensorrt_llm
         from tensorrt_llm.llmapi import GuidedDecodingParams
         from tensorrt_llm.llmapi.llm_args import TorchLlmArgs
         from tensorrt_llm.scheduling_params import SchedulingParams
-    except Exception as error:  # of any class: what it imports may fail in its own way
+    except Exception as error:  # any class: its imports may fail in any way
         raise StartupError(
             f"tensorrt_llm cannot be imported ({root_cause(error)}): run in the container "
-            "nvcr.io/nvidia/tensorrt-llm/release:1.2.1, or name the interpreter that has it in "
-            "TRT_RESPONSES_TRTLLM_PYTHON."
+            "nvcr.io/nvidia/tensorrt-llm/release:1.2.1, or set TRT_RESPONSES_TRTLLM_PYTHON to the "
+            "Python that has it."
         ) from None
     return Package(
         tensorrt_llm.__version__,
@@ -91,7 +85,7 @@ def installed() -> Package:
 
 
 def _lora_request() -> Callable[..., object] | None:
-    """The class that names an adapter, where the version has it there."""
+    """The class `LoRARequest`, or None if the version lacks it."""
     with suppress(ImportError):
         from tensorrt_llm.executor.request import LoRARequest
 
@@ -100,7 +94,7 @@ def _lora_request() -> Callable[..., object] | None:
 
 
 class TrtLlmEngine:
-    """The engine of one checkpoint, with the arguments it was prepared with."""
+    """The engine of one checkpoint, with its prepared arguments."""
 
     def __init__(
         self,
@@ -117,7 +111,7 @@ class TrtLlmEngine:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         now_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        """`end_id` is the tokenizer's end token, of a model that is not gpt-oss."""
+        """`end_id`: the tokenizer's end token, for a model other than gpt-oss."""
         self._checkpoint = checkpoint
         self._arguments = arguments
         self._variables = {**SILENCE, **(variables or {})}
@@ -135,7 +129,7 @@ class TrtLlmEngine:
         self._takes_bans = True
         self._statistics = Statistics(sleep)
         self._requests: dict[Request, int] = {}
-        """Running requests, each with its rank."""
+        """The running requests, each with its rank."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._liveness = Liveness(
             self._patience,
@@ -148,15 +142,15 @@ class TrtLlmEngine:
         )
 
     async def start(self) -> None:
-        """Load the engine on this very thread, since the package sets up signals and MPI; nothing
-        is served yet."""
+        """Load the engine on this thread, since the package sets up signals and MPI; nothing is
+        served yet."""
         self._environment.update(self._variables)
         package = self._import()
         await self._load(package)
         if self._arguments.get("guided_decoding_backend") == LLGUIDANCE and not (
             self._limits.guides
         ):
-            logger.warning("Guides by llguidance do not work here: xgrammar's are tried.")
+            logger.warning("guides by llguidance do not work: trying xgrammar")
             await self._unload()
             self._arguments = {
                 **self._arguments,
@@ -174,8 +168,8 @@ class TrtLlmEngine:
         try:
             adapters = lora_requests(self._adapters, package)
             llm = package.llm(**kept)
-        except Exception as error:  # of any class: it is the package's, and the start's end
-            raise StartupError(f"TensorRT-LLM does not start: {root_cause(error)}") from None
+        except Exception as error:  # any class of the package's errors ends the start
+            raise StartupError(f"TensorRT-LLM cannot start: {root_cause(error)}") from None
         supported.learn_call(llm.generate_async)
         self._on = Running(package, supported, llm, adapters)
         try:
@@ -198,8 +192,10 @@ class TrtLlmEngine:
     def health(self) -> Health:
         for request in self._requests:
             self._liveness.progress(request.last_step_ns)
-        said = self._statistics
-        return replace(self._liveness.health(), cache_use=said.cache_use, queued=said.queued)
+        statistics = self._statistics
+        return replace(
+            self._liveness.health(), cache_use=statistics.cache_use, queued=statistics.queued
+        )
 
     def limits(self) -> Limits:
         return self._limits
@@ -219,7 +215,7 @@ class TrtLlmEngine:
     ) -> Request:
         assert self._on is not None
         end_id = self._marks.end_id
-        request = Request(options, sink, self._now_ns, self._over, self._heard, end_id)
+        request = Request(options, sink, self._now_ns, self._over, self._judge, end_id)
         if left <= 0:
             asyncio.get_running_loop().call_soon(request.end, Chunk(finish="length"))
             return request
@@ -236,7 +232,7 @@ class TrtLlmEngine:
             adapter = None if options.adapter is None else adapters[options.adapter]
             call = supported.call(call_arguments(options, params, scheduling, adapter))
             result = llm.generate_async(list(prompt_ids), **call)
-        except Exception as error:  # of any class: a dead worker's comes out of anybody's call
+        except Exception as error:  # any class: any call may raise a dead worker's error
             raise self._refusal(error) from None
         self._requests[request] = rank
         if self._ranks is not None:
@@ -248,26 +244,26 @@ class TrtLlmEngine:
 
     def _refusal(self, error: Exception) -> ApiError:
         if not isinstance(error, ValueError) and REFUSED not in names_of(error):
-            self._heard(error)
-            return EngineUnavailable(f"The engine takes no request: {root_cause(error)}")
-        too_long = isinstance(error, RuntimeError)  # all that its checks at the call refuse
+            self._judge(error)
+            return EngineUnavailable(f"The engine accepts no requests: {root_cause(error)}")
+        too_long = isinstance(error, RuntimeError)  # the only check in the call
         return InvalidRequest(
             f"The engine refused the request: {error}",
             code="context_length_exceeded" if too_long else None,
             param="input" if too_long else None,
         )
 
-    def _heard(self, error: Exception) -> None:
-        """Judge an error: a refused request is at fault itself, any other error may be the engine's
-        end."""
-        found = names_of(error)
-        if found & FATAL:
+    def _judge(self, error: Exception) -> None:
+        """Judge an error: a refused request is its own fault; any other error may mean a dead
+        engine."""
+        names = names_of(error)
+        if names & FATAL:
             self._liveness.die(f"The engine died: {error}")
-        elif REFUSED not in found and self._liveness.down is None:
+        elif REFUSED not in names and self._liveness.down is None:
             self._liveness.probe()
 
     def _over(self, request: Request) -> None:
-        if request not in self._requests:  # it never ran
+        if request not in self._requests:  # it never started
             return
         rank = self._requests.pop(request)
         if self._ranks is not None:
@@ -277,8 +273,8 @@ class TrtLlmEngine:
             self._liveness.answered()
 
     def _fail_idle(self) -> int:
-        """End requests that have waited too long, and return their number. One that has begun must
-        go on; one that waits may wait longer while the engine makes steps."""
+        """Fail requests that waited too long, and return their number. A started request must
+        progress; a queued one may wait longer while the engine makes steps."""
         now, patience = self._now_ns(), self._patience
         engine_ns = self.health().last_progress_ns
         idle_ns, queue_ns = int(patience.idle_timeout_s * 1e9), int(patience.queue_timeout_s * 1e9)
@@ -290,7 +286,7 @@ class TrtLlmEngine:
         ]
         for request in stalled:
             waited_s = (now - max(request.last_step_ns, request.begun_ns)) / 1e9
-            request.fail(f"The engine gave this request nothing for {waited_s:.0f} s.")
+            request.fail(f"The engine returned nothing for this request for {waited_s:.0f} s.")
         return len(stalled)
 
     def _fail_all(self, reason: str, lost: Loss | None = None) -> None:
@@ -303,14 +299,14 @@ class TrtLlmEngine:
                 lambda sink: self._begin(self._marks.probe, PROBE, 1, sink), deadline_s
             )
         finally:
-            self.health()  # whoever made a step meanwhile has spoken for the engine
+            self.health()  # counts steps of other requests as progress
         return (end.error or "no answer") if end.finish == "error" else None
 
     async def _prove(self) -> None:
-        """Prove that a new engine answers, find out whether its guides work, and which options it
+        """Check that a new engine answers, whether its guides work, and which options it
         ignores."""
         limits, deadline_s = self._limits, self._patience.first_answer_s
-        self._takes_bans = self._asked_for_a_ban()
+        self._takes_bans = self._accepts_bans()
         if limits.guides:
             end = await last_chunk(
                 lambda sink: self._begin(self._marks.probe, CANARY, CANARY.max_tokens, sink),
@@ -318,22 +314,21 @@ class TrtLlmEngine:
             )
             if end.stop_id not in limits.guides["json_schema"]:
                 logger.warning(
-                    "This engine does not follow guides (%s): requests with one are refused.",
+                    "guides do not work on this engine (%s): refusing requests with one",
                     end.error or f"it ended with {end.finish}",
                 )
                 self._limits = replace(limits, guides={})
         if not self._limits.guides and (why := await self._probe(deadline_s)):
-            raise StartupError(f"TensorRT-LLM loaded the model and failed: {why}")
+            raise StartupError(f"TensorRT-LLM loaded the model and then failed: {why}")
         ignored = await self._find_ignored(self._answer, self._marks.probe)
         if not self._takes_bans:
             ignored |= {"banned_ids"}
         if ignored:
-            logger.warning("This engine does nothing with %s.", ", ".join(sorted(ignored)))
+            logger.warning("this engine ignores %s", ", ".join(sorted(ignored)))
             self._limits = replace(self._limits, ignores=ignored)
 
-    def _asked_for_a_ban(self) -> bool:
-        """Whether the engine takes a request with a ban: beside a draft model, newer versions
-        refuse it."""
+    def _accepts_bans(self) -> bool:
+        """Whether the engine accepts banned ids: with a draft model, newer versions refuse them."""
         if not self._arguments.get("speculative_config"):
             return True
         self._takes_bans = True
@@ -348,7 +343,7 @@ class TrtLlmEngine:
         sink = Gathered()
         try:
             handle = self._begin(prompt_ids, options, options.max_tokens, sink)
-        except ApiError:  # what is refused is not ignored
+        except ApiError:  # refused, so not ignored
             return ()
         try:
             async with asyncio.timeout(self._patience.first_answer_s):

@@ -1,20 +1,17 @@
-"""Whether an engine in this process still answers: how long it is silent, and how probes end.
+"""Judges whether an engine in this process is alive, by its silence and by probes.
 
-In the versions that people run a dead worker leaves its requests waiting for ever and says nothing,
-so life is judged by steps only. Knows clocks and counts; knows no request and no package.
+In current versions a dead worker leaves its requests waiting for ever and reports nothing, so only
+steps count as life. Clocks and counts only: no requests and no package.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from trt_responses.engine import Health
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
 
 logger = logging.getLogger(__name__)
 
@@ -23,31 +20,29 @@ LOOKS_PER_PROBE = 15
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long an engine may be silent before it is asked, and before it is given up."""
+    """Timeouts after which an engine is probed, and given up."""
 
     first_answer_s: float = 600.0
-    """Seconds for the first answer after a start, in which kernels may still be compiled."""
+    """Timeout of the first answer after a start, which may still compile kernels."""
     idle_timeout_s: float = 120.0
-    """Seconds without a step after which a request that has begun has failed."""
+    """Seconds without a step after which a started request fails."""
     queue_timeout_s: float = 900.0
-    """Seconds that a request may wait for its first step while others go on."""
+    """Seconds that a request may wait for its first step while others progress."""
     probe_timeout_s: float = 8.0
-    """Seconds that the engine has for one token when it is asked whether it lives."""
+    """Timeout of a probe, which is one token."""
     probe_every_s: float = 15.0
-    """Seconds of silence after which the engine is asked, so that a silent death is told within a
-    minute."""
+    """Seconds of silence before a probe, so that a silent death is detected within a minute."""
     first_probe_s: float = 3.0
-    """The same while a request waits. A death that the package tells comes out of the next call,
-    and is then known within ten seconds. When such an early question gets no answer, that counts
-    for nothing."""
+    """The same while a request waits. The next call raises a death that the package reports, so it
+    is known within ten seconds. An unanswered early probe does not count."""
     max_failures: int = 3
-    """Failed probes in a row after which the process should be replaced."""
+    """Failed probes in a row after which the engine counts as dead."""
 
 
 class Liveness:
-    """Watches whether the engine lives. `ask` is a probe, which returns None or why there was no
-    answer; `is_waited_for` says whether there are requests; `fail_idle` ends those that waited too
-    long and returns their number; `on_death` is given the reason, once."""
+    """Watches an engine. `ask` probes it and returns None or the reason of a failure;
+    `is_waited_for` returns whether there are requests; `fail_idle` fails those that waited too long
+    and returns their number; `on_death` receives the reason, once."""
 
     def __init__(
         self,
@@ -92,11 +87,11 @@ class Liveness:
         self.last_progress_ns = max(self.last_progress_ns, at_ns)
 
     def answered(self) -> None:
-        """Note that a request was answered: probes that failed before it no longer count."""
+        """Note that a request was answered, which resets failed probes."""
         self._failures = 0
 
     def probe(self) -> asyncio.Task[None]:
-        """The probe that is under way, or one that starts now."""
+        """The running probe, or a new one."""
         if self._probing is None or self._probing.done():
             self._probing = asyncio.create_task(self._probe())
         return self._probing

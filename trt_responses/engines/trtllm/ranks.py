@@ -1,29 +1,26 @@
-"""Which rank a request goes to, where each keeps the attention and the cache of its own requests.
+"""Chooses the rank of a request, if each rank has its own attention cache.
 
-A conversation stays with the rank that has its prefix; a new one goes where the fewest run. Knows
-ids and counts; knows no package.
+A conversation stays on the rank with its prefix; a new one goes to the rank with the fewest
+requests. Ids and counts only: no package.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections import OrderedDict
+from collections.abc import Iterator, Sequence
 from hashlib import blake2b
-from typing import TYPE_CHECKING
 
 from trt_responses.tokens.control import CONTROL
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
 KEPT = 1 << 16
-"""The number of prompts that are remembered, the newest first."""
+"""Maximum remembered prompts."""
 
 
 class Ranks:
-    """Chooses the rank of each prompt. A prompt is known again by all that stands before its last
-    message, since the next turn begins with it as well. Two prompts that share only their
-    instructions are strangers."""
+    """Chooses the rank of each prompt. A prompt is recognised by everything before its last
+    message, since the next turn begins with it. Prompts that share only instructions are
+    unrelated."""
 
     def __init__(self, count: int, *, kept: int = KEPT) -> None:
         self.running = [0] * count
@@ -31,10 +28,10 @@ class Ranks:
         self._rank_of: OrderedDict[bytes, int] = OrderedDict()
 
     def choose(self, prompt_ids: Sequence[int]) -> int:
-        """The rank for this prompt, which is remembered."""
+        """The rank for this prompt; it is remembered."""
         digests = list(_prefixes(prompt_ids))
-        known = (self._rank_of.get(digest) for digest in reversed(digests))
-        rank = next((found for found in known if found is not None), None)
+        ranks = (self._rank_of.get(digest) for digest in reversed(digests))
+        rank = next((each for each in ranks if each is not None), None)
         if rank is None:
             rank = self.running.index(min(self.running))
         if digests:

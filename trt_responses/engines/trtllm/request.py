@@ -1,6 +1,6 @@
-"""One request to TensorRT-LLM: its growing output, read by ids, as chunks. Also its handle.
+"""One request to TensorRT-LLM: converts its growing output to chunks. Also its handle.
 
-Knows one result and one sink; knows no other request and nothing of the engine's life.
+One result and one sink: no other requests, no engine lifetime.
 """
 
 from __future__ import annotations
@@ -26,15 +26,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 UNLIKELY = -9999.0
-"""The log probability that is told for an id so unlikely that none was given."""
+"""The log probability of an id for which the package gave none, since it is too unlikely."""
 FINISHES: Mapping[str, Finish] = {"stop": "stop", "length": "length"}
-"""The API's finish for each of the package's words, when no id says it; every other word is a
-failure."""
+"""The API's finish for the package's finish reasons; any other reason is a failure."""
 GOING_ON = (None, "not_finished")
 
 
 class Request:
-    """`on_over` is called once, before the last push, in whatever way the request ended."""
+    """`on_over` is called once, before the last push, however the request ended."""
 
     def __init__(
         self,
@@ -50,14 +49,14 @@ class Request:
         self.answered = False
         self.begun_ns = now_ns()
         self.last_step_ns = 0
-        """The time of the last step; 0 until there was one."""
+        """The time of the last step, or 0."""
         self._sink = sink
         self._now_ns = now_ns
         self._on_over = on_over
         self._on_error = on_error
         self._stops = frozenset((end_id, *options.stop_ids))
         self._seen = 0
-        self._cached_told = False
+        self._cached_sent = False
         self._result: RequestOutput | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -82,26 +81,26 @@ class Request:
             self._sink.push(chunk)
 
     def _metrics(self) -> Mapping[str, float] | None:
-        """What the package measured of it; there are words among the numbers."""
+        """The package's numeric metrics of this request."""
         if not self.options.metrics or self._result is None:
             return None
-        told = self._result.metrics_dict or {}
-        return {_name(key): float(v) for key, v in told.items() if isinstance(v, int | float)}
+        measured = self._result.metrics_dict or {}
+        return {_name(key): float(v) for key, v in measured.items() if isinstance(v, int | float)}
 
     async def _follow(self, result: RequestOutput) -> None:
-        """Read the result to its end. After an error it never says that it is done, so it is not
-        awaited again."""
+        """Read the result to its end. After an error it never finishes, so it is not awaited
+        again."""
         steps = aiter(result)
         while not self.over:
             try:
                 step = await anext(steps)
             except StopAsyncIteration:
                 break
-            except Exception as error:  # of any class: a KeyError, a socket's, a check of theirs
+            except Exception as error:  # any class: KeyErrors, socket errors, failed checks
                 self._on_error(error)
                 self.fail(root_cause(error))
                 return
-            if not self.over:  # it may have been aborted between the step and this turn
+            if not self.over:  # it may have been aborted since the step
                 self._step(step)
         self.fail("The engine ended the request without saying why.")
 
@@ -114,7 +113,7 @@ class Request:
             del ids[ids.index(stop_id) + 1 :]
         elif _trimmed(output, self._stops):
             stop_id = int(output.stop_reason or 0)
-            ids.append(stop_id)  # it was cut from the output, and is an id like any other
+            ids.append(stop_id)  # the package cut it from the output
         logprobs = self._logprobs(output, ids)
         self._seen += len(ids)
         if stop_id is not None:
@@ -133,7 +132,7 @@ class Request:
         ids: Sequence[int],
         logprobs: Sequence[Logprob],
     ) -> None:
-        """End the request by the package's word, since no id ended it."""
+        """End the request with the package's finish reason, since no id ended it."""
         finish = FINISHES.get(output.finish_reason or "", "error")
         error = None
         if finish == "error":
@@ -142,25 +141,25 @@ class Request:
         self.end(Chunk(ids, logprobs, cached, finish, None, error, metrics=metrics))
 
     def _cached(self, result: RequestOutput) -> int | None:
-        if self._cached_told:
+        if self._cached_sent:
             return None
-        self._cached_told = True
+        self._cached_sent = True
         return result.cached_tokens
 
     def _logprobs(self, output: CompletionOutput, ids: Sequence[int]) -> list[Logprob]:
         if self.options.logprobs is None:
             return []
-        theirs = (output.logprobs or ())[self._seen : self._seen + len(ids)]
+        entries = (output.logprobs or ())[self._seen : self._seen + len(ids)]
         return [
             logprob(token_id, entry, self.options.logprobs)
-            for token_id, entry in itertools.zip_longest(ids, theirs)
+            for token_id, entry in itertools.zip_longest(ids, entries)
         ]
 
     def _leave(self, *, done: bool = False) -> None:
-        """Push nothing more, wait for nothing more, and drop the result."""
+        """Stop pushing and waiting, and abort the result."""
         self.over = True
         if self._result is not None and not done:
-            # Without an executor it asserts, or finds None where the executor was.
+            # Without an executor it fails an assertion or an attribute look-up.
             with suppress(RuntimeError, AssertionError, AttributeError):
                 self._result.abort()
         if self._task is not None:
@@ -169,7 +168,7 @@ class Request:
 
 
 def _name(key: object) -> str:
-    """The name of a key, which is a member of an enumeration or a word."""
+    """The name of a key, which is an enum member or a string."""
     return str(key.value if isinstance(key, Enum) else key)
 
 
@@ -179,8 +178,8 @@ def _trimmed(output: CompletionOutput, stops: frozenset[int]) -> bool:
 
 
 def logprob(token_id: int, entry: Mapping[int, TheirLogprob] | float | None, count: int) -> Logprob:
-    """A log probability from the package's entry, which has the alternatives by id; newer versions
-    may give a number."""
+    """A log probability from the package's entry, which maps alternatives by id; newer versions may
+    have a number."""
     if entry is None:
         return Logprob(token_id, UNLIKELY, ())
     if isinstance(entry, int | float):

@@ -1,6 +1,6 @@
-"""The end of TensorRT-LLM in this process, bounded.
+"""Shuts TensorRT-LLM down, with a deadline.
 
-Knows one method of the package; knows no request.
+It uses one method of the package: no requests.
 """
 
 from __future__ import annotations
@@ -18,15 +18,14 @@ logger = logging.getLogger(__name__)
 
 
 async def shut_down(llm: LLM, deadline_s: float) -> None:
-    """Shut the package down, in a thread of its own, since with a dead worker that may never
-    return."""
+    """Shut the package down in a separate thread: with a dead worker it may never return."""
     loop, done = asyncio.get_running_loop(), asyncio.Event()
 
     def shut() -> None:
         try:
             llm.shutdown()
         finally:
-            with suppress(RuntimeError):  # the loop was closed meanwhile
+            with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(done.set)
 
     threading.Thread(target=shut, daemon=True).start()
@@ -34,4 +33,4 @@ async def shut_down(llm: LLM, deadline_s: float) -> None:
         async with asyncio.timeout(deadline_s):
             await done.wait()
     except TimeoutError:
-        logger.warning("TensorRT-LLM did not shut down within %g s.", deadline_s)
+        logger.warning("TensorRT-LLM shutdown timeout: not finished after %g s", deadline_s)

@@ -1,7 +1,6 @@
-"""What TensorRT-LLM says of its steps, asked now and then: how much of its cache is in use,
-and how many requests wait in its own queue.
+"""Polls TensorRT-LLM's statistics: cache use and the length of its own queue.
 
-Knows one method of the package and the words of its answer; knows no request.
+It uses one method of the package and the keys of its answer: no requests.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ logger = logging.getLogger(__name__)
 
 EVERY_S = 2.0
 WAIT_S = 1.0
-"""Seconds that an answer may take."""
+"""Timeout of an answer."""
 
 
 class Statistics:
-    """Asks the package for its statistics. `cache_use` is the share of the cache's blocks in use;
-    None until it was told. `queued` requests wait in the package's own queue."""
+    """Polls the package's statistics. `cache_use`: share of the cache's blocks in use, or None
+    before the first answer. `queued`: requests in the package's own queue."""
 
     def __init__(self, sleep: Callable[[float], Awaitable[None]]) -> None:
         self.cache_use: float | None = None
@@ -48,12 +47,12 @@ class Statistics:
             try:
                 async for step in llm.get_stats_async(timeout=WAIT_S):
                     self.cache_use, self.queued = cache_use(step), queued(step)
-            except Exception as error:  # of any class: only numbers are lost
-                logger.debug("TensorRT-LLM gives no statistics: %s", root_cause(error))
+            except Exception as error:  # any class: only numbers are lost
+                logger.debug("could not read TensorRT-LLM's statistics: %s", root_cause(error))
 
 
 def cache_use(step: Mapping[str, object]) -> float | None:
-    """The share of the cache in use, by one step's statistics; None where they do not say."""
+    """The share of the cache in use in one step's statistics, or None."""
     blocks = step.get("kvCacheStats")
     if not isinstance(blocks, dict):
         return None
@@ -64,6 +63,6 @@ def cache_use(step: Mapping[str, object]) -> float | None:
 
 
 def queued(step: Mapping[str, object]) -> int | None:
-    """The length of the package's queue, by one step's statistics; None where they do not say."""
+    """The length of the package's queue in one step's statistics, or None."""
     waiting = step.get("numQueuedRequests")
     return waiting if isinstance(waiting, int) else None

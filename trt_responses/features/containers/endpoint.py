@@ -15,7 +15,7 @@ from trt_responses.features.containers.files import ContainerFileRoutes
 from trt_responses.web.body import check_json, parsed, read_body
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import ColdRoute, Owner, replies
-from trt_responses.web.stored import Limit  # noqa: TC001  # likewise
+from trt_responses.web.stored import Limit  # likewise
 from trt_responses.wire.listing import Order, Page, page_of
 
 if TYPE_CHECKING:

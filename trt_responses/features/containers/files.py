@@ -18,7 +18,7 @@ from trt_responses.web.body import read_bytes
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import ColdRoute, Owner, replies
 from trt_responses.web.headers import header
-from trt_responses.web.stored import Limit  # noqa: TC001  # likewise
+from trt_responses.web.stored import Limit  # likewise
 from trt_responses.wire.listing import Order, Page, page_of
 
 if TYPE_CHECKING:

@@ -12,10 +12,11 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from trt_responses.errors import InvalidRequest
+from trt_responses.features.hosted_tools.kinds import KINDS
 from trt_responses.language.messages import Message
 from trt_responses.language.reader import Span
 from trt_responses.language.steering import Free
-from trt_responses.log.hosted_calls import ROWS, Outcome, Runner
+from trt_responses.log.hosted_calls import Outcome, Runner
 from trt_responses.run.turns import ToolRun, Turn
 from trt_responses.tool import ToolAnswer, ToolCall
 
@@ -37,7 +38,7 @@ RESERVE = 256
 left, if that is less."""
 MAX_ANSWER_BYTES = 1024 * 1024
 """The most bytes of any tool's answer, before its tokens are counted."""
-CALLS = ROWS["mcp"].channel
+CALLS = KINDS["mcp"].channel
 """The types of items that are calls waiting for an approval."""
 GRACE_S = 5.0
 """Seconds after its deadline in which a tool may still answer by itself."""
@@ -200,7 +201,7 @@ class ToolLoop:
         most = max(1, room - min(RESERVE, room // 2))
         text = shortened(answer.text, min(MAX_ANSWER_BYTES, most * 8))
         used = self._tools.get(recipient or "")
-        channel = channel or (ROWS[used.runner.kind].channel if used else "analysis")
+        channel = channel or (KINDS[used.runner.kind].channel if used else "analysis")
         continuation, reader = generation.notes.continuation, generation.reader
         assert continuation is not None, "who offers tools sends no ids"
         while True:

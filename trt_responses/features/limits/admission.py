@@ -101,7 +101,8 @@ class Admission:
         """Give free places to those who wait. Called when a place may have become free."""
         with self._counts.locked():
             self._give_places()
-        self._look_later()
+        if self.waiting:
+            self._look_later()
 
     def _give_places(self) -> None:
         now_s = self._clock_s()
@@ -116,7 +117,7 @@ class Admission:
             self._counts.offer(owner.counts, owner.line[0].since_s, now_s)
 
     def _look_later(self) -> None:
-        if self._counts.shared and self.waiting and self._looking is None:
+        if self._counts.shared and self._looking is None:
             self._looking = asyncio.get_running_loop().call_later(LOOK_S, self._look_again)
 
     def _look_again(self) -> None:
@@ -146,7 +147,8 @@ class Admission:
                 self._wait(place, tokens)
             if owner.tokens is not None:
                 owner.tokens.take(tokens)
-        self._look_later()
+        if self.waiting:
+            self._look_later()
 
     def _wait(self, place: Place, tokens: int) -> None:
         others, place.tokens, place.since_s = self._counts.waiting_tokens, tokens, self._clock_s()
@@ -176,7 +178,8 @@ class Admission:
                 self._count(owner, waiting=-1, waiting_tokens=-tokens)
             if self.waiting or self._counts.shared:
                 self._give_places()
-        self._look_later()
+        if self.waiting:
+            self._look_later()
 
     def count_background(self, owner: str, more: int) -> int:
         """Count so many more background responses of an owner, or less, and return how many there
@@ -234,7 +237,8 @@ class Place:
 
     def granted(self) -> None:
         self.state = "running"
-        self._tell()
+        if self._turn is not None:
+            self._end_wait(self._turn)
 
     def headers(self) -> dict[str, str]:
         return self.owner.headers()
@@ -243,11 +247,12 @@ class Place:
         if self.state != "gone":
             self._admission.left(self, generated_tokens)
             self.state = "gone"
-            self._tell()
+            if self._turn is not None:
+                self._end_wait(self._turn)
 
-    def _tell(self) -> None:
-        if self._turn is not None and not self._turn.done():
-            self._turn.set_result(None)
+    def _end_wait(self, turn: asyncio.Future[None]) -> None:
+        if not turn.done():
+            turn.set_result(None)
 
 
 class _Owner:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from trt_responses.errors import StartupError
+from trt_responses.errors import UsageError
 from trt_responses.features.limits.admission import Admission, Bounds
 from trt_responses.features.limits.audit import Audit
 from trt_responses.features.limits.counts import LocalCounts
@@ -65,15 +65,15 @@ def _keys(settings: Settings) -> KeyRing:
 def _watched(
     settings: Settings, keys: KeyRing, sleep: Callable[[float], Awaitable[None]]
 ) -> WatchedKeys | None:
-    """The file of keys, loaded. Raises a `StartupError` for one that cannot be used."""
+    """The file of keys, loaded. Raises a `UsageError` for one that cannot be used."""
     if settings.keys_file is None:
         return None
     watched = WatchedKeys(settings.keys_file, keys, Audit(settings.audit_path), sleep)
     try:
         watched.load()
     except KeyFault as fault:
-        raise StartupError(
-            f"The file of keys {settings.keys_file} cannot be used: {fault}; `trt-responses keys "
-            "new OWNER` makes one."
+        raise UsageError(
+            f"{settings.option('keys_file')} {settings.keys_file}: {fault}; "
+            "`trt-responses keys new OWNER` makes a file of keys."
         ) from None
     return watched

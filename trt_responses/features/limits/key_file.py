@@ -61,7 +61,9 @@ class WatchedKeys:
         before, after = set(self._keys), set(keys)
         self._keys = keys
         added, removed = _names(after - before), _names(before - after)
-        logger.info("loaded keys=%d added=%s removed=%s: %s", len(keys), added, removed, self._path)
+        logger.info(
+            "loaded key file %s: keys=%d added=%s removed=%s", self._path, len(keys), added, removed
+        )
         self._tell("keys.loaded", added=added, removed=removed)
 
     def look(self) -> None:
@@ -101,7 +103,7 @@ def read_file(path: Path) -> tuple[object, tuple[Key, ...]]:
         with path.open("rb") as file:
             return _stamp_of(os.fstat(file.fileno())), read_keys(file.read())
     except OSError as error:
-        raise KeyFault(f"it cannot be read ({error.strerror})") from None
+        raise KeyFault(f"cannot be read ({error.strerror})") from None
 
 
 @contextmanager

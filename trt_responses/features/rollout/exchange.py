@@ -203,7 +203,7 @@ class Exchange:
             refused = fault if isinstance(fault, LoadRefused) else LoadRefused(str(fault))
             why = refused.message.removesuffix(".")
             refused.message = f"{version.label} is not served: {why}."
-            logger.warning("%s", refused.message)
+            logger.warning("rejected version %s: %s", version.label, why)
             await self._note(builds, "refused", version, refused.message)
             raise refused from None
 

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import re
 from contextlib import ExitStack
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from trt_responses.engine import Chunk, Health
@@ -29,7 +30,7 @@ STOP_S = 5.0
 MARKED_ID = re.compile(r"resp_([0-9a-f]{6})[0-9a-f]{48}")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Version:
     """One version of an engine, as clients and metrics name it."""
 
@@ -39,13 +40,13 @@ class Version:
     """From 1 on; None for an engine that was not prepared here, or before there were numbers."""
     digest: str = ""
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """What asks for this very version: `name@3` and `name@<digest>`."""
         parts = (self.number, self.digest)
         return tuple(f"{self.name}@{part}" for part in parts if part)
 
-    @property
+    @cached_property
     def label(self) -> str:
         return next(iter(self.names), self.name)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from trt_responses.errors import InvalidRequest, StartupError
+from trt_responses.errors import InvalidRequest, UsageError
 from trt_responses.features.rollout.gate import PROMPTS, accepted_prompts
 from trt_responses.features.rollout.loaded import Loaded, Version
 from trt_responses.prepare.faults import PrepareError
@@ -203,12 +203,12 @@ def gate_prompts(path: Path | None) -> list[Accepted]:
         lines = path.read_bytes().splitlines()
         bodies = [orjson.loads(line) for line in lines if line.strip()]
     except OSError as error:
-        raise StartupError(f"{where} cannot be read ({error.strerror}).") from None
+        raise UsageError(f"{where} cannot be read ({error.strerror}).") from None
     except orjson.JSONDecodeError as error:
-        raise StartupError(f"{where} has a line that is not JSON: {error}.") from None
+        raise UsageError(f"{where} has a line that is not JSON: {error}.") from None
     if not bodies or not all(isinstance(body, dict) for body in bodies):
-        raise StartupError(f"{where}: expected one JSON object a line, at least one.")
+        raise UsageError(f"{where}: expected one JSON object a line, at least one.")
     try:
         return accepted_prompts(bodies)
     except InvalidRequest as error:
-        raise StartupError(f"{where}: {error.message}") from None
+        raise UsageError(f"{where}: {error.message}") from None

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from trt_responses.errors import InvalidRequest, StartupError, invalid_value
+from trt_responses.errors import InvalidRequest, StartupError, UsageError, invalid_value
 from trt_responses.features.seal import compacted
 from trt_responses.features.seal.turn import OpenedTurns, packed, unpacked
 from trt_responses.files import make_private
@@ -202,7 +202,7 @@ def shared_keys(texts: Sequence[str]) -> list[bytes]:
         except ValueError:
             key = b""
         if len(key) != KEY_BYTES:
-            raise StartupError(
+            raise UsageError(
                 f"TRT_RESPONSES_SEAL_KEYS: entry {place} is not base64 of {KEY_BYTES} bytes; "
                 "make one with `openssl rand -base64 32`."
             )

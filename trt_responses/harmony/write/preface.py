@@ -5,16 +5,18 @@ The result equals openai-harmony's, character for character. Texts only: no toke
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 from trt_responses.frozen import bytes_of
 from trt_responses.harmony.write.typescript import json_of, type_of
-from trt_responses.language.messages import Developer, Functions
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from trt_responses.language.messages import FunctionTool, ResponseFormat, System
+from trt_responses.language.messages import (
+    Developer,
+    Functions,
+    FunctionTool,
+    ResponseFormat,
+    System,
+)
 
 CHANNELS = (
     "# Valid channels: analysis, commentary, final. Channel must be included for every message."
@@ -24,6 +26,7 @@ CALLS = "\nCalls to these tools must go to the commentary channel: 'functions'."
 NOTHING = Developer(None)
 
 
+@lru_cache(maxsize=64)
 def system_text(system: System) -> str:
     """The text of the system message."""
     top = [system.identity]
@@ -41,10 +44,8 @@ def system_text(system: System) -> str:
 
 
 def content_key(developer: Developer) -> bytes | None:
-    """The content of a developer message as bytes, for use as a cache key; None if it is empty or
-    nested too deep."""
-    if developer == NOTHING:
-        return None
+    """The content of a developer message as bytes, for use as a cache key; None if it is nested
+    too deep."""
     tools, form = developer.tools, developer.response_format
     parts = None if form is None else (form.name, form.description, form.schema)
     try:

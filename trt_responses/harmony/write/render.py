@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from trt_responses.dialect import Answered, uncompacted
 from trt_responses.errors import InvalidRequest, refuse_longer
 from trt_responses.harmony.write.cache import CACHE_BYTES, IdCache
-from trt_responses.harmony.write.preface import content_key, developer_pieces, system_text
+from trt_responses.harmony.write.preface import NOTHING, content_key, developer_pieces, system_text
 from trt_responses.tokens.control import CONTROL
 
 if TYPE_CHECKING:
@@ -72,6 +72,8 @@ class Renderer:
     async def developer(self, developer: Developer, at_most: int | None = None) -> array[int]:
         """The ids of the developer message; empty if it has no content. Cached by content: an agent
         sends its tools with each request, and rendering them is the slowest part of a prompt."""
+        if developer == NOTHING:
+            return array("I")
         content = content_key(developer)
         key = None if content is None else (("developer",), content, CONTROL.end)
         if key is not None and (cached := await self._cached(key, at_most)) is not None:
@@ -123,7 +125,7 @@ class Renderer:
         """The ids of a whole prompt. Blocks hold their messages' ids; no work is done per
         message."""
         before = await self.system(system), await self.developer(developer, at_most)
-        return self.join(*before, (block.ids for block in blocks))
+        return self.join(*before, [block.ids for block in blocks])
 
     async def behind(self, prompt: array[int], message: Message) -> array[int]:
         """The ids of a prompt with one more message."""

@@ -7,14 +7,11 @@ unknown schema becomes `any`. Returns pieces of text; no ids here.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
 import orjson
 
 from trt_responses.errors import InvalidRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 MAX_DEPTH = 60
 """The maximum nesting of a schema: each level takes several stack frames. openai-harmony's limit is

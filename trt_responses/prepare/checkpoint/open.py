@@ -14,7 +14,7 @@ from trt_responses.prepare.checkpoint import original
 from trt_responses.prepare.checkpoint.architecture import from_hf, from_original
 from trt_responses.prepare.checkpoint.expected import expected_tensors
 from trt_responses.prepare.checkpoint.safetensors import read_tensors
-from trt_responses.prepare.faults import PrepareError, cut, refusal, shown
+from trt_responses.prepare.faults import PrepareError, WrongInput, cut, refusal, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -83,7 +83,7 @@ def open_checkpoint(directory: Path) -> Checkpoint:
 
 def _opened(directory: Path) -> Checkpoint:
     if not directory.is_dir():
-        raise PrepareError(f"{directory}: found no directory, expected a checkpoint directory.")
+        raise WrongInput(f"{directory}: found no directory, expected a checkpoint directory.")
     refuse_pickles(directory)
     config = json_object(directory, "config.json", MAX_CONFIG_BYTES)
     if "model_type" not in config and "num_experts" in config:
@@ -118,7 +118,7 @@ def inside(directory: Path, name: str) -> Path:
     cache of the same model, is refused."""
     path = directory / name
     if not _is_file(path):
-        raise PrepareError(f"{cut(name)}: found no such file in {directory}, expected one.")
+        raise WrongInput(f"{cut(name)}: found no such file in {directory}, expected one.")
     homes = (directory.resolve(), *_blobs(directory))
     if not any(path.resolve().is_relative_to(home) for home in homes):
         raise PrepareError(

@@ -21,7 +21,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trt_responses.frozen import dataclass
-from trt_responses.prepare.faults import refusal
+from trt_responses.prepare.faults import WrongInput, refusal
 from trt_responses.prepare.files import GRAPH
 from trt_responses.prepare.graph.attention import attention, sight
 from trt_responses.prepare.graph.builder import Builder
@@ -67,7 +67,7 @@ class GraphSpec:
         )
         for name, found, least, most in claims:
             if not least <= found <= most:
-                raise refusal(f"graph, {name}", found, f"{least} to {most}")
+                raise refusal(f"--{name}", found, f"{least} to {most}", WrongInput)
         layers = [n for group in self.groups for n in group]
         if layers != list(range(a.layers)) or not all(self.groups):
             raise refusal("graph, groups", layers, f"layers 0 to {a.layers - 1} in turn")

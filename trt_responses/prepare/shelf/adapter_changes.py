@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from trt_responses.files import reason
-from trt_responses.prepare.faults import PrepareError, refusal
+from trt_responses.prepare.faults import PrepareError, WrongInput, refusal
 from trt_responses.prepare.shelf import shelf, versions
 from trt_responses.prepare.shelf.adapters import FOLDER, Adapter, adapters_of, write_adapters
 from trt_responses.prepare.shelf.card import read_card
@@ -59,18 +59,20 @@ def add(
     """
     _check_name(name)
     if not source.exists():
-        raise refusal(f"adapter {name}", f"nothing at {source}", "a file or a directory")
+        raise refusal(
+            f"adapter {name}", f"nothing at {source}", "a file or a directory", WrongInput
+        )
     directory = shelf.find(engines_dir, wanted)
     card = read_card(directory)
     if (imported := kinds.get(card.kind)) is None:
-        raise PrepareError(
+        raise WrongInput(
             f"engine {card.label}: it is of kind {card.kind}, which takes no adapters; kinds that "
             f"do are {', '.join(kinds)}."
         )
     with _changing(directory, name):
         earlier = adapters_of(directory)
         if any(adapter.name == name for adapter in earlier):
-            raise PrepareError(
+            raise WrongInput(
                 f"adapter {name}: {card.label} has one of that name; remove that first."
             )
         (directory / FOLDER).mkdir(exist_ok=True)
@@ -97,7 +99,7 @@ def remove(engines_dir: Path, wanted: str, name: str) -> Change:
         found = next((adapter for adapter in adapters if adapter.name == name), None)
         if found is None:
             known = ", ".join(adapter.name for adapter in adapters) or "none"
-            raise PrepareError(f"adapter {name}: {card.label} has no such one, but: {known}.")
+            raise WrongInput(f"adapter {name}: {card.label} has no such one, but: {known}.")
         if is_held(directory):
             raise PrepareError(f"engine {card.label}: a server has it loaded; stop that first.")
         _check_name(found.place)
@@ -110,7 +112,7 @@ def _check_name(name: str) -> None:
     """Refuse what is no name of a file or folder in the folder of adapters."""
     if not shelf.NAME.fullmatch(name) or ".." in name:
         expected = "lower-case letters, digits, dots, dashes, underscores"
-        raise refusal("name of the adapter", repr(name), expected)
+        raise refusal("name of the adapter", repr(name), expected, WrongInput)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ Knows the card's fields and how to compare them with a directory and a machine; 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping  # noqa: TC003  # decoded by its annotation
+from collections.abc import Mapping  # decoded by its annotation
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -14,7 +14,7 @@ from pydantic import Field
 
 from trt_responses.files import write_whole
 from trt_responses.frozen import dataclass
-from trt_responses.prepare.checkpoint.architecture import Architecture  # noqa: TC001  # likewise
+from trt_responses.prepare.checkpoint.architecture import Architecture  # likewise
 from trt_responses.prepare.faults import PrepareError, refusal
 from trt_responses.prepare.files import (
     ARGUMENTS,

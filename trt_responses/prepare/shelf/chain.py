@@ -5,12 +5,12 @@ Knows the tensor contract in words; opens nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping  # noqa: TC003  # decoded by its annotation
+from collections.abc import Mapping  # decoded by its annotation
 from typing import Literal
 
 from trt_responses.frozen import dataclass
 from trt_responses.prepare.faults import PrepareError
-from trt_responses.prepare.graph.onnx_file import Element  # noqa: TC001  # likewise
+from trt_responses.prepare.graph.onnx_file import Element  # likewise
 
 Flavour = Literal["rtx", "enterprise"]
 """One of NVIDIA's two TensorRT libraries."""

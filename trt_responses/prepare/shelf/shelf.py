@@ -9,7 +9,7 @@ import re
 import shutil
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from trt_responses.prepare.faults import PrepareError, refusal
+from trt_responses.prepare.faults import PrepareError, WrongInput, refusal
 from trt_responses.prepare.shelf import card as cards
 from trt_responses.prepare.shelf import versions
 from trt_responses.prepare.shelf.adapters import adapter_difference
@@ -59,7 +59,7 @@ class Selection(NamedTuple):
     directory: Path
     card: Card
     reason: str
-    """A sentence that says what was chosen and why."""
+    """Why it was chosen."""
 
 
 class Verdict(NamedTuple):
@@ -72,9 +72,11 @@ class Verdict(NamedTuple):
 def checked_name(name: str) -> str:
     """The name, if it may be a directory's. Raises a `PrepareError` otherwise."""
     if not NAME.fullmatch(name) or ".." in name:
-        raise refusal("NAME", repr(name), "lower-case letters, digits, dots, dashes, underscores")
+        expected = "lower-case letters, digits, dots, dashes, underscores"
+        raise refusal("NAME", repr(name), expected, WrongInput)
     if name == SOURCE:
-        raise refusal("NAME", repr(name), "another one, since the demo's weights are kept there")
+        expected = "another one, since the demo's weights are kept there"
+        raise refusal("NAME", repr(name), expected, WrongInput)
     return name
 
 
@@ -127,7 +129,7 @@ def find(engines_dir: Path, wanted: str) -> Path:
     found = versions_of(engines_dir, checked_name(name))
     if not found:
         known = ", ".join(sorted({e.name for e in entries(engines_dir)})) or "none"
-        raise PrepareError(
+        raise WrongInput(
             f"engine {wanted!r}: found no such engine in {engines_dir}, expected one of: {known}; "
             "`make engine` prepares one."
         )
@@ -140,7 +142,7 @@ def find(engines_dir: Path, wanted: str) -> Path:
         chosen = found
     if not chosen:
         known = ", ".join(entry.label for entry in found)
-        raise PrepareError(
+        raise WrongInput(
             f"engine {wanted!r}: found no version {version} in {engines_dir}, expected one of: "
             f"{known}; `trt-responses engine promote {name} N` says which one is served."
         )
@@ -152,31 +154,32 @@ def split(wanted: str) -> tuple[str, str]:
     `name/<digest>`."""
     name, mark, version = wanted.partition("@" if "@" in wanted else "/")
     if mark and not (VERSION.fullmatch(version) or NUMBER.fullmatch(version)):
-        raise refusal("NAME", repr(wanted), "name@3, or name@ and 12 hex digits of its digest")
+        expected = "name@3, or name@ and 12 hex digits of its digest"
+        raise refusal("NAME", repr(wanted), expected, WrongInput)
     return name, version
 
 
 def select(engines_dir: Path, wanted: str | None = None) -> Selection:
-    """The engine to serve, and why: the one asked for, or the only one, or demo."""
-    name, why = (wanted, "as asked") if wanted else _unasked(engines_dir)
+    """The engine to serve, and why: the requested one, the single one, or demo."""
+    name, why = (wanted, "requested") if wanted else _default(engines_dir)
     directory = find(engines_dir, name)
     card = cards.read_card(directory)
-    return Selection(directory, card, f"engine {card.label}: {why}")
+    return Selection(directory, card, why)
 
 
-def _unasked(engines_dir: Path) -> tuple[str, str]:
+def _default(engines_dir: Path) -> tuple[str, str]:
     names = sorted({entry.name for entry in entries(engines_dir)})
     match names:
         case []:
-            raise PrepareError(
+            raise WrongInput(
                 f"{engines_dir}: found no engine, expected one; run `make engine` for the demo, or "
                 "`make engine CHECKPOINT=… NAME=…`."
             )
         case [only]:
-            return only, "the only one"
+            return only, "the only engine found"
     if DEMO in names:
-        return DEMO, f"none was asked for; ENGINE= may name {', '.join(names)}"
-    raise PrepareError(
+        return DEMO, f"the default; other engines: {', '.join(n for n in names if n != DEMO)}"
+    raise WrongInput(
         f"{engines_dir}: found {len(names)} engines, expected a choice; name one in ENGINE=: "
         f"{', '.join(names)}."
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from trt_responses.frozen import dataclass
 from trt_responses.prepare.files import EngineFile, file_difference, read_finished
 from trt_responses.prepare.shelf.chain import CompiledPlans, Link
-from trt_responses.prepare.tensorrt.job import CompileResult  # noqa: TC001  # decoded by its annotation
+from trt_responses.prepare.tensorrt.job import CompileResult  # decoded by its annotation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -24,9 +24,9 @@ from trt_responses.frozen import dataclass
 from trt_responses.prepare.checkpoint.open import open_checkpoint
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.files import decoded, json_or_nothing
-from trt_responses.prepare.graph.onnx_file import Element  # noqa: TC001  # likewise
+from trt_responses.prepare.graph.onnx_file import Element  # likewise
 from trt_responses.prepare.progress import megabytes
-from trt_responses.prepare.shelf.chain import Format  # noqa: TC001  # decoded by its annotation
+from trt_responses.prepare.shelf.chain import Format  # decoded by its annotation
 from trt_responses.prepare.tensorrt.binding import binding
 from trt_responses.prepare.tensorrt.network import Listing, Network, Sizes
 from trt_responses.prepare.tensorrt.targets import Family

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping  # noqa: TC003  # decoded by its annotation
+from collections.abc import Mapping  # decoded by its annotation
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from trt_responses.frozen import dataclass

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from trt_responses.frozen import dataclass
 from trt_responses.prepare.digests import source_facts
-from trt_responses.prepare.faults import refusal
+from trt_responses.prepare.faults import WrongInput, refusal
 from trt_responses.prepare.graph.expert_file import expert_tensors
 from trt_responses.prepare.graph.write import GraphSpec, grouped
 from trt_responses.prepare.tensorrt.size import graph_bytes, group_size, plan_bytes
@@ -107,14 +107,20 @@ def intended(
     a = checkpoint.architecture
     if options.weights not in (None, *FORMATS):
         raise refusal(
-            f"TYPE={options.weights}", f"kind {options.kind}", f"one of {', '.join(FORMATS)}"
+            f"--type {options.weights}",
+            f"kind {options.kind}",
+            f"one of {', '.join(FORMATS)}",
+            WrongInput,
         )
     if options.group is not None and options.group < 1:
-        raise refusal("--group", options.group, "1 or more layers")
+        raise refusal("--group", options.group, "1 or more layers", WrongInput)
     if options.kind == "onnx":
         if options.targets:
             raise refusal(
-                "TARGETS", ", ".join(options.targets), "none: a bare graph has no targets"
+                "--targets",
+                ", ".join(options.targets),
+                "none: a bare graph has no targets",
+                WrongInput,
             )
         return Intent(options, (), _graph_element(options.weights), options.group or GRAPH_GROUP)
     targets = options.targets or default_targets(a.packed, present)
@@ -127,6 +133,9 @@ def _graph_element(weights: Format | None) -> Element:
     elements: dict[Format | None, Element] = {None: "float32", "f32": "float32", "f16": "float16"}
     if weights not in elements:
         raise refusal(
-            f"TYPE={weights}", "a bare graph", "f32 or f16, which onnxruntime computes in on a CPU"
+            f"--type {weights}",
+            "a bare graph",
+            "f32 or f16, which onnxruntime computes in on a CPU",
+            WrongInput,
         )
     return elements[weights]

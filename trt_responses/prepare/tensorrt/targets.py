@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, get_args
 
-from trt_responses.prepare.faults import PrepareError, refusal
+from trt_responses.prepare.faults import PrepareError, WrongInput, refusal
 from trt_responses.prepare.shelf.chain import Format
 
 if TYPE_CHECKING:
@@ -65,9 +65,9 @@ def checked_targets(names: Sequence[str]) -> tuple[str, ...]:
     for name in names:
         if name not in TARGETS:
             why = f"; {UNSUPPORTED[name]}" if name in UNSUPPORTED else ""
-            raise PrepareError(f"TARGETS: found {name!r}, expected {', '.join(TARGETS)}{why}.")
+            raise WrongInput(f"--targets: found {name!r}, expected {', '.join(TARGETS)}{why}.")
     if not names:
-        raise refusal("TARGETS", "none", f"one or more of {', '.join(TARGETS)}")
+        raise refusal("--targets", "none", f"one or more of {', '.join(TARGETS)}", WrongInput)
     return tuple(name for name in TARGETS if name in names)
 
 
@@ -75,8 +75,8 @@ def check_present(targets: Sequence[str], present: str | None) -> None:
     """Check the targets of a builder that cannot be told of a GPU: the one at hand is all that it
     compiles for."""
     if tuple(targets) != (present,):
-        raise PrepareError(
-            f"TARGETS: found {', '.join(targets)}, expected {present or 'a GPU here'}: the "
+        raise WrongInput(
+            f"--targets: found {', '.join(targets)}, expected {present or 'a GPU here'}: the "
             "enterprise TensorRT compiles only for the GPU at hand; install TensorRT-RTX: "
             "pip install 'trt-responses[tensorrt]'."
         )
@@ -111,9 +111,10 @@ def _element(chosen: Sequence[Target], asked: Format | None) -> Element:
     if not all(target.bfloat16 for target in chosen):
         if asked == "bf16":
             raise _refused("bf16", chosen[0], "f16")
-        raise PrepareError(
-            f"TARGETS: found {chosen[0].name} among others, expected it alone: it computes in "
-            "float16 and they in bfloat16; prepare it under another NAME, or say TYPE=f16 for all."
+        raise WrongInput(
+            f"--targets: found {chosen[0].name} among others, expected it alone: it computes in "
+            "float16 and they in bfloat16; prepare it with another --name, or pass --type f16 for "
+            "all."
         )
     return "bfloat16"
 
@@ -124,7 +125,9 @@ def _format(target: Target, packed: bool, asked: Format | None, element: Element
             return "mxfp4" if target.fp4 else "int8"
         return "bf16" if element == "bfloat16" else "f16"
     if asked in KEPT_PACKED and not packed:
-        raise refusal(f"TYPE={asked}", "a checkpoint without MXFP4 experts", "one with them")
+        raise refusal(
+            f"--type {asked}", "a checkpoint without MXFP4 experts", "one with them", WrongInput
+        )
     if asked == "mxfp4" and not target.fp4:
         raise _refused("mxfp4", target, "int8, which is exact too")
     return asked
@@ -132,7 +135,7 @@ def _format(target: Target, packed: bool, asked: Format | None, element: Element
 
 def _refused(asked: str, target: Target, instead: str) -> PrepareError:
     what = {"bf16": "bfloat16", "mxfp4": "4-bit floats"}[asked]
-    return PrepareError(
-        f"TYPE={asked}: found {target.name} ({target.cards}) among the targets, which has no "
-        f"{what}, expected targets that have; use TYPE={instead}."
+    return WrongInput(
+        f"--type {asked}: found {target.name} ({target.cards}) among the targets, which has no "
+        f"{what}, expected targets that have; use --type {instead}."
     )

@@ -6,7 +6,7 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-from trt_responses.errors import StartupError
+from trt_responses.errors import UsageError
 from trt_responses.files import write_whole
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def write_repository(
     returns its directory. Triton loads it without touching those that are there."""
     if not NAME.fullmatch(name):
         expected = "letters, digits, dots, dashes and underscores, a letter or a digit first"
-        raise StartupError(f"name of the model: found {name[:100]!r}, expected {expected}.")
+        raise UsageError(f"name of the model: found {name[:100]!r}, expected {expected}.")
     model = directory / name
     model.mkdir(parents=True, exist_ok=True)
     known = (int(entry.name) for entry in model.iterdir() if entry.name.isdecimal())
@@ -45,7 +45,7 @@ def write_repository(
     try:
         made.mkdir()
     except FileExistsError:
-        raise StartupError(
+        raise UsageError(
             f"{model} has a version {made.name} already: versions never change."
         ) from None
     form, text = model / "config.pbtxt", config(name, inputs, outputs)

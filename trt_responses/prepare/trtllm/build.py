@@ -98,7 +98,7 @@ def prepare(
 ) -> Built:
     """Prepare an engine, or find it prepared, or plan it where it cannot be started."""
     if options.profile not in PROFILES:
-        raise refusal("profile", repr(options.profile), " or ".join(PROFILES))
+        raise refusal("--profile", repr(options.profile), " or ".join(PROFILES))
     refuse_tensorrt_checkpoint(source)
     checkpoint = open_model(source)
     hardware = host.hardware()

@@ -5,13 +5,13 @@ Knows a plan's files and their names; measures nothing and starts nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping  # noqa: TC003  # read by dataclasses
+from collections.abc import Mapping  # read by dataclasses
 from dataclasses import field
-from pathlib import Path  # noqa: TC003  # likewise
+from pathlib import Path  # likewise
 from typing import TYPE_CHECKING, NamedTuple
 
 from trt_responses.frozen import dataclass
-from trt_responses.prepare.faults import PrepareError, refusal
+from trt_responses.prepare.faults import PrepareError, WrongInput, refusal
 from trt_responses.prepare.files import ARGUMENTS, CHECKPOINT, json_or_nothing
 from trt_responses.prepare.trtllm.arguments import read_arguments
 from trt_responses.prepare.trtllm.caches import caches_of, set_aside
@@ -77,12 +77,12 @@ def chosen_arguments(options: TrtLlmOptions, hardware: Hardware, checkpoint: Mod
     counts = {"gpus": options.gpus, "nodes": options.nodes, "context": options.context_tokens}
     for name, count in counts.items():
         if count is not None and count < 1:
-            raise refusal(name, count, "1 or more")
+            raise refusal(f"--{name}", count, "1 or more", WrongInput)
     gpus = options.gpus or max(1, len(hardware.gpus)) * options.nodes
     longest = shape_of(checkpoint).context
     context = options.context_tokens or longest
     if context > longest:
-        raise refusal("context", context, f"at most {longest}")
+        raise refusal("--context", context, f"at most {longest}", WrongInput)
     gpu_class = chosen_class(options, hardware)
     usual = arguments_for(options.profile, gpu_class, gpus, context)
     if isinstance(checkpoint, TemplateModel):
@@ -97,7 +97,9 @@ def chosen_arguments(options: TrtLlmOptions, hardware: Hardware, checkpoint: Mod
 def _check_draft(draft: Path, profile: ProfileName, gpu_class: GpuClass, checkpoint: Model) -> None:
     """Refuse a draft for any model but those for which NVIDIA has published one."""
     if isinstance(checkpoint, TemplateModel):
-        raise refusal("draft", f"one for {checkpoint.name}", "none: it is for gpt-oss-120b")
+        raise refusal(
+            "draft", f"one for {checkpoint.name}", "none: it is for gpt-oss-120b", WrongInput
+        )
     model = (checkpoint.architecture.layers, checkpoint.architecture.experts)
     for what, found, expected in (
         ("profile", profile, DRAFT_PROFILE),
@@ -105,19 +107,26 @@ def _check_draft(draft: Path, profile: ProfileName, gpu_class: GpuClass, checkpo
         ("layers and experts", model, DRAFTED),
     ):
         if found != expected:
-            raise refusal(f"draft, {what}", found, f"{expected}: an Eagle3 draft is published so")
+            raise refusal(
+                f"--draft, {what}",
+                found,
+                f"{expected}: an Eagle3 draft is published so",
+                WrongInput,
+            )
     if not (draft / "config.json").is_file():
-        raise refusal("draft", draft, "a directory with a config.json")
+        raise refusal("--draft", draft, "a directory with a config.json", WrongInput)
 
 
 def _check_overrides(overrides: Mapping[str, object], usual: Arguments) -> None:
     """Check overrides: a number must stay a number of its kind; what only the package knows is left
     to it."""
     if "model" in overrides:
-        raise refusal("model", repr(overrides["model"]), "none beside the checkpoint")
+        raise refusal(
+            "--set model", repr(overrides["model"]), "none beside the checkpoint", WrongInput
+        )
     for name, value in overrides.items():
         if type(usual.get(name)) is int and (type(value) is not int or value < 1):
-            raise refusal(name, repr(value), "a whole number above 0")
+            raise refusal(f"--set {name}", repr(value), "a whole number above 0", WrongInput)
 
 
 def chosen_class(options: TrtLlmOptions, hardware: Hardware) -> GpuClass:

@@ -5,7 +5,7 @@ Knows numbers and where they come from (docs/tensorrt-llm.md); starts nothing, a
 
 from __future__ import annotations
 
-from collections.abc import Mapping  # noqa: TC003  # read by dataclasses
+from collections.abc import Mapping  # read by dataclasses
 from dataclasses import field
 from typing import Literal, get_args
 

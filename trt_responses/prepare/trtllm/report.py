@@ -6,14 +6,14 @@ Knows the measurements' shape; measures nothing.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping  # noqa: TC003  # read by dataclasses
+from collections.abc import Mapping  # read by dataclasses
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from trt_responses.files import write_whole
 from trt_responses.frozen import dataclass
 from trt_responses.prepare.trtllm.plot import line_plot
-from trt_responses.prepare.trtllm.warmup import Start  # noqa: TC001  # likewise
+from trt_responses.prepare.trtllm.warmup import Start  # likewise
 
 if TYPE_CHECKING:
     from pathlib import Path

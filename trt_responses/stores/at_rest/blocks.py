@@ -1,8 +1,8 @@
-"""Blocks at rest: named by their content, and packed with pauses; and what of a body they hold.
+"""Packs blocks for storage, named by their content, and splits off the parts of a body they repeat.
 
-A block is kept without its text where its ids say it, unless it is large. Knows blocks, and how a
-record's body is ordered; knows no store. Whoever waits here never holds the event loop for long:
-small blocks are packed in slices with a pause between, a large one in a thread.
+A block is stored without its text if its ids encode it and it is not large. Works on blocks and on
+the order of a record's body: no store here. The event loop is never blocked for long: small blocks
+are packed in slices with pauses, a large one in a thread.
 """
 
 from __future__ import annotations
@@ -34,46 +34,44 @@ if TYPE_CHECKING:
     from trt_responses.store import Spell
 
     Has = Callable[[bytes], bool]
-    """Whether a store holds the block of a digest."""
+    """Whether a store has the block of a digest."""
 
 BLOCK_BYTES = 512
-"""Bytes of a large block that take as long as one small block."""
+"""Bytes of a large block that count as one small block."""
 DIGEST_BYTES = 20
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 NUMBERS: Mapping[Kind, int] = {kind: number for number, kind in enumerate(KINDS)}
 HEAD = Struct("<Biii")
-"""The head of a block: its kind, then the lengths of call id, callee and item. The ids are what is
-left."""
+"""The head of a block: its kind, then the lengths of call id, callee and item. The ids fill the
+rest."""
 ABSENT = -1
-"""The length of a name that is None; "" is 0 long."""
+"""The length of a name that is None; the length of "" is 0."""
 
 LOW = Struct("<i")
-"""The head before a block with ids beyond two bytes and two bits: the length of its ids' low
-rows."""
+"""The head of a block with ids of more than 18 bits: the length of its ids' low rows."""
 NARROW = Struct("<ii")
-"""The head before any other block: the same, told from it by `~`, and the length of what is left of
-its item."""
+"""The head of any other block: the same length, marked by `~`, and the length of the rest of its
+item."""
 
-ASKED_FROM = b',"background":'
-"""The place where a body begins to repeat what was asked: instructions, tools, and all that is
-echoed."""
+ECHO_FROM = b',"background":'
+"""The start of a body's echo of its request: instructions, tools, and all other echoed fields."""
 
 
 class Packed(NamedTuple):
-    """A block at rest; without data, when the store has it."""
+    """A packed block; without data if the store has it."""
 
     digest: bytes
     data: bytes
 
 
 def has_none(digest: bytes) -> bool:
-    """False for every digest: a store that has no block yet."""
+    """False for every digest: an empty store."""
     return False
 
 
 def pack(block: Block, has: Has = has_none, spell: Spell = says_nothing) -> Packed:
-    """Pack a block; without its data when the store has it."""
+    """The packed block; without its data if the store has it."""
     head, item = _head(block), block.item
     low, high = rows(block.ids)
     digest = block.digest or _digest(b"".join((head, item, high, low)))
@@ -82,14 +80,14 @@ def pack(block: Block, has: Has = has_none, spell: Spell = says_nothing) -> Pack
     if (narrow := narrowed(high, len(low) // 2)) is None:
         rest = squeeze(b"".join((head, item, high)))
         return Packed(digest, b"".join((LOW.pack(len(low)), low, rest)))
-    text = b"" if _is_large(block) else spell(block.ids)  # zlib lets go of the lock, spelling not
+    text = b"" if _is_large(block) else spell(block.ids)  # zlib releases the GIL, spelling does not
     left = leave_out(item, text, ITEMS.get(block.kind, ()))
     sizes = NARROW.pack(~len(low), len(left))
     return Packed(digest, b"".join((sizes, low, narrow, left, head)))
 
 
 def unpack(packed: Packed, spell: Spell = says_nothing, *, check: bool = False) -> Block:
-    """The block; with a check, a `ValueError` when its content is not what its digest names."""
+    """The block. With `check`, raises a `ValueError` if its content does not match its digest."""
     raw, low = _stretched(packed.data, spell)
     if check and _digest(raw + low) != packed.digest:
         raise ValueError("the content has another digest")
@@ -110,9 +108,9 @@ def unpack(packed: Packed, spell: Spell = says_nothing, *, check: bool = False) 
 
 
 def _stretched(data: bytes, spell: Spell) -> tuple[bytes, bytes]:
-    """A block's bytes but for its ids' low rows, and those."""
+    """A block's bytes without its ids' low rows, and the low rows."""
     if len(data) < NARROW.size:
-        raise ValueError("it is cut short")
+        raise ValueError("it is truncated")
     size, left = NARROW.unpack_from(data)
     if size >= 0:
         at = LOW.size + size
@@ -122,7 +120,7 @@ def _stretched(data: bytes, spell: Spell) -> tuple[bytes, bytes]:
     item_at = high_at + narrow_bytes(count)
     head_at = item_at + left
     if not item_at <= head_at <= len(data):
-        raise ValueError("it is cut short")
+        raise ValueError("it is truncated")
     low, high = data[NARROW.size : high_at], widened(data[high_at:item_at], count)
     rest = data[item_at:head_at]
     item = put_back(rest, b"" if is_whole(rest) else spell(together(low, high)))
@@ -130,30 +128,30 @@ def _stretched(data: bytes, spell: Spell) -> tuple[bytes, bytes]:
 
 
 def own_items(blocks: Sequence[Block], before: int) -> bytes:
-    """What a response's body repeats: its own output, which its record's last blocks hold too."""
+    """The output in a response's body, which its record's last blocks contain too."""
     return b",".join([block.item for block in blocks[before:]])
 
 
-def apart(body: bytes) -> tuple[bytes, Block]:
-    """A body's own part, and what was asked. The responses of one client repeat that, with all its
-    tools: as a block it is kept once."""
-    at = body.find(ASKED_FROM)
+def split_body(body: bytes) -> tuple[bytes, Block]:
+    """A body's own part, and its echo of the request as a block. The responses of one client repeat
+    that echo, with all tools; as a block it is stored once."""
+    at = body.find(ECHO_FROM)
     at = len(body) if at == NOWHERE else at
-    own, asked = body[:at], body[at:]
-    return own, _asked(asked) if len(asked) < LARGE_BYTES else Block("asked", asked, b"")
+    own, echo = body[:at], body[at:]
+    return own, _echo_block(echo) if len(echo) < LARGE_BYTES else Block("request", echo, b"")
 
 
 @lru_cache(maxsize=16)
-def _asked(item: bytes) -> Block:
-    block = Block("asked", item, b"")
+def _echo_block(item: bytes) -> Block:
+    block = Block("request", item, b"")
     return replace(block, digest=_digest(_head(block) + item))
 
 
 async def all_packed(
     blocks: Iterable[Block], has: Has, spell: Spell, *, named: Has | None = None
 ) -> list[Packed]:
-    """Each block packed; one that the store has becomes its digest alone. `named` is asked instead
-    for blocks that have a digest already."""
+    """The packed blocks; one that the store has is its digest alone. `named` replaces `has` for
+    blocks that have a digest already."""
     named = named or has
     packed, since = list[Packed](), 0
     for block in blocks:
@@ -178,7 +176,7 @@ def _is_large(block: Block) -> bool:
 async def all_unpacked(
     packed: Iterable[Packed], unpacked: Callable[[Packed], Block]
 ) -> list[Block]:
-    """The blocks of packed ones, in their order."""
+    """The unpacked blocks, in order."""
     blocks, since = list[Block](), 0
     for each in packed:
         if (size := len(each.data)) > LARGE_BYTES:
@@ -193,7 +191,7 @@ async def all_unpacked(
 
 
 def _head(block: Block) -> bytes:
-    """The bytes of a block before its item and its ids."""
+    """The bytes before a block's item and ids."""
     call_id, callee, length = block.call_id, block.callee, len(block.item)
     kind = NUMBERS[block.kind]
     if call_id is None and callee is None:

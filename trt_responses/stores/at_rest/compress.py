@@ -1,7 +1,7 @@
-"""Bytes at rest: compressed, where that is worth it, and shorter by what is known anyway.
+"""Compresses stored bytes where that helps, and leaves out parts that are stored elsewhere.
 
-Knows bytes; knows no block and no store. Whoever waits here never holds the event loop for long:
-what is large goes to a thread, where zlib lets go of the lock.
+Works on bytes: no blocks and no store. The event loop is never blocked for long: large data goes to
+a thread, where zlib releases the GIL.
 """
 
 from __future__ import annotations
@@ -19,16 +19,15 @@ if TYPE_CHECKING:
     from trt_responses.stores.at_rest.phrases import Phrase
 
 LEVEL, WINDOW_BITS, MEMORY = 1, 12, 5
-"""The settings of zlib: its fastest level, with 32 kB to work in instead of 270, which gives as
-small a result sooner."""
+"""zlib's settings: the fastest level, with 32 kB of memory instead of 270: as small, and faster."""
 SMALL_BYTES = 768
-"""Data of up to so many bytes is left as it is: zlib would take 20 µs to save two hundred bytes."""
+"""Data up to this size is not compressed: zlib would take 20 µs to save two hundred bytes."""
 LARGE_BYTES = 64 * 1024
-"""Larger data goes to a thread, since packing it takes more than about a millisecond."""
+"""Larger data goes to a thread: packing it takes more than about a millisecond."""
 
 DEFLATED, AS_IT_IS = b"z", b"="
 CUT = Struct("<i?")
-"""The head before what is left: where something was taken out, and whether it has phrases."""
+"""The head of shortened data: the place of the omitted part, and whether it uses phrases."""
 NOWHERE = -1
 UNCUT = CUT.pack(NOWHERE, False)[:-1]
 
@@ -53,24 +52,24 @@ WORDS = (
     b'"format":{"type":"text"},"verbosity":"medium"},"tool_choice":"auto","tools":[],'
     b'"top_logprobs":0,"top_p":1.0,"truncation":"disabled","object":"response"}'
 )
-"""What most of what is kept repeats. It is part of the format: nothing can be read with other
-words."""
+"""zlib's dictionary: text that most stored data repeats. Part of the format: stored data cannot be
+read with another one."""
 
 
 def squeeze(data: bytes) -> bytes:
-    """Compress data, where that is worth it."""
+    """The data, compressed if that helps."""
     return DEFLATED + _deflated(data) if len(data) > SMALL_BYTES else AS_IT_IS + data
 
 
 def stretch(data: bytes) -> bytes:
     """Undo `squeeze`."""
     if data[:1] not in (DEFLATED, AS_IT_IS):
-        raise ValueError("it is cut short")
+        raise ValueError("it is truncated")
     return _inflated(data[1:]) if data[:1] == DEFLATED else data[1:]
 
 
 def leave_out(whole: bytes, known: bytes, phrases: Sequence[Phrase] = BODY) -> bytes:
-    """Compress data without the part that is known to whoever puts it back."""
+    """Compress data without the part `known`, which the caller passes again to `put_back`."""
     at = whole.find(known) if known else NOWHERE
     rest = whole if at == NOWHERE else whole[:at] + whole[at + len(known) :]
     shorter = brief(rest, phrases)
@@ -78,14 +77,14 @@ def leave_out(whole: bytes, known: bytes, phrases: Sequence[Phrase] = BODY) -> b
 
 
 def is_whole(data: bytes) -> bool:
-    """Whether nothing was left out."""
+    """Whether no part was left out."""
     return data[: CUT.size - 1] == UNCUT
 
 
 def put_back(data: bytes, known: bytes) -> bytes:
     """Undo `leave_out`."""
     if len(data) < CUT.size:
-        raise ValueError("it is cut short")
+        raise ValueError("it is truncated")
     at, is_brief = CUT.unpack_from(data)
     rest = stretch(data[CUT.size :])
     rest = full(rest) if is_brief else rest
@@ -96,7 +95,7 @@ _READY = zlib.compressobj(LEVEL, zlib.DEFLATED, -WINDOW_BITS, MEMORY, zdict=WORD
 
 
 def _deflated(data: bytes) -> bytes:
-    ready = _READY.copy()  # it has read the words
+    ready = _READY.copy()  # with the dictionary loaded
     return ready.compress(data) + ready.flush()
 
 
@@ -104,12 +103,12 @@ def _inflated(data: bytes) -> bytes:
     reading = zlib.decompressobj(-WINDOW_BITS, WORDS)
     whole = reading.decompress(data)
     if not reading.eof or reading.unused_data:
-        raise ValueError("it is cut short, or goes on behind its end")
+        raise ValueError("it is truncated, or has data after its end")
     return whole
 
 
 async def gently(work: Callable[..., bytes], data: bytes, *like: bytes) -> bytes:
-    """Do the work on the data, in a thread when there is much of it."""
+    """The result of `work` on the data; in a thread if the data is large."""
     if len(data) > LARGE_BYTES:
         return await asyncio.to_thread(work, data, *like)
     return work(data, *like)

@@ -1,19 +1,17 @@
-"""Frames of background streams: compressed, cut by their numbers, kept under a bound of their own.
+"""Stored frames of background streams: compressed, selected by number, with a size limit.
 
-A frame ends with an empty line and holds none, for its data is JSON. Knows no store and no event.
+A frame ends with an empty line and contains none, since its data is JSON. No store and no events
+here.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from trt_responses.store import Frames
 from trt_responses.stores.at_rest.compress import gently, squeeze, stretch
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 END = b"\n\n"
 
@@ -30,29 +28,29 @@ def after(kept: Frames, number: int) -> Frames:
 
 
 async def squeezed(frames: Frames) -> Frames:
-    """Frames as they are kept."""
+    """Frames in compressed form."""
     return replace(frames, data=await gently(squeeze, frames.data))
 
 
 async def stretched(pieces: Sequence[Frames], number: int) -> Frames:
-    """The frames beyond a number, of pieces as they are kept."""
+    """The frames after a number, from compressed pieces."""
     return joined([replace(p, data=await gently(stretch, p.data)) for p in pieces], number)
 
 
 def joined(pieces: Sequence[Frames], number: int) -> Frames:
-    """The frames of consecutive pieces beyond a number; there must be at least one."""
+    """The frames after a number, from consecutive pieces; at least one piece is required."""
     last = pieces[-1]
-    wanted = [piece for piece in pieces if piece.first + piece.count > number + 1]
-    if not wanted:
+    later = [piece for piece in pieces if piece.first + piece.count > number + 1]
+    if not later:
         return Frames(last.first + last.count, 0, b"", last.ended)
-    first = after(wanted[0], number)
-    data = b"".join((first.data, *(piece.data for piece in wanted[1:])))
-    count = first.count + sum(piece.count for piece in wanted[1:])
+    first = after(later[0], number)
+    data = b"".join((first.data, *(piece.data for piece in later[1:])))
+    count = first.count + sum(piece.count for piece in later[1:])
     return Frames(first.first, count, data, last.ended)
 
 
 class FrameShelf:
-    """Frames by response in memory, compressed; the responses that came first leave first."""
+    """Compressed frames in memory by response; drops the oldest responses above its limit."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -63,8 +61,7 @@ class FrameShelf:
         return response_id in self._pieces
 
     def append(self, response_id: str, squeezed: Frames) -> None:
-        """Keep more frames. Those whose beginning has left are of no use to anybody, and are not
-        kept."""
+        """Append frames. Frames whose beginning was dropped are useless and are ignored."""
         pieces = self._pieces.get(response_id, [])
         if squeezed.first != (pieces[-1].first + pieces[-1].count if pieces else 0):
             return
@@ -74,12 +71,12 @@ class FrameShelf:
             self.drop(next(iter(self._pieces)))
 
     def beyond(self, response_id: str, number: int) -> list[Frames] | None:
-        """The pieces that hold greater numbers, and the last in any case."""
+        """The pieces with greater numbers, or else the last piece."""
         pieces = self._pieces.get(response_id)
         if not pieces:
             return None
-        wanted = [piece for piece in pieces if piece.first + piece.count > number + 1]
-        return wanted or pieces[-1:]
+        later = [piece for piece in pieces if piece.first + piece.count > number + 1]
+        return later or pieces[-1:]
 
     def drop(self, response_id: str) -> None:
         for piece in self._pieces.pop(response_id, ()):

@@ -1,13 +1,13 @@
-"""Ids at rest, as rows of bytes: all first ones, then all second ones, and so on.
+"""Stores ids as rows of bytes: all first bytes, then all second bytes, and so on.
 
-The low rows are noise, which nothing makes smaller. The high ones hold two bits of each id, for no
-vocabulary has more than 2^18. Knows bytes; knows no block.
+The two low rows are incompressible. The high ones have two significant bits per id, because no
+vocabulary has more than 2^18 ids. Works on bytes: no blocks.
 """
 
 from __future__ import annotations
 
 DIGITS = b"0123" + b"x" * 252
-"""Each byte as a digit of base four; a byte that is none becomes no digit either."""
+"""Maps a byte to a base-four digit; other bytes become an invalid digit."""
 FOUR = [bytes((n >> 6, n >> 4 & 3, n >> 2 & 3, n & 3)) for n in range(256)]
 
 
@@ -27,7 +27,7 @@ def together(low: bytes, high: bytes) -> bytes:
 
 
 def narrowed(high: bytes, count: int) -> bytes | None:
-    """The high rows as two bits for each id; None where that is not all of them."""
+    """The high rows as two bits per id; None if they have more bits set."""
     bits, zeros = high[:count], high[count:]
     if zeros != bytes(count):
         return None
@@ -44,5 +44,5 @@ def widened(narrow: bytes, count: int) -> bytes:
 
 
 def narrow_bytes(count: int) -> int:
-    """The bytes that so many ids take in two bits each."""
+    """The bytes for `count` ids of two bits each."""
     return (count + 3) // 4

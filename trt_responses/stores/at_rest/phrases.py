@@ -1,7 +1,8 @@
-"""What nearly every body and item says, by one byte each: the rest is too short to be compressed.
+"""Replaces phrases of nearly every body and item by one byte each, since short data compresses
+badly.
 
-orjson writes no byte below a blank, so such bytes are free to stand for phrases; what does hold one
-is left as it is. Part of what is stored: nothing can be read with other phrases.
+orjson writes no byte below a space, so such bytes can represent phrases; data that contains one is
+left unchanged. Part of the format: stored data cannot be read with other phrases.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from trt_responses.store import Kind
 
     Phrase = tuple[bytes, bytes]
-    """The byte that stands for it, and what it says."""
+    """The byte, and the phrase that it represents."""
 
 BODY: Sequence[Phrase] = (
     (b"\1", b'","status":"completed","output":[],"completed_at":'),
@@ -47,19 +48,18 @@ ITEMS: Mapping[Kind, Sequence[Phrase]] = {
     "call": ((b"\x13", b'","status":"completed","type":"function_call"}'),),
     "result": ((b"\x14", b'{"type":"function_call_output","call_id":"'), STATED),
 }
-"""The phrases of items. They are few: to look for one that is not there costs as much as to find
-it."""
+"""The phrases of items. Keep them few: a search costs the same whether the phrase occurs or not."""
 
 PHRASES = tuple(dict.fromkeys((*BODY, *(phrase for each in ITEMS.values() for phrase in each))))
 CODES = b"".join(code for code, _ in PHRASES)
 
 
 def brief(data: bytes, phrases: Sequence[Phrase]) -> bytes | None:
-    """Data that is shorter by these phrases; None when it has a byte that would be read as one."""
+    """The data with phrases replaced; None if it contains a byte that represents a phrase."""
     if len(data.translate(None, CODES)) != len(data):
         return None
     for code, phrase in phrases:
-        data = data.replace(phrase, code, 1)  # none is there twice
+        data = data.replace(phrase, code, 1)  # no phrase occurs twice
     return data
 
 

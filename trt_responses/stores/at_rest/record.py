@@ -1,6 +1,6 @@
-"""A record at rest in a file or on another server: packed, and sealed against damage.
+"""Records in storage form, for a file or another server: packed, with a checksum (seal).
 
-Knows bytes; knows no database. What was changed on the way is an error, never a wrong answer.
+Works on bytes: no database. Changed data raises an error and never gives a wrong answer.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from trt_responses.store import Block, Record
 from trt_responses.stores.at_rest.blocks import (
     Packed,
     all_packed,
-    apart,
     has_none,
     own_items,
     pack,
+    split_body,
     unpack,
 )
 from trt_responses.stores.at_rest.compress import gently, leave_out, put_back
@@ -33,7 +33,7 @@ SEAL_BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """All of a record but its blocks' content."""
+    """A record without the content of its blocks."""
 
     id: str
     owner: str
@@ -48,7 +48,7 @@ class Row:
     vocabulary: str = ""
 
     def seal(self, digests: Iterable[bytes]) -> bytes:
-        """A digest of everything in the row, and of its blocks in their order."""
+        """A digest of the whole row and of its blocks' digests in order."""
         counts: tuple[int, ...] = (
             self.prior_count,
             self.input_count,
@@ -57,7 +57,7 @@ class Row:
         )
         if self.version:
             counts += (self.version,)
-        named = (self.vocabulary,) if self.vocabulary else ()  # older records have none
+        named = (self.vocabulary,) if self.vocabulary else ()  # older records have no vocabulary
         head = repr((self.id, self.owner, self.date, *counts, len(self.body), *named))
         sealed = hashlib.blake2b(head.encode("utf-8", "surrogatepass"), digest_size=SEAL_BYTES)
         sealed.update(self.body)
@@ -68,11 +68,11 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class AtRest:
-    """A record on its way to be kept."""
+    """A record ready for storage."""
 
     row: Row
     packed: Sequence[Packed]
-    """The blocks; without data, when the store is thought to have them."""
+    """The blocks; without data if the store probably has them."""
     blocks: Sequence[Block]
     spell: Spell
 
@@ -85,14 +85,14 @@ class AtRest:
         return self.row.seal(self.digests)
 
     def data(self, place: int) -> bytes:
-        """A block's data, whether or not the store was thought to have it."""
+        """A block's data, packed on demand."""
         return self.packed[place].data or pack(self.blocks[place], spell=self.spell).data
 
 
 async def at_rest(record: Record, spell: Spell) -> AtRest:
-    """A record packed to be kept. A block that has a digest, because it came from a store or was
-    asked before, is not packed unless the store turns out not to have it."""
-    body, asked = apart(record.body)
+    """A record packed for storage. A block with a digest comes from a store; it is packed only if
+    the store turns out not to have it."""
+    body, request = split_body(record.body)
     row = Row(
         record.id,
         record.owner,
@@ -105,20 +105,20 @@ async def at_rest(record: Record, spell: Spell) -> AtRest:
         record.version,
         record.vocabulary,
     )
-    blocks = (*record.blocks, asked)
+    blocks = (*record.blocks, request)
     packed = await all_packed(blocks, has_none, spell, named=lambda digest: True)
     return AtRest(row, packed, blocks, spell)
 
 
 def whole(row: Row, blocks: Sequence[Block], seal: bytes) -> Record:
-    """The record as it was put. Raises an error when anything has changed on the way."""
+    """The original record. Raises an error if anything was changed."""
     if row.seal(block.digest for block in blocks) != seal:
         raise damaged(row.id)
-    *blocks, asked = blocks
+    *blocks, request = blocks
     return Record(
         row.id,
         row.owner,
-        put_back(row.body, own_items(blocks, row.prior_count + row.input_count)) + asked.item,
+        put_back(row.body, own_items(blocks, row.prior_count + row.input_count)) + request.item,
         tuple(blocks),
         row.prior_count,
         row.input_count,
@@ -131,7 +131,7 @@ def whole(row: Row, blocks: Sequence[Block], seal: bytes) -> Record:
 
 
 def checked(packed: Packed, response_id: str, spell: Spell) -> Block:
-    """A block whose content has the digest that it is named by. Raises an error for any other."""
+    """The unpacked block. Raises an error if its content does not match its digest."""
     try:
         return unpack(packed, spell, check=True)
     except (ValueError, zlib.error):
@@ -139,5 +139,5 @@ def checked(packed: Packed, response_id: str, spell: Spell) -> Block:
 
 
 def damaged(response_id: str) -> ApiError:
-    """The error of a record that was changed on the way."""
-    return ApiError(f"What is stored of response '{response_id}' is damaged and cannot be read.")
+    """The error for a damaged record."""
+    return ApiError(f"The stored response '{response_id}' is damaged and cannot be read.")

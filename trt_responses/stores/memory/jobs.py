@@ -1,5 +1,4 @@
-"""Background jobs in memory: who runs them still, and whether they are wanted. Knows leases; knows
-no record and no frame."""
+"""Background jobs in memory: leases, takeover and cancellation. No records and no frames."""
 
 from __future__ import annotations
 
@@ -17,15 +16,15 @@ if TYPE_CHECKING:
 class _Running:
     job: Job
     lease_until: float
-    cancel_asked: bool = False
+    cancel_requested: bool = False
     deaths: int = 0
     ids: bytes = b""
     frames: int = 0
 
 
 class MemoryJobs:
-    """Jobs by their ids. One whose lease is over can be taken for a while; then it is lost: it can
-    be read, and nothing else."""
+    """Jobs by id. After its lease ends, a job can be taken over for a while; then it is lost and
+    can only be read."""
 
     def __init__(self, bounds: Bounds, clock_s: Callable[[], float]) -> None:
         self.lease_s = bounds.lease_s
@@ -40,26 +39,28 @@ class MemoryJobs:
         running = self._jobs.get(job_id)
         if running is None:
             return None
-        return replace(running.job, cancel_asked=running.cancel_asked, lost=self._lost(running))
+        return replace(
+            running.job, cancel_requested=running.cancel_requested, lost=self._lost(running)
+        )
 
     def owner_of(self, job_id: str) -> str | None:
         running = self._jobs.get(job_id)
         return None if running is None else running.job.owner
 
     def renew(self, job_id: str, body: bytes | None, term: int) -> Standing:
-        running = self._held(job_id, term)
+        running = self._active(job_id, term)
         if running is None:
             return "gone"
         running.lease_until = self._lease()
         if body is not None:
             running.job = replace(running.job, body=body)
-        return "cancel" if running.cancel_asked else "held"
+        return "cancel" if running.cancel_requested else "held"
 
     def cancel(self, job_id: str, owner: str) -> bool:
         running = self._jobs.get(job_id)
         if running is None or running.job.owner != owner or self._lost(running):
             return False
-        running.cancel_asked = True
+        running.cancel_requested = True
         return True
 
     def take(self, model: str) -> Job | None:
@@ -70,21 +71,21 @@ class MemoryJobs:
                 running.job = replace(running.job, term=running.job.term + 1)
                 return replace(
                     running.job,
-                    cancel_asked=running.cancel_asked,
+                    cancel_requested=running.cancel_requested,
                     ids=running.ids,
                     frames=running.frames,
                 )
         return None
 
     def leave(self, job_id: str, term: int, *, to_others: bool) -> None:
-        if (running := self._held(job_id, term)) is not None:
+        if (running := self._active(job_id, term)) is not None:
             running.lease_until = self._clock_s()
             running.deaths -= 1
             if not to_others:
                 running.job = replace(running.job, source=b"")
 
     def note(self, job_id: str, term: int, frames: Frames) -> bool:
-        """Whether frames of this term may be kept; what they tell is noted."""
+        """Count new frames of a job. Returns whether frames of this term may be stored."""
         running = self._jobs.get(job_id)
         if running is None or running.job.term != term or self._lost(running):
             return False
@@ -94,8 +95,8 @@ class MemoryJobs:
         return True
 
     def finish(self, job_id: str, term: int) -> bool:
-        """Whether it was still held. It is gone then."""
-        if self._held(job_id, term) is None:
+        """Remove a job whose lease is active. Returns whether it was."""
+        if self._active(job_id, term) is None:
             return False
         del self._jobs[job_id]
         return True
@@ -104,7 +105,7 @@ class MemoryJobs:
         self._jobs.pop(job_id, None)
 
     def drop_lost(self, is_old: Callable[[Job], bool]) -> list[Job]:
-        """Those that nobody will end any more."""
+        """Remove and return old jobs that no server can finish any more."""
         lost = [each.job for each in self._jobs.values() if is_old(each.job) and self._lost(each)]
         for job in lost:
             del self._jobs[job.id]
@@ -113,7 +114,7 @@ class MemoryJobs:
     def clear(self) -> None:
         self._jobs.clear()
 
-    def _held(self, job_id: str, term: int) -> _Running | None:
+    def _active(self, job_id: str, term: int) -> _Running | None:
         running = self._jobs.get(job_id)
         if running is None or running.job.term != term or self._is_over(running):
             return None
@@ -123,7 +124,7 @@ class MemoryJobs:
         return self._clock_s() >= running.lease_until
 
     def _is_free(self, running: _Running) -> bool:
-        """Whether another server may take it."""
+        """Whether another server may take the job over."""
         return (
             self._is_over(running)
             and not self._lost(running)

@@ -1,8 +1,8 @@
-"""Records in memory: the least recently used leave first. Knows bytes, counts, ages and owners.
+"""The store in memory: evicts the least recently used records above its limits.
 
-What is kept is compressed, and a block that several records hold is kept and counted once, by its
-content; blocks that were read lately stay as they were read. Whatever takes long is done before or
-after a change, never within one.
+Records are compressed. A block that several records share is stored and counted once, by its
+content; recently read blocks are cached uncompressed. Slow work happens before or after a change,
+never within one.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from trt_responses.stores.at_rest.blocks import (
     Packed,
     all_packed,
     all_unpacked,
-    apart,
     own_items,
     pack,
+    split_body,
     unpack,
 )
 from trt_responses.stores.at_rest.compress import gently, leave_out, put_back
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 
 
 CACHE_BYTES = 8 * MIB
-"""Bytes of blocks that were read lately: few enough for a garbage collection to look at."""
+"""Size of the cache of read blocks: small enough for garbage collections."""
 SLACK = 1000
-"""Ids that have left and may still stand in the order of age."""
+"""Maximum number of dropped ids in the age queue."""
 
 
 class _Kept(NamedTuple):
-    """A record at rest. It holds its blocks by name, so that a garbage collection has one object
-    for each record to look at, however many there are."""
+    """A stored record. It refers to blocks by digest, so that a garbage collection visits one
+    object per record."""
 
     owner: str
     body: bytes
@@ -59,8 +59,8 @@ class _Kept(NamedTuple):
     vocabulary: str
 
 
-class _Apart(NamedTuple):
-    """A record that is ready to be kept."""
+class _Parts(NamedTuple):
+    """A record packed for storage."""
 
     body: bytes
     blocks: Sequence[Block]
@@ -68,7 +68,8 @@ class _Apart(NamedTuple):
 
 
 class MemoryStore:
-    """A store in memory, bounded by bytes, count and age; it ends with its process."""
+    """A store in memory with limits on bytes, count and age; its content is lost with the
+    process."""
 
     def __init__(
         self,
@@ -78,7 +79,8 @@ class MemoryStore:
         lease_clock_s: Callable[[], float] | None = None,
         spell: Spell = says_nothing,
     ) -> None:
-        """Ages count by `clock_s`. Leases count by one that does not jump, if there is one."""
+        """`clock_s` measures ages. `lease_clock_s` measures leases and must be monotonic; the
+        default is `clock_s`."""
         self._bounds = bounds or Bounds()
         self.lease_s, self.takeover_s = self._bounds.lease_s, self._bounds.takeover_s
         self._clock_s = clock_s
@@ -105,11 +107,11 @@ class MemoryStore:
         return self._usage
 
     async def start(self) -> None:
-        """Do nothing: there is nothing to open."""
+        """Do nothing: memory needs no opening."""
 
     async def stop(self) -> None:
-        for kept in (self._records, self._by_age, self._blocks, self._more, self._expired):
-            kept.clear()
+        for table in (self._records, self._by_age, self._blocks, self._more, self._expired):
+            table.clear()
         self._jobs.clear()
         self._locks.clear()
         self._frames.clear()
@@ -117,12 +119,12 @@ class MemoryStore:
         self.size_bytes = 0
 
     async def check(self) -> None:
-        """Do nothing: there is always room, since the oldest records leave."""
+        """Do nothing: old records are evicted, so that a record always fits."""
 
     # --- records ------------------------------------------------------------------------------
 
     async def put(self, record: Record) -> None:
-        self._keep(record, await self._apart(record))
+        self._keep(record, await self._packed(record))
 
     async def get(self, response_id: str, owner: str) -> Found:
         return self._usage.looked(await self._find(response_id, owner))
@@ -138,12 +140,12 @@ class MemoryStore:
             self._expire(response_id, "age")
             return Expired(response_id)
         self._records.move_to_end(response_id)
-        *blocks, asked = await self._read(kept.blocks)
+        *blocks, request = await self._read(kept.blocks)
         like = own_items(blocks, kept.prior_count + kept.input_count)
         return Record(
             id=response_id,
             owner=owner,
-            body=await gently(put_back, kept.body, like) + asked.item,
+            body=await gently(put_back, kept.body, like) + request.item,
             blocks=tuple(blocks),
             prior_count=kept.prior_count,
             input_count=kept.input_count,
@@ -155,13 +157,13 @@ class MemoryStore:
         )
 
     async def _read(self, digests: Sequence[bytes]) -> list[Block]:
-        """The blocks of these digests. A conversation that goes on is read at each turn, and only
-        its end is new."""
-        known = self._cache.found(digests)
-        packed = [Packed(name, self._blocks[name]) for name in digests if name not in known]
+        """The blocks of these digests, from the cache where possible: each turn of a conversation
+        reads all earlier blocks again."""
+        cached = self._cache.get_many(digests)
+        packed = [Packed(name, self._blocks[name]) for name in digests if name not in cached]
         read = {block.digest: block for block in await all_unpacked(packed, self._unpacked)}
         self._cache.keep(read.items())
-        return [known.get(digest) or read[digest] for digest in digests]
+        return [cached.get(digest) or read[digest] for digest in digests]
 
     async def delete(self, response_id: str, owner: str) -> bool:
         self._sweep()
@@ -176,8 +178,8 @@ class MemoryStore:
     async def change(
         self, conversation: Record, response: Record | None = None, *, lock: Lock | None = None
     ) -> bool:
-        changed = await self._apart(conversation)
-        parts = await self._apart(response) if response is not None else None
+        changed = await self._packed(conversation)
+        parts = await self._packed(response) if response is not None else None
         if not self._may_change(conversation, lock):
             return False
         if response is not None and parts is not None:
@@ -188,7 +190,7 @@ class MemoryStore:
         return True
 
     def _may_change(self, conversation: Record, lock: Lock | None) -> bool:
-        """Whether it is the next version of what is there, and nobody else has that locked."""
+        """Whether this is the conversation's next version and no other writer holds its lock."""
         kept = self._records.get(conversation.id)
         mine = kept is not None and kept.owner == conversation.owner
         follows = conversation.version == (kept.version if kept and mine else 0) + 1
@@ -203,14 +205,14 @@ class MemoryStore:
     async def unlock(self, lock: Lock) -> None:
         self._locks.free(lock)
 
-    async def _apart(self, record: Record) -> _Apart:
-        body, asked = apart(record.body)
+    async def _packed(self, record: Record) -> _Parts:
+        body, request = split_body(record.body)
         body = await gently(leave_out, body, own_items(record.blocks, record.own_from))
-        blocks = (*record.blocks, asked)
+        blocks = (*record.blocks, request)
         packed = await all_packed(blocks, self._blocks.__contains__, self._spell)
-        return _Apart(body, blocks, packed)
+        return _Parts(body, blocks, packed)
 
-    def _keep(self, record: Record, parts: _Apart) -> None:
+    def _keep(self, record: Record, parts: _Parts) -> None:
         if record.id in self._records:
             self._drop(record.id)
         self._records[record.id] = _Kept(
@@ -239,14 +241,14 @@ class MemoryStore:
             self._expire(next(iter(self._records)), "room")
 
     def _sweep(self) -> None:
-        """Drop what is too old; records come nearly in the order of their creation."""
+        """Drop old records and lost jobs; records come nearly in order of creation."""
         if self._bounds.max_age_s is None:
             return
         while self._by_age:
             kept = self._records.get(self._by_age[0])
             if kept is not None and not self._is_old(kept):
                 break
-            response_id = self._by_age.popleft()  # too old, or no longer there
+            response_id = self._by_age.popleft()  # too old, or dropped before
             if kept is not None:
                 self._expire(response_id, "age")
         for job in self._jobs.drop_lost(self._is_old):
@@ -269,7 +271,7 @@ class MemoryStore:
 
     def _share(self, packed: Packed, block: Block) -> bytes:
         digest = packed.digest
-        if digest not in self._blocks:  # a known one comes without data, and may have left since
+        if digest not in self._blocks:  # it may come without data, and may have been dropped since
             data = self._blocks[digest] = packed.data or pack(block, spell=self._spell).data
             self.size_bytes += len(data)
         else:
@@ -318,8 +320,8 @@ class MemoryStore:
         *,
         term: int = 1,
     ) -> bool:
-        parts = await self._apart(record)
-        changed = await self._apart(conversation) if conversation is not None else None
+        parts = await self._packed(record)
+        changed = await self._packed(conversation) if conversation is not None else None
         last = await squeezed(frames) if frames else None
         lock = None
         if conversation is not None:

@@ -1,18 +1,20 @@
-"""What has to happen at once on the server, in its own language.
+"""Atomic operations on the Redis server, in Lua.
 
-A script's keys are not all named beforehand, for a record names its blocks: a single server (or
-one with replicas) is meant, not a cluster. Leases go by the server's clock, which all replicas see.
+A script does not declare all its keys, since a record names its blocks: this needs a single server
+(or one with replicas), not a cluster. Leases use the Redis server's clock, which all front ends
+share.
 """
 
 from __future__ import annotations
 
 BLOCK = b"trt:b:"
-"""And its digest: a block's hash, of its data and the number of its holders.
+"""Prefix of a block's key, followed by its digest: a hash of its data and its reference count.
 
-`trt:r:` and an id is a record's hash, `trt:j:` a job's, `trt:i:` the ids that it got so far,
-`trt:f:` a stream's pieces by their last number, `trt:l` the jobs that another server may take one
-day, `trt:w:` with a conversation and its owner the term and the writer that have it locked, and
-`trt:x:` the owner of an id, which stays longer than its record.
+Other keys: `trt:r:` and an id is a record's hash, `trt:j:` a job's, `trt:i:` a job's token ids so
+far,
+`trt:f:` a stream's pieces by their last number, `trt:l` the jobs that other servers may take over,
+`trt:w:` with conversation and owner the lock's term and writer, and `trt:x:` the owner of an id,
+which is kept longer than the record.
 """
 
 _COMMON = """
@@ -71,8 +73,8 @@ PUT = (
     + """
 -- ARGV: the job's term or '', ttl, first, count and piece of frames, the key of the last record's
 --       lock and its value or '', then each record: id, seal, version, number of blocks, number of
---       fields' parts, digests, each block's data ('' when it is thought to be here), then fields
---       and values. The job's record is the first, a conversation the last.
+--       field arguments, digests, each block's data ('' if it is probably stored), then fields and
+--       values. The job's record is first, a conversation last.
 local from_job, ttl = ARGV[1], tonumber(ARGV[2])
 local first, count, piece = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local lock, holder = ARGV[6], ARGV[7]
@@ -94,7 +96,7 @@ while ARGV[at] do
 end
 for i, record in ipairs(records) do
   local here = redis.call('HMGET', 'trt:r:' .. record.id, 'seal', 'version')
-  if here[1] ~= record.seal then  -- else it was kept before, and nobody heard so
+  if here[1] ~= record.seal then  -- else it was stored before, and the reply was lost
     if record.version > 0 then
       local held = redis.call('GET', lock)
       if held and held ~= holder then return 'gone' end
@@ -213,7 +215,7 @@ return 1
 TAKE = (
     _COMMON
     + """
--- What waits for a lease to end stands in `trt:l` by an end that may have been put off since.
+-- `trt:l` orders jobs by the end of their lease; the lease may have been renewed since.
 local model, lease = ARGV[1], tonumber(ARGV[2])
 local takeover, most = tonumber(ARGV[3]), tonumber(ARGV[4])
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', 'trt:l', '-inf', now(), 'LIMIT', 0, 64)) do

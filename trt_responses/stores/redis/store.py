@@ -1,9 +1,9 @@
-"""Records on a Redis server, which replicas on many machines share.
+"""The store on a Redis server, shared by front ends on many machines.
 
-The server itself lets what is old expire; how much it holds at once is its own `maxmemory`, for no
-replica knows what the others have stored. Blocks that were read lately stay in memory here;
-whether a record is still there is asked of the server each time, so that what another replica
-deletes is gone here too. While the server is away every method says so.
+Redis expires old records itself, and its `maxmemory` limits the size, because no front end knows
+what the others store. Recently read blocks are cached here; each read asks Redis whether the record
+still exists, so that deletes by other front ends take effect at once. While Redis is unreachable
+every method raises `StoreUnavailable`.
 """
 
 from __future__ import annotations
@@ -41,21 +41,20 @@ if TYPE_CHECKING:
 CACHE_BYTES = 32 * MIB
 CONNECT_S, ANSWER_S, RETRY_AFTER_S = 1.0, 3.0, 5
 CONNECTIONS = 1024
-"""The most connections: more than there are runs and readers at once, so that nobody waits here
-behind somebody else."""
+"""Maximum connections: more than concurrent runs and readers, so that no call waits for another."""
 MEASURE_EVERY_S = 10.0
-"""Seconds between two questions how much the server holds, each in the place of a ping."""
+"""Seconds between two queries of the server's memory use, each instead of a ping."""
 SLOW_BYTES = 8 * 1024
-"""Bytes of a compressed body that may be so large in full that a thread reads it."""
+"""Compressed size from which a body is unpacked in a thread."""
 FORMAT_KEY, FORMAT = "trt:format", 3
 
 PIECE = Struct("<QI?")
-"""The head of a piece of frames: first number, count and end; the frames follow."""
+"""The head of a piece of frames: first number, count and end; then the frames."""
 
 
 class RedisStore:
-    """Records that expire by age, on a server that replicas share. What was stored with a `spell`
-    reads as damaged without it."""
+    """Records on a shared Redis server that expire by age. A record stored with a `spell` reads as
+    damaged without it."""
 
     def __init__(
         self,
@@ -79,7 +78,7 @@ class RedisStore:
 
     @property
     def _waits(self) -> tuple[int, int]:
-        """What says whether a job is lost."""
+        """Script arguments that decide whether a job is lost."""
         return int(self.takeover_s * 1000), self._bounds.max_deaths
 
     async def start(self) -> None:
@@ -89,18 +88,18 @@ class RedisStore:
                 max_connections=CONNECTIONS,
                 socket_connect_timeout=CONNECT_S,
                 socket_timeout=self._answer_s,
-                retry=Retry(NoBackoff(), 1),  # once, for a connection that went stale
+                retry=Retry(NoBackoff(), 1),  # once, for a stale connection
             )
             await self._redis.set(FORMAT_KEY, FORMAT, nx=True)
-            found = int(await self._redis.get(FORMAT_KEY) or FORMAT)
+            version = int(await self._redis.get(FORMAT_KEY) or FORMAT)
         except (faults.RedisError, ValueError, OSError) as error:
             await self.stop()
-            raise StartupError(f"The history on {self._where()} is not there: {error}.") from None
-        if found != FORMAT:
+            raise StartupError(f"Cannot connect to Redis at {self._where()}: {error}.") from None
+        if version != FORMAT:
             await self.stop()
             raise StartupError(
-                f"The history on {self._where()} is of version {found}, and this server knows "
-                f"{FORMAT}: take the server that wrote it, or name another database."
+                f"The store on {self._where()} has format {version}, and this server supports "
+                f"{FORMAT}: use the server version that wrote it, or another database."
             )
 
     async def stop(self) -> None:
@@ -118,14 +117,14 @@ class RedisStore:
         self._measured_s = now_s
         with self._faults():
             try:
-                told = await self._server.info()
-            except faults.ResponseError:  # a server need not let everybody ask
+                info = await self._server.info()
+            except faults.ResponseError:  # the server may forbid INFO
                 return
-        self.usage.holds(told["used_memory"])
-        self.usage.dropped["room"] = told["evicted_keys"]
+        self.usage.holds(info["used_memory"])
+        self.usage.dropped["room"] = info["evicted_keys"]
 
     def _where(self) -> str:
-        """The address, without what may be a password."""
+        """The address, without a password."""
         url = urlsplit(self._url)
         return f"{url.scheme}://{url.hostname or url.path}:{url.port or 6379}"
 
@@ -146,15 +145,15 @@ class RedisStore:
             yield
         except faults.OutOfMemoryError:
             raise StoreUnavailable(
-                "The history's server is full.", retry_after_s=RETRY_AFTER_S
+                "The store's Redis server is full.", retry_after_s=RETRY_AFTER_S
             ) from None
         except (faults.ConnectionError, faults.TimeoutError, faults.BusyLoadingError, OSError):
             raise StoreUnavailable(
-                "The history's server is away; requests with `store: false` need none.",
+                "The store's Redis server is unreachable; requests with `store: false` still work.",
                 retry_after_s=RETRY_AFTER_S,
             ) from None
         except faults.RedisError as error:
-            raise ApiError(f"The history failed: {error}.") from None
+            raise ApiError(f"The store failed: {error}.") from None
 
     # --- records ------------------------------------------------------------------------------
 
@@ -169,12 +168,12 @@ class RedisStore:
         return await self._put(rests, None, lock=lock)
 
     async def lock(self, lock: Lock, lease_s: float) -> bool:
-        held = (lock.term, lock.writer)
-        return bool(await self._do(scripts.LOCK, _lock_key(lock), *held, _ms(lease_s)))
+        lock_arguments = (lock.term, lock.writer)
+        return bool(await self._do(scripts.LOCK, _lock_key(lock), *lock_arguments, _ms(lease_s)))
 
     async def renew_lock(self, lock: Lock, lease_s: float) -> bool:
-        held = (_lock_key(lock), _lock_value(lock))
-        return bool(await self._do(scripts.RENEW_LOCK, *held, _ms(lease_s)))
+        lock_arguments = (_lock_key(lock), _lock_value(lock))
+        return bool(await self._do(scripts.RENEW_LOCK, *lock_arguments, _ms(lease_s)))
 
     async def unlock(self, lock: Lock) -> None:
         await self._do(scripts.UNLOCK, _lock_key(lock), _lock_value(lock))
@@ -183,12 +182,12 @@ class RedisStore:
         return self.usage.looked(await self._find(response_id, owner))
 
     async def _find(self, response_id: str, owner: str) -> Found:
-        kind, found = await self._do(scripts.FIND, response_id, *self._waits)
+        kind, reply = await self._do(scripts.FIND, response_id, *self._waits)
         if kind == b"gone":
-            return Expired(response_id) if found == owner.encode() else None
+            return Expired(response_id) if reply == owner.encode() else None
         if kind == b"job":
-            return _job(response_id, found, owner)
-        fields = dict(zip(found[::2], found[1::2], strict=True))
+            return _job(response_id, reply, owner)
+        fields = dict(zip(reply[::2], reply[1::2], strict=True))
         if fields[b"owner"] != owner.encode():
             return None
         return await self._loaded(response_id, fields)
@@ -204,23 +203,26 @@ class RedisStore:
         term: int | None = None,
         lock: Lock | None = None,
     ) -> bool:
-        """Send what the server is thought not to have; then, if need be, what it has not. A
-        conversation is the last of the records. Returns whether they were kept."""
+        """Store records, a conversation last. Sends the blocks that Redis probably lacks, then
+        those that it reports missing. Returns whether the records were stored."""
         places = [(rest, place) for rest in rests for place in range(len(rest.packed))]
         data = [rest.packed[place].data for rest, place in places]
-        said = (frames.first, frames.count, _piece(frames)) if frames else (0, 0, b"")
+        frame_arguments = (frames.first, frames.count, _piece(frames)) if frames else (0, 0, b"")
         changed = rests[-1].row
-        held = (_lock_key(lock or Lock(changed.id, changed.owner, "")), _lock_value(lock))
+        lock_arguments = (_lock_key(lock or Lock(changed.id, changed.owner, "")), _lock_value(lock))
         while True:
             left = iter(data)
             records = [part for rest in rests for part in _arguments(rest, left)]
-            told = await self._do(scripts.PUT, term or "", self._ttl_ms, *said, *held, *records)
-            if not isinstance(told, list):
+            reply = await self._do(
+                scripts.PUT,
+                *(term or "", self._ttl_ms, *frame_arguments, *lock_arguments, *records),
+            )
+            if not isinstance(reply, list):
                 break
-            for number in told:
+            for number in reply:
                 rest, place = places[number]
                 data[number] = rest.data(place)
-        if told != b"kept":
+        if reply != b"kept":
             return False
         for rest in rests:
             named = zip(rest.digests, rest.blocks, strict=True)
@@ -234,9 +236,9 @@ class RedisStore:
             for at in range(0, len(joined_digests), DIGEST_BYTES)
         ]
         blocks = await self._blocks(response_id, digests)
-        if blocks is None:  # deleted since, or the server had to make room
-            found, _ = await self._do(scripts.FIND, response_id, *self._waits)
-            return Expired(response_id) if found == b"record" else None
+        if blocks is None:  # deleted since, or evicted by the server
+            kind, _ = await self._do(scripts.FIND, response_id, *self._waits)
+            return Expired(response_id) if kind == b"record" else None
         row = Row(
             response_id,
             fields[b"owner"].decode(),
@@ -255,8 +257,8 @@ class RedisStore:
         return whole(row, blocks, seal)
 
     async def _blocks(self, response_id: str, digests: list[bytes]) -> list[Block] | None:
-        known = self._cache.found(digests)
-        missing = [digest for digest in dict.fromkeys(digests) if digest not in known]
+        blocks = self._cache.get_many(digests)
+        missing = [digest for digest in dict.fromkeys(digests) if digest not in blocks]
         if missing:
             with self._faults():
                 pipeline = self._server.pipeline(transaction=False)
@@ -268,8 +270,8 @@ class RedisStore:
             unpacked = partial(checked, response_id=response_id, spell=self._spell)
             read = await all_unpacked(map(Packed, missing, data), unpacked)
             self._cache.keep(zip(missing, read, strict=True))
-            known |= zip(missing, read, strict=True)
-        return [known[digest] for digest in digests]
+            blocks |= zip(missing, read, strict=True)
+        return [blocks[digest] for digest in digests]
 
     # --- jobs ---------------------------------------------------------------------------------
 
@@ -288,10 +290,10 @@ class RedisStore:
         return bool(await self._do(scripts.CANCEL, job_id, owner, *self._waits))
 
     async def take_job(self, model: str) -> Job | None:
-        taken = await self._do(scripts.TAKE, model, self._lease_ms, *self._waits)
-        if taken is None:
+        row = await self._do(scripts.TAKE, model, self._lease_ms, *self._waits)
+        if row is None:
             return None
-        job_id, (owner, body, created, cancel, source, term, ids, frames) = taken
+        job_id, (owner, body, created, cancel, source, term, ids, frames) = row
         return Job(
             job_id.decode(),
             owner.decode(),
@@ -332,8 +334,16 @@ class RedisStore:
 
     async def append_frames(self, response_id: str, frames: Frames, *, term: int = 1) -> bool:
         piece = _piece(await squeezed(frames))
-        said = (frames.first, frames.count, piece, self._ttl_ms, term, frames.ids, *self._waits)
-        return bool(await self._do(scripts.APPEND, response_id, *said))
+        frame_arguments = (
+            frames.first,
+            frames.count,
+            piece,
+            self._ttl_ms,
+            term,
+            frames.ids,
+            *self._waits,
+        )
+        return bool(await self._do(scripts.APPEND, response_id, *frame_arguments))
 
     async def frames_after(self, response_id: str, owner: str, after: int) -> Frames | None:
         pieces = await self._do(scripts.BEYOND, response_id, owner, after)
@@ -355,7 +365,7 @@ def _lock_value(lock: Lock | None) -> str:
 
 
 def _arguments(rest: AtRest, data: Iterator[bytes]) -> list[bytes | str | int]:
-    """A record as the script takes it; its blocks' data are the next arguments."""
+    """A record as arguments of the script, with its blocks' data from `data`."""
     row, digests = rest.row, rest.digests
     fields: dict[str, bytes | str | int] = {
         "owner": row.owner,
@@ -375,15 +385,15 @@ def _arguments(rest: AtRest, data: Iterator[bytes]) -> list[bytes | str | int]:
     return [*head, *digests, *islice(data, len(digests)), *pairs]
 
 
-def _job(job_id: str, found: list[bytes], owner: str) -> Job | None:
-    whose, body, created, cancel, lost = found
-    if whose != owner.encode():
+def _job(job_id: str, row: list[bytes], owner: str) -> Job | None:
+    its_owner, body, created, cancel, lost = row
+    if its_owner != owner.encode():
         return None
     return Job(job_id, owner, body, int(created), cancel == b"1", lost == b"1")
 
 
-def _piece(kept: Frames) -> bytes:
-    return PIECE.pack(kept.first, kept.count, kept.ended) + kept.data
+def _piece(frames: Frames) -> bytes:
+    return PIECE.pack(frames.first, frames.count, frames.ended) + frames.data
 
 
 def _frames(piece: bytes) -> Frames:

@@ -1,6 +1,6 @@
-"""The history's file: its schema, its versions, and what can be wrong with it at a start.
+"""The SQLite store's file: its schema, its migrations, and its checks at start.
 
-Knows SQLite; knows no record. Each step of `MIGRATIONS` takes a file from its number to the next.
+No records here. Each step of `MIGRATIONS` upgrades a file from its index to the next version.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 Synchronous = Literal["normal", "full"]
 
 APPLICATION_ID = 0x74727452
-"""`trtR`, which tells a history from any other SQLite file."""
+"""`trtR`, which identifies a store among SQLite files."""
 BUSY_MS = 5_000
 WAL_BYTES = 64 * 1024 * 1024
-DAMAGED = " It is damaged, or no history: move it away to begin a new one."
+DAMAGED = " It is damaged or not a store: move it away to start with an empty one."
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
@@ -42,13 +42,13 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         )""",
         "CREATE INDEX records_by_use ON records (used_at)",
         "CREATE INDEX records_by_age ON records (created_at)",
-        # never reuses a number, so that one stands for the same block for ever
+        # a number is never reused, so that it always means the same block
         """CREATE TABLE blocks (
             n INTEGER PRIMARY KEY AUTOINCREMENT,
             digest BLOB NOT NULL UNIQUE,
             data BLOB NOT NULL
         )""",
-        # apart from the content, which would be written anew with each count
+        # a separate table: an update would rewrite the block's content
         "CREATE TABLE shares (block INTEGER PRIMARY KEY, count INTEGER NOT NULL)",
         """CREATE TABLE expired (
             n INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -78,25 +78,25 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         )""",
         "CREATE INDEX frames_by_id ON frames (id, first)",
     ),
-    (  # blocks and bodies are written otherwise: what was there could not be read
+    (  # blocks and bodies have a new format: older content is unreadable
         *(
             f"DELETE FROM {table}"
             for table in ("records", "blocks", "shares", "expired", "jobs", "frames")
         ),
         "UPDATE totals SET records = 0, bytes = 0, frame_bytes = 0",
     ),
-    (),  # blocks may be without their text, which older servers cannot read; ours read both
+    (),  # blocks may lack their text, which older servers cannot read
     ("ALTER TABLE records ADD COLUMN version INTEGER NOT NULL DEFAULT 0",),
-    (  # a job that its server left can be taken by another
+    (  # another server can take over a job
         "ALTER TABLE jobs ADD COLUMN source BLOB NOT NULL DEFAULT x''",
         "ALTER TABLE jobs ADD COLUMN model TEXT NOT NULL DEFAULT ''",
         "ALTER TABLE jobs ADD COLUMN term INTEGER NOT NULL DEFAULT 1",
         "ALTER TABLE jobs ADD COLUMN deaths INTEGER NOT NULL DEFAULT 0",
         "ALTER TABLE frames ADD COLUMN ids BLOB NOT NULL DEFAULT x''",
     ),
-    # all older records are of gpt-oss's vocabulary, which has no name here
+    # all older records use gpt-oss's vocabulary, whose name is ''
     ("ALTER TABLE records ADD COLUMN vocabulary TEXT NOT NULL DEFAULT ''",),
-    (  # of conversations, each for its one writer
+    (  # locks of conversations, one writer each
         """CREATE TABLE locks (
             id TEXT NOT NULL,
             owner TEXT NOT NULL,
@@ -112,8 +112,8 @@ VERSION = len(MIGRATIONS)
 
 
 def make_private(path: Path) -> None:
-    """Make the file where it is missing, and close it and those that SQLite makes beside it to
-    other users. One that is there is never opened: closing it would end SQLite's locks on it."""
+    """Create the file if it is missing, and deny other users access to it and to SQLite's files
+    beside it. An existing file is not opened: closing it would release SQLite's locks on it."""
     files.make_private(path.parent)
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
@@ -122,15 +122,14 @@ def make_private(path: Path) -> None:
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """A connection that any thread may use, one at a time; transactions are written out."""
+    """A connection that any thread may use, one at a time; transactions are explicit."""
     return sqlite3.connect(
         path, timeout=BUSY_MS / 1000, isolation_level=None, check_same_thread=False
     )
 
 
 def tuned(db: sqlite3.Connection, synchronous: Synchronous, log_bytes: int) -> sqlite3.Connection:
-    """The connection set up for writing. A log that is longer than `log_bytes` is written into the
-    file."""
+    """The connection, configured for writing. A WAL longer than `log_bytes` is checkpointed."""
     ((page_bytes,),) = db.execute("PRAGMA page_size")
     db.execute(f"PRAGMA wal_autocheckpoint = {max(1, log_bytes // page_bytes)}")
     db.execute(f"PRAGMA synchronous = {synchronous.upper()}")
@@ -140,19 +139,19 @@ def tuned(db: sqlite3.Connection, synchronous: Synchronous, log_bytes: int) -> s
 
 
 def prepare(db: sqlite3.Connection, path: Path, boot: str = "", offset_s: float = 0.0) -> float:
-    """Make the file one of today's version that can be written. Raises a `StartupError` where that
-    is not possible.
+    """Upgrade the file to the current version and check that it is writable. Raises a
+    `StartupError` otherwise.
 
-    Returns the seconds that turn a clock which counts from the machine's start into a date. All
-    servers take those that the first one since this `boot` had, for they must see a lease end at
-    the same moment, though the date was put right between their starts.
+    Returns the offset between the machine's monotonic clock and the date. All servers use the
+    offset of the first one since this `boot`: a lease must end at the same moment for all, even if
+    the date was corrected between their starts.
     """
     try:
         _check_kind(db, path)
-        db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # heeded by a new file only
+        db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # only effective in a new file
         (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
         if mode != "wal":
-            raise StartupError(f"The history {path} cannot be shared by processes here (no WAL).")
+            raise StartupError(f"The store {path} cannot be shared by processes here (no WAL).")
         db.execute("BEGIN IMMEDIATE")
         try:
             _migrate(db, path)
@@ -166,30 +165,30 @@ def prepare(db: sqlite3.Connection, path: Path, boot: str = "", offset_s: float 
         db.execute("COMMIT")
         return offset_s
     except sqlite3.Error as error:
-        raise StartupError(f"The history {path} cannot be used: {error}.{_remedy(error)}") from None
-    except UnicodeDecodeError:  # of a fault that quotes a damaged name
-        raise StartupError(f"The history {path} cannot be used.{DAMAGED}") from None
+        raise StartupError(f"The store {path} cannot be used: {error}.{_remedy(error)}") from None
+    except UnicodeDecodeError:  # an error message that quotes a damaged name
+        raise StartupError(f"The store {path} cannot be used.{DAMAGED}") from None
 
 
 def _check_kind(db: sqlite3.Connection, path: Path) -> None:
     (application,) = db.execute("PRAGMA application_id").fetchone()
     (tables,) = db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     if tables and application != APPLICATION_ID:
-        raise StartupError(f"{path} is an SQLite file of something else, not a history.")
+        raise StartupError(f"{path} is an SQLite file of another program, not a store.")
 
 
 def _migrate(db: sqlite3.Connection, path: Path) -> None:
     (version,) = db.execute("PRAGMA user_version").fetchone()
     if version > VERSION:
         raise StartupError(
-            f"The history {path} is of version {version}, written by a newer server; this one "
-            f"knows {VERSION}: upgrade it, or name another file."
+            f"The store {path} has version {version}, written by a newer server; this server "
+            f"supports {VERSION}: upgrade it, or use another file."
         )
     for step in MIGRATIONS[version:]:
         for statement in step:
             db.execute(statement)
     db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    db.execute(f"PRAGMA user_version = {VERSION}")  # a write, whatever the version was
+    db.execute(f"PRAGMA user_version = {VERSION}")  # always a write
 
 
 def _remedy(error: sqlite3.Error) -> str:
@@ -202,27 +201,27 @@ def _remedy(error: sqlite3.Error) -> str:
             return ""
 
 
-def told(error: sqlite3.Error) -> ApiError:
-    """The error that a client hears of a fault after the start."""
+def api_error(error: sqlite3.Error) -> ApiError:
+    """The error for a client, for an SQLite error after the start."""
     match _code(error):
         case sqlite3.SQLITE_FULL:
-            return StoreUnavailable("The history's disk is full.", retry_after_s=60)
+            return StoreUnavailable("The store's disk is full.", retry_after_s=60)
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
-            return StoreUnavailable("The history is busy with another server.", retry_after_s=1)
+            return StoreUnavailable("The store is busy with another server.", retry_after_s=1)
         case sqlite3.SQLITE_READONLY:
-            return StoreUnavailable("The history cannot be written: it is read-only.")
+            return StoreUnavailable("The store cannot be written: it is read-only.")
         case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
-            return ApiError("The history's file is damaged.")
+            return ApiError("The store's file is damaged.")
         case _:
-            return ApiError(f"The history failed: {error}.")
+            return ApiError(f"The store failed: {error}.")
 
 
 def is_full(fault: Exception) -> bool:
-    """Whether a fault is that the disk has no room."""
+    """Whether the error means a full disk."""
     return isinstance(fault, sqlite3.Error) and _code(fault) == sqlite3.SQLITE_FULL
 
 
 def _code(error: sqlite3.Error) -> int:
-    """The primary code of a fault; an extended one has more in its upper bits."""
+    """The primary error code, without the upper bits of extended codes."""
     code: int = getattr(error, "sqlite_errorcode", 0)
     return code & 0xFF

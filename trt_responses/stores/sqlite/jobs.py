@@ -1,6 +1,6 @@
-"""Jobs and frames as rows. Each function is a part of one transaction.
+"""Jobs and frames as rows. Each function is part of one transaction.
 
-Knows the tables; knows no thread and no event loop. Who has no lease has no job.
+Tables only: no threads and no event loop. A server without the lease has lost the job.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 LOST = (
     "lease_until + CASE WHEN source <> x'' AND deaths < :deaths THEN :takeover ELSE 0 END <= :now"
 )
-"""Whether nobody may take a job any more."""
+"""SQL condition: no server may take over the job any more."""
 
 
 class Times(NamedTuple):
-    """When it is, and what follows from it."""
+    """The current time, and the times that jobs depend on."""
 
     now: float
     lease: float
@@ -41,21 +41,21 @@ def put(db: sqlite3.Connection, job: Job, lease_until: float) -> None:
 
 
 def load(db: sqlite3.Connection, job_id: str, times: Times) -> Job | None:
-    """A job as of now; None without one."""
-    found = db.execute(
+    """A job in its current state, or None."""
+    row = db.execute(
         f"SELECT id, owner, body, created_at, cancel_asked, {LOST} FROM jobs WHERE id = :id",
         {"id": job_id, **times._asdict()},
     ).fetchone()
-    if found is None:
+    if row is None:
         return None
-    response_id, owner, body, created_at, cancel_asked, lost = found
-    return Job(response_id, owner, body, created_at, bool(cancel_asked), bool(lost))
+    response_id, owner, body, created_at, cancel_requested, lost = row
+    return Job(response_id, owner, body, created_at, bool(cancel_requested), bool(lost))
 
 
 def renew(
     db: sqlite3.Connection, job_id: str, body: bytes | None, term: int, times: Times
 ) -> Standing:
-    """Renew a job's lease, with a newer snapshot if there is one."""
+    """Renew a job's lease, and replace its snapshot if `body` is given."""
     renewed = db.execute(
         "UPDATE jobs SET lease_until = ?, body = coalesce(?, body) "
         "WHERE id = ? AND term = ? AND lease_until > ?",
@@ -63,31 +63,31 @@ def renew(
     )
     if not renewed.rowcount:
         return "gone"
-    asked = db.execute("SELECT cancel_asked FROM jobs WHERE id = ?", (job_id,)).fetchone()
-    return "cancel" if asked == (1,) else "held"
+    flag = db.execute("SELECT cancel_asked FROM jobs WHERE id = ?", (job_id,)).fetchone()
+    return "cancel" if flag == (1,) else "held"
 
 
 def cancel(db: sqlite3.Connection, job_id: str, owner: str, times: Times) -> bool:
-    """Ask a job's server to cancel it; whether there was such a job."""
-    asked = db.execute(
+    """Request the cancellation of a job. Returns whether the job exists."""
+    updated = db.execute(
         f"UPDATE jobs SET cancel_asked = 1 WHERE id = :id AND owner = :owner AND NOT ({LOST})",
         {"id": job_id, "owner": owner, **times._asdict()},
     )
-    return asked.rowcount > 0
+    return updated.rowcount > 0
 
 
 def left(db: sqlite3.Connection, model: str, times: Times) -> str | None:
-    """A job that may be taken."""
-    found = db.execute(
+    """The id of a job that may be taken over, or None."""
+    row = db.execute(
         "SELECT id FROM jobs WHERE lease_until <= :now AND source <> x'' AND model = :model "
         f"AND NOT ({LOST}) ORDER BY lease_until LIMIT 1",
         {"model": model, **times._asdict()},
     ).fetchone()
-    return None if found is None else found[0]
+    return None if row is None else row[0]
 
 
 def take(db: sqlite3.Connection, model: str, times: Times) -> Job | None:
-    """Take a job whose server has let its lease run out; None when there is none."""
+    """Take over a job whose lease has expired. Returns None if there is none."""
     if (job_id := left(db, model, times)) is None:
         return None
     db.execute(
@@ -99,7 +99,7 @@ def take(db: sqlite3.Connection, model: str, times: Times) -> Job | None:
         "WHERE id = ?",
         (job_id,),
     ).fetchone()
-    response_id, owner, body, created_at, cancel_asked, source, model, term = row
+    response_id, owner, body, created_at, cancel_requested, source, model, term = row
     pieces = db.execute("SELECT ids FROM frames WHERE id = ? ORDER BY first", (job_id,)).fetchall()
     ids = b"".join(piece for (piece,) in pieces)
     return Job(
@@ -107,7 +107,7 @@ def take(db: sqlite3.Connection, model: str, times: Times) -> Job | None:
         owner,
         body,
         created_at,
-        bool(cancel_asked),
+        bool(cancel_requested),
         source=source,
         model=model,
         term=term,
@@ -117,7 +117,7 @@ def take(db: sqlite3.Connection, model: str, times: Times) -> Job | None:
 
 
 def leave(db: sqlite3.Connection, job_id: str, term: int, now_s: float, *, to_others: bool) -> None:
-    """Leave a job to other servers, or fail it."""
+    """Give up a job's lease, for other servers to take over, or for good."""
     db.execute(
         "UPDATE jobs SET lease_until = ?, deaths = deaths - 1, source = iif(?, source, x'') "
         "WHERE id = ? AND term = ? AND lease_until > ?",
@@ -126,29 +126,29 @@ def leave(db: sqlite3.Connection, job_id: str, term: int, now_s: float, *, to_ot
 
 
 def finish(db: sqlite3.Connection, job_id: str, term: int, now_s: float) -> bool:
-    """Remove a job that is still its server's; whether it was."""
-    taken = db.execute(
+    """Remove a job if this term holds its lease. Returns whether it did."""
+    deleted = db.execute(
         "DELETE FROM jobs WHERE id = ? AND term = ? AND lease_until > ?", (job_id, term, now_s)
     )
-    return taken.rowcount > 0
+    return deleted.rowcount > 0
 
 
 def is_of(db: sqlite3.Connection, job_id: str, term: int, times: Times) -> bool:
-    """Whether a job is still of this term, and nobody has read that it is lost."""
-    found = db.execute(
+    """Whether a job still has this term and is not lost."""
+    row = db.execute(
         f"SELECT 1 FROM jobs WHERE id = :id AND term = :term AND NOT ({LOST})",
         {"id": job_id, "term": term, **times._asdict()},
     )
-    return found.fetchone() is not None
+    return row.fetchone() is not None
 
 
 # --- frames -----------------------------------------------------------------------------------
 
 
 def append(db: sqlite3.Connection, response_id: str, squeezed: Frames, at_most: int) -> None:
-    """What follows a response's frames, if it is there; the oldest leave when there are too many.
+    """Append frames to a stored response or a job. Drops the oldest above `at_most` bytes.
 
-    Frames whose beginning has left are of no use to anybody, and are not kept.
+    Frames whose beginning was dropped are useless and are ignored.
     """
     if rows.owner_of(db, response_id) is None or squeezed.first != _kept(db, response_id):
         return
@@ -168,17 +168,17 @@ def append(db: sqlite3.Connection, response_id: str, squeezed: Frames, at_most: 
 
 
 def _kept(db: sqlite3.Connection, response_id: str) -> int:
-    """How many are kept, which is the number of the next."""
+    """The number of stored frames, which is the number of the next one."""
     count = db.execute("SELECT max(first + count) FROM frames WHERE id = ?", (response_id,))
     return count.fetchone()[0] or 0
 
 
 def beyond(db: sqlite3.Connection, response_id: str, number: int) -> list[Frames]:
-    """The squeezed pieces that hold greater numbers, and the last in any case."""
-    found = db.execute(
+    """The compressed pieces with greater numbers, and always the last piece."""
+    pieces = db.execute(
         "SELECT first, count, data, ended FROM frames WHERE id = ? AND "
         "(first + count > ? OR first = (SELECT max(first) FROM frames WHERE id = ?)) "
         "ORDER BY first",
         (response_id, number + 1, response_id),
     ).fetchall()
-    return [Frames(first, count, data, bool(ended)) for first, count, data, ended in found]
+    return [Frames(first, count, data, bool(ended)) for first, count, data, ended in pieces]

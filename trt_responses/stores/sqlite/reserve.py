@@ -1,6 +1,6 @@
-"""A file that keeps some of the disk free, so that a full disk can still be made emptier.
+"""A reserve file that keeps disk space for deletes on a full disk.
 
-SQLite needs room to delete: its log grows first. Knows a path and a size; knows no database.
+SQLite needs space to delete, because its log grows first. A path and a size only: no database.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SIZE_BYTES = 8 * 1024 * 1024
-"""Bytes of the reserve: twice what SQLite's log may grow to, since the log must fit into the
-history before the reserve is taken back."""
+"""Size of the reserve: twice the log's limit, since the log must be checkpointed before the reserve
+is filled again."""
 SHARE = 4
-"""The share of a small disk that is taken at most."""
+"""The reserve is at most 1/SHARE of a small disk."""
 
 
 class Reserve:
-    """The reserve of one history."""
+    """The reserve of one store."""
 
     def __init__(self, history: Path) -> None:
         self._path = history.with_name(f"{history.name}-reserve")
 
     @property
     def size_bytes(self) -> int:
-        """The bytes that it takes on this disk."""
+        """The reserve's size on this disk."""
         try:
             disk = os.statvfs(self._path.parent)
         except (OSError, AttributeError):
@@ -36,11 +36,11 @@ class Reserve:
 
     @property
     def log_bytes(self) -> int:
-        """The bytes to which SQLite's log may grow."""
+        """The size limit of SQLite's log."""
         return self.size_bytes // 2
 
     def fill(self) -> None:
-        """Take the room, unless it is taken, or there is none."""
+        """Create the reserve, unless it exists or the disk is full."""
         if self._path.exists():
             return
         try:
@@ -53,6 +53,6 @@ class Reserve:
             self.release()
 
     def release(self) -> None:
-        """Give the room to whoever writes next."""
+        """Delete the reserve, so that the next write has space."""
         with suppress(OSError):
             self._path.unlink()

@@ -1,6 +1,6 @@
-"""Records, blocks and their counts as rows. Each function is a part of one transaction.
+"""Records, blocks and their counts as rows. Each function is part of one transaction.
 
-Knows the tables; knows no thread and no event loop.
+Tables only: no threads and no event loop.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ READ_AT_ONCE = 200
 
 
 class Now(NamedTuple):
-    """The time by which records age, and the time by which leases end."""
+    """The current time on the clock of ages and on the clock of leases."""
 
     s: float
     lease_s: float
 
 
 def put(db: sqlite3.Connection, rest: AtRest, used_at: int) -> list[int]:
-    """Insert a record, and return the numbers of its blocks."""
+    """Insert a record. Returns the numbers of its blocks."""
     drop(db, rest.row.id)
     db.execute("DELETE FROM expired WHERE id = ?", (rest.row.id,))
     numbers = [_block(db, rest, place) for place in range(len(rest.packed))]
@@ -60,9 +60,9 @@ def put(db: sqlite3.Connection, rest: AtRest, used_at: int) -> list[int]:
 
 def _block(db: sqlite3.Connection, rest: AtRest, place: int) -> int:
     digest = rest.packed[place].digest
-    found = db.execute("SELECT n FROM blocks WHERE digest = ?", (digest,)).fetchone()
-    if found is not None:
-        return int(found[0])
+    row = db.execute("SELECT n FROM blocks WHERE digest = ?", (digest,)).fetchone()
+    if row is not None:
+        return int(row[0])
     data = rest.data(place)
     number = db.execute("INSERT INTO blocks (digest, data) VALUES (?, ?)", (digest, data)).lastrowid
     assert number is not None
@@ -71,13 +71,13 @@ def _block(db: sqlite3.Connection, rest: AtRest, place: int) -> int:
 
 
 def drop(db: sqlite3.Connection, response_id: str) -> None:
-    """Delete the record, if there is one, and each block that nothing else holds."""
-    found = db.execute(
+    """Delete a record, if it exists, and each block that no other record uses."""
+    row = db.execute(
         "SELECT n, length(body), blocks FROM records WHERE id = ?", (response_id,)
     ).fetchone()
-    if found is None:
+    if row is None:
         return
-    number, size, blocks = found
+    number, size, blocks = row
     db.execute("DELETE FROM records WHERE n = ?", (number,))
     counts = Counter(array("q", blocks))
     db.executemany(
@@ -103,15 +103,15 @@ def _count(db: sqlite3.Connection, records: int, size: int) -> None:
 
 
 def touch(db: sqlite3.Connection, used: Iterable[tuple[int, str]]) -> None:
-    """Note when records were used."""
+    """Update the time of the last use of records."""
     db.executemany("UPDATE records SET used_at = max(used_at, ?) WHERE id = ?", used)
 
 
-# --- what leaves ------------------------------------------------------------------------------
+# --- eviction ---------------------------------------------------------------------------------
 
 
 def evict(db: sqlite3.Connection, bounds: Bounds, now: Now, dropped: Counter[str]) -> None:
-    """Drop what is too old, then the least recently used, until the rest fits; `dropped` counts."""
+    """Drop old records, then the least recently used, until the rest fits. Counts in `dropped`."""
     sweep(db, bounds, now, dropped)
     while True:
         size, records = totals(db)
@@ -123,13 +123,13 @@ def evict(db: sqlite3.Connection, bounds: Bounds, now: Now, dropped: Counter[str
 
 
 def totals(db: sqlite3.Connection) -> tuple[int, int]:
-    """The bytes at rest, and the number of records."""
+    """The stored bytes and the number of records."""
     size, records = db.execute("SELECT bytes, records FROM totals").fetchone()
     return size, records
 
 
 def sweep(db: sqlite3.Connection, bounds: Bounds, now: Now, dropped: Counter[str]) -> None:
-    """Drop what is too old."""
+    """Drop old records and old jobs without a lease."""
     if bounds.max_age_s is None:
         return
     oldest = now.s - bounds.max_age_s
@@ -147,7 +147,7 @@ def sweep(db: sqlite3.Connection, bounds: Bounds, now: Now, dropped: Counter[str
 
 
 def expire(db: sqlite3.Connection, bounds: Bounds, response_id: str, owner: str) -> None:
-    """Drop a record if it is too old."""
+    """Drop a record with its frames, and remember its id as expired."""
     drop(db, response_id)
     drop_frames(db, response_id)
     db.execute("INSERT OR REPLACE INTO expired (id, owner) VALUES (?, ?)", (response_id, owner))
@@ -169,51 +169,51 @@ def drop_frames(db: sqlite3.Connection, response_id: str) -> None:
 
 
 def owner_of(db: sqlite3.Connection, response_id: str) -> str | None:
-    """The owner of the record, or of the job."""
-    found = db.execute(
+    """The owner of the record or job, or None."""
+    row = db.execute(
         "SELECT owner FROM records WHERE id = ?1 UNION ALL SELECT owner FROM jobs WHERE id = ?1",
         (response_id,),
     ).fetchone()
-    return None if found is None else str(found[0])
+    return None if row is None else str(row[0])
 
 
 def follows(db: sqlite3.Connection, row: Row) -> bool:
-    """Whether a conversation is the next version of what is there."""
-    found = db.execute(
+    """Whether a conversation is the next version of the stored one."""
+    stored = db.execute(
         "SELECT version FROM records WHERE id = ? AND owner = ?", (row.id, row.owner)
     ).fetchone()
-    return row.version == (found[0] if found else 0) + 1
+    return row.version == (stored[0] if stored else 0) + 1
 
 
 def load(
     db: sqlite3.Connection, response_id: str, cache: BlockCache[int], spell: Spell
 ) -> Record | None:
-    """The record with its blocks; None without one."""
-    found = db.execute(
+    """The record with its blocks, or None."""
+    columns = db.execute(
         "SELECT id, owner, body, prior_count, input_count, continuable, date, created_at, version, "
         "vocabulary, blocks, seal FROM records WHERE id = ?",
         (response_id,),
     ).fetchone()
-    if found is None:
+    if columns is None:
         return None
-    *fields, blocks, seal = found
+    *fields, blocks, seal = columns
     row = Row(*fields)
     numbers = array("q", blocks)
-    known = cache.found(numbers)
-    missing = sorted({number for number in numbers if number not in known})
+    cached = cache.get_many(numbers)
+    missing = sorted({number for number in numbers if number not in cached})
     read = {number: checked(packed, response_id, spell) for number, packed in _read(db, missing)}
     cache.keep(read.items())
     try:
-        return whole(row, [known.get(n) or read[n] for n in numbers], seal)
+        return whole(row, [cached.get(n) or read[n] for n in numbers], seal)
     except KeyError:
         raise damaged(response_id) from None
 
 
 def _read(db: sqlite3.Connection, numbers: Sequence[int]) -> Iterable[tuple[int, Packed]]:
     for at in range(0, len(numbers), READ_AT_ONCE):
-        wanted = json.dumps(numbers[at : at + READ_AT_ONCE])
+        selected = json.dumps(numbers[at : at + READ_AT_ONCE])
         for number, digest, data in db.execute(
             "SELECT n, digest, data FROM blocks WHERE n IN (SELECT value FROM json_each(?))",
-            (wanted,),
+            (selected,),
         ):
             yield number, Packed(digest, data)

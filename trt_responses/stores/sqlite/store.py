@@ -1,10 +1,9 @@
-"""Records in a file, which several servers of one machine may share.
+"""The store in an SQLite file, which several servers on one machine may share.
 
-A change is told when it is committed: what a client has seen the end of survives `kill -9` at any
-moment. The event loop never waits for the disk: one thread writes, two read. Blocks that were read
-lately stay in memory; whether a record is still there is asked of the file each time, so that what
-another server deletes is gone here too. A delete works on a full disk too: a reserve beside the
-file is let go for it.
+A change is reported when it is committed: a response whose end a client has seen survives `kill -9`
+at any moment. The event loop never waits for the disk: one thread writes, two read. Recently read
+blocks are cached; each read checks in the file whether the record still exists, so that deletes by
+other servers take effect at once. A delete works on a full disk too: it uses a reserve file.
 """
 
 from __future__ import annotations
@@ -46,14 +45,13 @@ logger = logging.getLogger(__name__)
 CACHE_BYTES = 32 * MIB
 READERS = 2
 TOUCHED_AT_MOST = 1000
-"""Uses of records that are noted before the file is told of them, when nothing is written
-anyway."""
+"""Maximum number of buffered times of use; then they are written without another change."""
 
 
 class SqliteStore:
-    """An LRU in a file, bounded by bytes, count and age. What was stored with a `spell` reads as
-    damaged without it. Ages count by `clock_s`; leases by one that does not jump, if there is one,
-    and that all processes share which have the same `boot`.
+    """An LRU in a file with limits on bytes, count and age. A record stored with a `spell` reads as
+    damaged without it. `clock_s` measures ages; a monotonic clock, shared by all processes of one
+    `boot`, measures leases.
     """
 
     def __init__(
@@ -82,7 +80,7 @@ class SqliteStore:
         self._cache: BlockCache[int] = BlockCache(CACHE_BYTES, self.usage)
         self._reserve = Reserve(path)
         self._dropped: Counter[str] = Counter()
-        """Records dropped within the writer's present transaction."""
+        """Records dropped in the writer's current transaction."""
         self._writer = Writer(
             self._connect, self._tidy, self._reserve, self._dropped.clear, self._count
         )
@@ -93,14 +91,14 @@ class SqliteStore:
 
     async def start(self) -> None:
         await asyncio.to_thread(self._prepare)
-        logger.info("keeping responses in %s", self._path.resolve())
+        logger.info("storing responses in %s", self._path.resolve())
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="history-reader")
         self._writer.start()
 
     async def stop(self) -> None:
         if self._readers is None:
             return
-        await self._tell_touched()
+        await self._write_touched()
         await self._writer.stop()
         await asyncio.to_thread(self._readers.shutdown)
         self._readers = None
@@ -110,15 +108,14 @@ class SqliteStore:
         self._cache.clear()
 
     async def check(self) -> None:
-        """Check that the file is there; whether the next change fits on the disk, only the change
-        can say."""
+        """Check that the file exists; a full disk shows only when a change is made."""
 
     def _prepare(self) -> None:
         try:
             file.make_private(self._path)
             db = self._open(self._path)
         except (OSError, sqlite3.Error) as error:
-            raise StartupError(f"The history {self._path} cannot be opened: {error}.") from None
+            raise StartupError(f"The store {self._path} cannot be opened: {error}.") from None
         try:
             offset_s = self._clock_s() - self._steady_s()
             self._offset_s = file.prepare(db, self._path, self._boot, offset_s)
@@ -159,11 +156,11 @@ class SqliteStore:
             with self._snapshot() as db:
                 return look(db)
         except sqlite3.Error as error:
-            raise file.told(error) from None
+            raise file.api_error(error) from None
 
     @contextmanager
     def _snapshot(self) -> Iterator[sqlite3.Connection]:
-        """This thread's connection, in one transaction, so that what is read belongs together."""
+        """This thread's connection inside one transaction, for consistent reads."""
         db: sqlite3.Connection | None = getattr(self._reader, "db", None)
         if db is None:
             db = self._reader.db = self._open(self._path)
@@ -198,7 +195,7 @@ class SqliteStore:
         return self._remember_all(rests, await self._write(change))
 
     def _may_change(self, db: sqlite3.Connection, row: Row, lock: Lock | None) -> bool:
-        """Whether it is the next version of what is there, and nobody else has that locked."""
+        """Whether this is the conversation's next version and no other writer holds its lock."""
         now_s = self._lease_clock_s()
         return rows.follows(db, row) and locks.allow(db, row.id, row.owner, lock, now_s)
 
@@ -217,12 +214,11 @@ class SqliteStore:
         if found is not None and not isinstance(found, (Expired, Job)):
             self._touched[response_id] = time.time_ns()
             if len(self._touched) > TOUCHED_AT_MOST:
-                await self._tell_touched()
+                await self._write_touched()
         return found
 
-    async def _tell_touched(self) -> None:
-        """Write down which records were used since the last write. On a full disk that is
-        forgotten."""
+    async def _write_touched(self) -> None:
+        """Write the times of use since the last write. They are lost on a full disk."""
         with suppress(StoreUnavailable):
             await self._write(lambda db: None)
 
@@ -238,7 +234,7 @@ class SqliteStore:
         return [self._put(db, rest) for rest in rests]
 
     def _remember_all(self, rests: Sequence[AtRest], numbers: list[list[int]] | None) -> bool:
-        """Keep records, one after another. Returns whether they were kept."""
+        """Cache the blocks of stored records. Returns whether they were stored."""
         for rest, each in zip(rests, numbers or (), strict=False):
             self._remember(rest, each)
         return numbers is not None
@@ -289,7 +285,7 @@ class SqliteStore:
 
     async def take_job(self, model: str) -> Job | None:
         if await self._read(lambda db: jobs.left(db, model, self._times())) is None:
-            return None  # nothing is written when there is nothing to take
+            return None  # avoids a write when no job is free
         return await self._write(lambda db: jobs.take(db, model, self._times()))
 
     async def leave_job(self, job_id: str, *, term: int, to_others: bool) -> None:
@@ -321,15 +317,15 @@ class SqliteStore:
     def _finish(
         self, db: sqlite3.Connection, rests: Sequence[AtRest], last: Frames | None, term: int
     ) -> list[list[int]] | None:
-        """Keep the job's record first, then the conversation's, if there is one."""
+        """Store the job's record, then the conversation's, if any."""
         job_id = rests[0].row.id
         conversations = [rest.row for rest in rests[1:]]
-        held = [Lock(row.id, row.owner, job_id, term) for row in conversations]
-        if not all(map(partial(self._may_change, db), conversations, held)):
+        locks_of_job = [Lock(row.id, row.owner, job_id, term) for row in conversations]
+        if not all(map(partial(self._may_change, db), conversations, locks_of_job)):
             return None
         if not jobs.finish(db, job_id, term, self._lease_clock_s()):
             return None
-        for lock in held:
+        for lock in locks_of_job:
             locks.free(db, lock)
         numbers = self._put_all(db, rests)
         if last is not None:

@@ -1,6 +1,6 @@
-"""One thread that writes: what is asked while it commits goes into its next commit together.
+"""The writer thread: changes that arrive during a commit share the next one.
 
-Knows transactions; knows no table. A change is told as done when it is committed, and not before.
+Transactions only: no tables. A change is reported as done after its commit, not before.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
-from trt_responses.stores.sqlite.file import is_full, told
+from trt_responses.stores.sqlite.file import api_error, is_full
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,18 +27,18 @@ AT_ONCE = 256
 IDLE_S = 30.0
 
 
-class _Asked(NamedTuple):
+class _Pending(NamedTuple):
     change: Change
     frees: bool
     done: asyncio.Future[Any]
     loop: asyncio.AbstractEventLoop
 
 
-STOP: Sequence[_Asked] = ()
+STOP: Sequence[_Pending] = ()
 
 
 class Writer:
-    """Makes changes in the order in which they were asked for, and `idle` when nothing is."""
+    """Makes changes in the order of their calls, and runs `idle` when there are none."""
 
     def __init__(
         self,
@@ -48,14 +48,14 @@ class Writer:
         begins: Callable[[], None],
         committed: Change,
     ) -> None:
-        """`begins` is told of each transaction, `committed` of each that was kept; both on the
-        thread."""
+        """`begins` is called at the start of each transaction, `committed` after each commit; both
+        on the thread."""
         self._connect = connect
         self._idle = idle
         self._reserve = reserve
         self._begins = begins
         self._committed = committed
-        self._asked: SimpleQueue[_Asked | None] = SimpleQueue()
+        self._queue: SimpleQueue[_Pending | None] = SimpleQueue()
         self._thread: Thread | None = None
 
     def start(self) -> None:
@@ -63,20 +63,20 @@ class Writer:
         self._thread.start()
 
     async def stop(self) -> None:
-        """Stop, after everything that was asked for."""
+        """Make all queued changes, then stop."""
         if self._thread is not None:
-            self._asked.put(None)
+            self._queue.put(None)
             await asyncio.to_thread(self._thread.join)
             self._thread = None
 
     async def do(self, change: Callable[[sqlite3.Connection], T], *, frees: bool = False) -> T:
-        """What the change returned, once it is committed. It may be made twice, if once failed.
+        """The result of a change, after its commit. After a failure the change may run again.
 
-        One that `frees` room gets the reserve where the disk is full.
+        One that `frees` space may use the reserve on a full disk.
         """
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Any] = loop.create_future()
-        self._asked.put(_Asked(change, frees, done, loop))
+        self._queue.put(_Pending(change, frees, done, loop))
         return cast("T", await done)
 
     def _run(self) -> None:
@@ -86,43 +86,43 @@ class Writer:
                 try:
                     db = db or self._connect()
                 except sqlite3.Error as error:
-                    _tell(batch, [told(error)] * len(batch))
+                    _tell(batch, [api_error(error)] * len(batch))
                     continue
                 _tell(batch, self._results(db, batch))
         finally:
             if db is not None:
                 db.close()
 
-    def _results(self, db: sqlite3.Connection, batch: Sequence[_Asked]) -> list[object]:
-        """The result of each change, all committed together; if that fails, of each alone, or its
-        fault."""
+    def _results(self, db: sqlite3.Connection, batch: Sequence[_Pending]) -> list[object]:
+        """The results of changes that are committed together; if that fails, of each change alone,
+        or its error."""
         try:
-            return self._commit(db, [asked.change for asked in batch] or [self._idle])
-        except Exception as fault:  # whatever broke, whoever asked for it must hear so
+            return self._commit(db, [pending.change for pending in batch] or [self._idle])
+        except Exception as fault:  # the caller of the change receives any error
             if len(batch) > 1:
-                return [result for asked in batch for result in self._results(db, [asked])]
+                return [result for pending in batch for result in self._results(db, [pending])]
             if batch and is_full(fault):
                 return [self._with_room(db, batch[0])]
             return [_fault(fault)]
 
-    def _with_room(self, db: sqlite3.Connection, asked: _Asked) -> object:
-        """Make the changes once more on a full disk, with the log's room, and with the reserve if
-        they free some."""
-        if asked.frees:
+    def _with_room(self, db: sqlite3.Connection, pending: _Pending) -> object:
+        """Make a change again on a full disk, with a truncated log, and without the reserve if the
+        change frees space."""
+        if pending.frees:
             self._reserve.release()
         _shrink(db)
         try:
-            (result,) = self._commit(db, [asked.change])
+            (result,) = self._commit(db, [pending.change])
         except Exception as fault:
             return _fault(fault)
-        if asked.frees:
+        if pending.frees:
             _shrink(db)
             self._reserve.fill()
         return result
 
     def _commit(self, db: sqlite3.Connection, changes: Sequence[Change]) -> list[object]:
-        """The result of each change, all committed together; or nothing is changed, and it
-        raises."""
+        """Commit all changes together and return their results; if one raises, change nothing and
+        raise."""
         self._begins()
         try:
             db.execute("BEGIN IMMEDIATE")
@@ -132,30 +132,30 @@ class Writer:
             if db.in_transaction:
                 db.execute("ROLLBACK")
             raise
-        with suppress(sqlite3.Error):  # it is kept, whatever becomes of the counts
+        with suppress(sqlite3.Error):  # the commit is done; counts are not essential
             self._committed(db)
         return results
 
-    def _next(self) -> Sequence[_Asked]:
-        """The changes that have been asked for by now; none, when there were none for a while."""
-        batch = list[_Asked]()
+    def _next(self) -> Sequence[_Pending]:
+        """The queued changes; empty after a while without any."""
+        batch = list[_Pending]()
         try:
-            asked = self._asked.get(timeout=IDLE_S)
-            while asked is not None:
-                batch.append(asked)
+            pending = self._queue.get(timeout=IDLE_S)
+            while pending is not None:
+                batch.append(pending)
                 if len(batch) == AT_ONCE:
                     return batch
-                asked = self._asked.get_nowait()
+                pending = self._queue.get_nowait()
         except Empty:
             return batch
         if batch:  # these first, then stop
-            self._asked.put(None)
+            self._queue.put(None)
             return batch
         return STOP
 
 
 def _shrink(db: sqlite3.Connection) -> None:
-    """Give back to the disk what the history and its log do not need, as far as may be."""
+    """Free unused space of the file and its log, as far as possible."""
     with suppress(sqlite3.Error):
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         db.execute("PRAGMA incremental_vacuum(256)").fetchall()
@@ -163,25 +163,25 @@ def _shrink(db: sqlite3.Connection) -> None:
 
 
 def _fault(fault: Exception) -> Exception:
-    return told(fault) if isinstance(fault, sqlite3.Error) else fault
+    return api_error(fault) if isinstance(fault, sqlite3.Error) else fault
 
 
-def _tell(batch: Sequence[_Asked], results: Sequence[object]) -> None:
-    loops = {asked.loop for asked in batch}
+def _tell(batch: Sequence[_Pending], results: Sequence[object]) -> None:
+    loops = {pending.loop for pending in batch}
     for loop in loops:
         mine = [
-            (asked.done, result)
-            for asked, result in zip(batch, results, strict=False)  # nobody asked for `idle`
-            if asked.loop is loop
+            (pending.done, result)
+            for pending, result in zip(batch, results, strict=False)  # `idle` has no caller
+            if pending.loop is loop
         ]
-        with suppress(RuntimeError):  # a loop that was closed has nobody left to be told
+        with suppress(RuntimeError):  # the caller's loop is closed
             loop.call_soon_threadsafe(_settle, mine)
 
 
-def _settle(told: Sequence[tuple[asyncio.Future[Any], object]]) -> None:
-    for done, result in told:
+def _settle(results: Sequence[tuple[asyncio.Future[Any], object]]) -> None:
+    for done, result in results:
         if done.done():
-            continue  # whoever asked has left
+            continue  # the caller was cancelled
         if isinstance(result, Exception):
             done.set_exception(result)
         else:

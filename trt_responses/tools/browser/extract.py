@@ -1,7 +1,7 @@
-"""The text of an HTML document as a model reads it: lines, with a mark for each link.
+"""Extracts the text of an HTML document for a model: lines, with a mark for each link.
 
-A walk of our own over the tree of a fast parser, which a hostile page can hold for minutes: this
-runs in the confined process of `parser.py` alone.
+It walks the tree of a fast parser. A hostile page can take minutes: run this only in the sandboxed
+process of `parser.py`.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ figcaption figure footer form h1 h2 h3 h4 h5 h6 header hr html li main nav ol p 
 table tbody tfoot thead tr ul"""
 DISTANT = "blockquote dl figure h1 h2 h3 h4 h5 h6 ol p pre table ul"
 SKIPPED, BLOCKS, SPACED = (frozenset(tags.split()) for tags in (UNSHOWN, APART, DISTANT))
-"""What is left out, what begins a line, and what has an empty line around it."""
+"""Elements that are left out, that begin a line, and that have an empty line around them."""
 
 
 class Extracted(NamedTuple):
-    """What a model is shown of a document."""
+    """The extracted text of a document."""
 
     title: str
     lines: list[str]
     links: list[str]
-    """URLs by the ids of their marks."""
+    """URLs by mark id."""
     cut: bool
-    """There was more of it."""
+    """Whether the document was longer."""
 
 
 def of_html(html: str, url: str) -> Extracted:
@@ -54,7 +54,7 @@ def of_html(html: str, url: str) -> Extracted:
 
 
 def of_text(text: str, url: str) -> Extracted:
-    """The lines of a document that is text already."""
+    """The lines of a plain text document."""
     shown = harmless(text[:MAX_CHARACTERS].expandtabs(4))
     return Extracted("", wrapped(shown.splitlines()), [], len(text) > MAX_CHARACTERS)
 
@@ -73,7 +73,7 @@ def _joined(url: str, reference: str) -> str:
 
 
 class _Walk:
-    """One pass over a tree, without recursion: a tree may be as deep as it is long."""
+    """One pass over a tree, without recursion, since a tree may be very deep."""
 
     def __init__(self, base: str, url: str) -> None:
         self.links: list[str] = []
@@ -118,7 +118,7 @@ class _Walk:
         return wrapped(self._done)
 
     def _enter(self, node: LexborNode) -> bool:
-        """Whether what is inside is to be seen."""
+        """Whether the element's content is visible."""
         tag = node.tag
         if tag == "-text":
             self._say(node.text_content or "")
@@ -222,23 +222,25 @@ class _Walk:
         url, texts = self._link
         self._link = None
         text = "".join(texts)
-        if not (told := label(text)):
+        if not (text_label := label(text)):
             return
         number = self._ids.setdefault(url, len(self.links))
         if number == len(self.links):
             self.links.append(url)
         before = " " if text[0] == " " else ""
-        self._write(before + mark(number, told, url, self._host) + (" " if text[-1] == " " else ""))
+        self._write(
+            before + mark(number, text_label, url, self._host) + (" " if text[-1] == " " else "")
+        )
 
 
 def mark(number: int, text: str, url: str, here: str | None) -> str:
-    """A link as the model sees it; its domain is told where it is another one."""
+    """A link's mark for the model, with its domain if that differs from the page's."""
     host = urlsplit(url).hostname
     return f"【{number}†{text}】" if host == here else f"【{number}†{text}†{label(host or '')}】"
 
 
 def _hidden(attributes: dict[str, str | None]) -> bool:
-    """What a reader does not see, the model is not shown."""
+    """Whether an element is invisible to readers; the model does not see it either."""
     if not attributes:
         return False
     if "hidden" in attributes or attributes.get("aria-hidden") == "true":

@@ -1,4 +1,4 @@
-"""Pages as a model sees them: lines with numbers, a window of them, and what is found in them."""
+"""Pages for a model: numbered lines, windows of lines, and search within a page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 TOKEN_BYTES = 4
-"""Of UTF-8, for each token that a window may take: no vocabulary is known here."""
+"""UTF-8 bytes per token of a window: an estimate, without a vocabulary."""
 FOUND = 50
 SNIPPET_LINES = 4
 WIDTH = 80
@@ -22,24 +22,24 @@ _MARK = re.compile("【\\d+†([^†】]*)(?:†[^】]*)?】")
 
 
 class Page(NamedTuple):
-    """One page of the stack, whose place there is its cursor."""
+    """One page of the stack; its index is its cursor."""
 
     url: str
     """Empty for a list of results."""
     title: str
     lines: tuple[str, ...]
     links: tuple[str, ...] = ()
-    """URLs by the ids of their marks."""
+    """URLs by mark id."""
     sources: tuple[Source | None, ...] = ()
-    """By line, where lines stand for pages of their own; else the page is their source."""
+    """Sources by line, for a list of pages; empty if the page itself is the source."""
     jumps: tuple[int, ...] = ()
-    """Lines of the page at `url` that the ids of marks stand for, of a list of what was found."""
+    """Lines of the page at `url` by mark id, for a list of matches."""
     cut: bool = False
     shown: range = range(0)
-    """The lines that the model was shown, of a page of the stack."""
+    """The lines that the model has seen."""
 
     def source(self, line: int) -> Source | None:
-        """What a line that was shown says it of; None for any other."""
+        """The source of a line that the model has seen, or None."""
         if line not in self.shown:
             return None
         if self.sources:
@@ -48,7 +48,7 @@ class Page(NamedTuple):
 
 
 def window_end(page: Page, loc: int, num_lines: int, tokens: int) -> int:
-    """The line behind the last that is shown."""
+    """The end of a window: the line after its last."""
     if num_lines > 0:
         return min(loc + num_lines, len(page.lines))
     sizes = (len(line.encode()) + 6 for line in page.lines[loc:])
@@ -59,7 +59,7 @@ def window_end(page: Page, loc: int, num_lines: int, tokens: int) -> int:
 
 
 def display(cursor: int, page: Page, loc: int, num_lines: int, tokens: int) -> str:
-    """What the model reads."""
+    """The display of a window, for the model."""
     end = window_end(page, loc, num_lines, tokens)
     name = f"{page.title} ({page.url})" if page.url else page.title
     last = len(page.lines) - 1
@@ -70,13 +70,13 @@ def display(cursor: int, page: Page, loc: int, num_lines: int, tokens: int) -> s
     return "\n".join((f"[{cursor}] {name}", seen, "", *body))
 
 
-def found(page: Page, pattern: str) -> Page | None:
-    """The places where a text stands in a page, whatever its case; None where there is none."""
+def find_text(page: Page, pattern: str) -> Page | None:
+    """The matches of a text in a page, ignoring case, as a page; None without a match."""
     lines: list[str] = []
     jumps: list[int] = []
-    wanted, number = pattern.lower(), 0
+    needle, number = pattern.lower(), 0
     while number < len(page.lines) and len(jumps) < FOUND:
-        if wanted not in _MARK.sub(r"\1", page.lines[number]).lower():
+        if needle not in _MARK.sub(r"\1", page.lines[number]).lower():
             number += 1
             continue
         lines.append(f"# 【{len(jumps)}†match at L{number}】")
@@ -91,14 +91,14 @@ def found(page: Page, pattern: str) -> Page | None:
 
 
 def wrapped(lines: Iterable[str]) -> list[str]:
-    """Lines of a bounded width, broken at spaces. `textwrap` takes hours over a long word."""
-    found: list[str] = []
+    """The lines wrapped at spaces. `textwrap` takes hours for a long word."""
+    result: list[str] = []
     for line in lines:
         begin = 0
         while len(line) - begin > WIDTH:
             space = line.rfind(" ", begin + 1, begin + WIDTH)
             end = space + 1 if space > 0 else begin + WIDTH
-            found.append(line[begin:end].rstrip())
+            result.append(line[begin:end].rstrip())
             begin = end
-        found.append(line[begin:])
-    return found
+        result.append(line[begin:])
+    return result

@@ -1,7 +1,7 @@
-"""The process that reads one document, in its box, and ends: `python -c` of `reading.py` begins it.
+"""The sandboxed process that parses one document and exits; `reading.py` starts it.
 
-The first line of its input is JSON, the rest the document; its answer is one line of JSON. It can
-open no file and no socket, and its memory and its time are bounded.
+The first line of its input is JSON, the rest the document; its output is one line of JSON. It can
+open no file and no socket, and its memory and time are limited.
 """
 
 from __future__ import annotations
@@ -19,35 +19,35 @@ from trt_responses.tools.browser import extract
 
 HTML = ("text/html", "application/xhtml+xml")
 DECLARED_BYTES = 2048
-"""Where a document may say its own charset."""
+"""The part of a document that is searched for its charset."""
 
 
 def main() -> None:
-    """Be shut in, read, answer, end."""
-    asked = json.loads(sys.argv[1])
+    """Enter the sandbox, parse the document, write the result."""
+    request = json.loads(sys.argv[1])
     source = sys.stdin.buffer
-    if asked["boxed"]:
-        die_with(asked["parent"])
+    if request["boxed"]:
+        die_with(request["parent"])
     os.nice(5)
-    seconds = asked["seconds"]
+    seconds = request["seconds"]
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
     document, body = json.loads(source.readline()), source.read()
     charset = charset_of(document["charset"], body)
-    extract.of_html("<p>a", "http://a/")  # what is loaded late is loaded now
+    extract.of_html("<p>a", "http://a/")  # loads lazily imported modules before the sandbox
     try:
-        if asked["boxed"]:
-            box.shut(os.devnull, (), box.Limits(asked["memory_bytes"], 0))
+        if request["boxed"]:
+            box.shut(os.devnull, (), box.Limits(request["memory_bytes"], 0))
         else:
-            resource.setrlimit(resource.RLIMIT_AS, (asked["memory_bytes"],) * 2)
+            resource.setrlimit(resource.RLIMIT_AS, (request["memory_bytes"],) * 2)
     except box.NoBox as fault:
-        _tell({"why": str(fault)})
+        _write({"why": str(fault)})
         return
     try:
         read = _read(document, body.decode(charset, "replace"))
     except MemoryError:
-        _tell({"why": "it takes too much memory"})
+        _write({"why": "it needs too much memory"})
         return
-    _tell(read._asdict())
+    _write(read._asdict())
 
 
 def _read(document: dict[str, str], text: str) -> extract.Extracted:
@@ -55,20 +55,20 @@ def _read(document: dict[str, str], text: str) -> extract.Extracted:
     return extract.of_html(text, url) if kind in HTML else extract.of_text(text, url)
 
 
-def charset_of(told: str | None, body: bytes) -> str:
-    """The codec that the header names, or the document's own beginning, or UTF-8."""
+def charset_of(declared_charset: str | None, body: bytes) -> str:
+    """The codec from the header, else from the document's beginning, else UTF-8."""
     for mark, name in MARKS.items():
         if body.startswith(mark):
             return lookup(name).name
     declared = DECLARED.search(body[:DECLARED_BYTES])
-    for name in (told or "", declared[1].decode() if declared else ""):
+    for name in (declared_charset or "", declared[1].decode() if declared else ""):
         try:
-            known = lookup(name).name
+            codec = lookup(name).name
         except (LookupError, ValueError):
             continue
-        if known in TEXTUAL:
-            # A page that calls itself Latin-1 means Windows' superset, as browsers have it.
-            return lookup("cp1252").name if known in ("iso8859-1", "ascii") else known
+        if codec in TEXTUAL:
+            # Like browsers, read Latin-1 as its superset cp1252.
+            return lookup("cp1252").name if codec in ("iso8859-1", "ascii") else codec
     return "utf-8"
 
 
@@ -79,10 +79,10 @@ cp874 cp932 cp949 euc_jp euc_kr gb18030 gb2312 gbk iso2022_jp iso8859-1 iso8859-
 iso8859-4 iso8859-5 iso8859-6 iso8859-7 iso8859-8 iso8859-9 iso8859-13 iso8859-15 koi8-r koi8-u
 shift_jis utf-8 utf-8-sig utf-16 utf-16-le utf-16-be"""
 TEXTUAL = frozenset(CHARSETS.split())
-"""Other codecs of Python's are no charsets: `zlib` is one."""
+"""Charsets among Python's codecs, which include others such as `zlib`."""
 
 
-def _tell(value: object) -> None:
+def _write(value: object) -> None:
     sys.stdout.buffer.write(json.dumps(value).encode())
     sys.stdout.buffer.flush()
 

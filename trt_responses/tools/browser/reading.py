@@ -1,6 +1,6 @@
-"""Has documents read: each in a process of its own, shut in, with a deadline and bounds.
+"""Parses documents, each in its own sandboxed process with a deadline and limits.
 
-What comes back is a stranger's: it is bounded here, and nothing of it is believed but its text.
+The result is untrusted: its size is limited here, and only its text is used.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from trt_responses.tools.fetch_guard import Document
 
 SOURCE = Path(__file__).parents[3]
-"""Where the process finds this package, before it is shut in."""
+"""The directory of this package, for the import before the sandbox."""
 ANSWER_BYTES = 32 * 1024 * 1024
 BEGIN = (
     f"import sys; sys.path.insert(0, {str(SOURCE)!r}); "
@@ -30,12 +30,12 @@ BEGIN = (
 
 
 class Unreadable(Exception):
-    """A document that could not be read; the message says why."""
+    """A document cannot be read; the message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How documents are read."""
+    """Limits and settings of parsing."""
 
     deadline_s: float = 10.0
     memory_bytes: int = 768 * 1024 * 1024
@@ -44,16 +44,16 @@ class Reading:
 
 
 class Reader:
-    """Reads documents, a few at once."""
+    """Parses documents, a few at once."""
 
     def __init__(self, how: Reading) -> None:
         self._how = how
         self._places = asyncio.Semaphore(how.at_once)
         self.running = 0
-        """The number of documents that are being read."""
+        """The number of documents in progress."""
 
     async def read(self, document: Document) -> Page:
-        """Raises `Unreadable`."""
+        """The page of a document. Raises `Unreadable`."""
         async with self._places:
             self.running += 1
             try:
@@ -75,14 +75,14 @@ class Reader:
 
     async def _answer(self, document: Document) -> bytes:
         how = self._how
-        asked = {
+        request = {
             "boxed": how.boxed,
             "memory_bytes": how.memory_bytes,
             "seconds": int(how.deadline_s) + 1,
             "parent": os.getpid(),
         }
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-I", "-X", "utf8", "-c", BEGIN, json.dumps(asked)),
+            *(sys.executable, "-I", "-X", "utf8", "-c", BEGIN, json.dumps(request)),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
@@ -97,8 +97,8 @@ class Reader:
                 "kind": document.content_type,
                 "charset": document.charset,
             }
-            told = json.dumps(facts).encode() + b"\n" + document.body
-            async with beside(_write(process.stdin, told)):
+            data = json.dumps(facts).encode() + b"\n" + document.body
+            async with beside(_write(process.stdin, data)):
                 return await _all(process.stdout)
         finally:
             with suppress(ProcessLookupError):
@@ -123,11 +123,11 @@ async def _all(pipe: asyncio.StreamReader) -> bytes:
 
 
 def _read(answer: bytes) -> dict[str, Any]:
-    """The answer, if it has the shape of one."""
+    """The parsed output of the process. Raises `Unreadable`."""
     try:
         read = json.loads(answer)
     except ValueError:
-        raise Unreadable("its text takes too much memory or time") from None
+        raise Unreadable("its text needs too much memory or time") from None
     if not isinstance(read, dict) or "why" in read:
         why = read.get("why") if isinstance(read, dict) else None
         raise Unreadable(str(why or "it has no text")[:500])

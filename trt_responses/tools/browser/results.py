@@ -1,8 +1,8 @@
-"""Lists of results as pages, and a browser's pages read back from what the model was shown.
+"""Search results as pages, and the pages of earlier displays of a conversation.
 
-A tool loop that was left for a client's function goes on with its cursors. All that it needs stands
-in the displays, which are in the record and in the seal: URL and title of a page, and the whole of
-what was shown of a list.
+A tool loop that was interrupted by a client's function continues with its cursors. The displays, in
+the record and the seal, contain all it needs: URL and title of a page, and the lists that the model
+has seen.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LINE = re.compile(r"L(\d+): (.*)")
 
 
 def results_page(query: str, results: Sequence[Result]) -> Page:
-    """The page that shows the results of a search."""
+    """The page with the results of a search."""
     lines, sources = [HEAD, ""], list[Source | None]((None, None))
     for number, result in enumerate(results):
         host = urlsplit(result.url).hostname or ""
@@ -43,9 +43,9 @@ def results_page(query: str, results: Sequence[Result]) -> Page:
 
 
 def shown_before(displays: Iterable[str]) -> dict[int, Page]:
-    """The pages of earlier displays, by their cursors. A page that stands somewhere has no lines:
-    it is to be fetched anew."""
-    found: dict[int, Page] = {}
+    """The pages of earlier displays by cursor. A web page has no lines here: it must be fetched
+    again."""
+    pages: dict[int, Page] = {}
     for text in displays:
         head = _SHOWN.search(text)
         if head is None:
@@ -54,15 +54,15 @@ def shown_before(displays: Iterable[str]) -> dict[int, Page]:
         body = [_LINE.fullmatch(line) for line in text[head.end() :].split("\n")]
         lines = {int(line[1]): line[2] for line in body if line is not None}
         if page is None:
-            found[cursor] = _list_page(head[2], lines)
+            pages[cursor] = _list_page(head[2], lines)
         elif page[1].startswith(FIND_TITLE):
             jumps = [int(jump[1]) for line in lines.values() if (jump := _JUMP.match(line))]
-            found[cursor] = Page(page[2], page[1], _all(lines), jumps=tuple(jumps))
+            pages[cursor] = Page(page[2], page[1], _all(lines), jumps=tuple(jumps))
         else:
-            found[cursor] = Page(page[2], page[1], ())
+            pages[cursor] = Page(page[2], page[1], ())
         shown = range(min(lines), max(lines) + 1) if lines else range(0)
-        found[cursor] = found[cursor]._replace(shown=shown)
-    return found
+        pages[cursor] = pages[cursor]._replace(shown=shown)
+    return pages
 
 
 def _all(lines: dict[int, str]) -> tuple[str, ...]:

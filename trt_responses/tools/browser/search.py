@@ -1,6 +1,6 @@
-"""Search services, each behind the same seam: a query in, bounded results out.
+"""Search services behind one seam: a query in, a limited list of results out.
 
-A service is the operator's own, at whatever address; its results are strangers' texts.
+The operator's service may have any address; its results are untrusted texts.
 """
 
 from __future__ import annotations
@@ -35,35 +35,35 @@ class Result(NamedTuple):
 
 
 class Query(NamedTuple):
-    """A search as the model asks for it."""
+    """A search by the model."""
 
     text: str
     most: int
     domains: Sequence[str] = ()
-    """Only of these and of their subdomains; empty: of any."""
+    """Restrict results to these domains and their subdomains; empty: no restriction."""
     country: str | None = None
-    """Two letters, of where the user is."""
+    """The user's country, two letters."""
 
 
 class SearchFailed(Exception):
-    """The service gave no results; the message says why."""
+    """The service returned no results; the message is the reason."""
 
 
 class SearchService(Protocol):
-    """Asks a service; results of other domains may be among what it gives."""
+    """A search service. It may return results of other domains."""
 
     knows_country: bool
-    """Whether it is told where the user is."""
+    """Whether it uses the user's country."""
 
     async def results(self, query: Query) -> list[Result]:
-        """Raises `SearchFailed`."""
+        """The results of a query. Raises `SearchFailed`."""
         ...
 
     async def close(self) -> None: ...
 
 
 class _Http:
-    """GET with bounds, of JSON."""
+    """GET requests for JSON, with limits."""
 
     def __init__(self, deadline_s: float) -> None:
         self._deadline_s = deadline_s
@@ -92,7 +92,7 @@ class _Http:
         except TimeoutError:
             raise SearchFailed("the service did not answer in time") from None
         except httpx2.HTTPError as fault:
-            raise SearchFailed(f"the service cannot be asked ({type(fault).__name__})") from None
+            raise SearchFailed(f"the service cannot be reached ({type(fault).__name__})") from None
         except ValueError:
             raise SearchFailed("the service did not answer in JSON") from None
 
@@ -101,7 +101,7 @@ class _Http:
 
 
 class SearXNG:
-    """An instance of SearXNG that allows `json` in `search.formats`."""
+    """A SearXNG server with `json` in its `search.formats`."""
 
     knows_country = False
 
@@ -111,8 +111,8 @@ class SearXNG:
         self._http = _Http(deadline_s)
 
     async def results(self, query: Query) -> list[Result]:
-        asked = {"q": _text(query), "format": "json"}
-        answer = await self._http.json(self._url, asked, self._headers)
+        parameters = {"q": _text(query), "format": "json"}
+        answer = await self._http.json(self._url, parameters, self._headers)
         return _results(answer, ("results",), "content")
 
     async def close(self) -> None:
@@ -130,10 +130,10 @@ class Brave:
         self._http = _Http(deadline_s)
 
     async def results(self, query: Query) -> list[Result]:
-        asked = {"q": _text(query), "count": str(min(query.most, 20))}
+        parameters = {"q": _text(query), "count": str(min(query.most, 20))}
         if query.country:
-            asked["country"] = query.country
-        answer = await self._http.json(self._url, asked, self._headers)
+            parameters["country"] = query.country
+        answer = await self._http.json(self._url, parameters, self._headers)
         return _results(answer, ("web", "results"), "description")
 
     async def close(self) -> None:
@@ -150,17 +150,17 @@ def _text(query: Query) -> str:
 
 
 def _results(answer: Any, path: Sequence[str], text: str) -> list[Result]:
-    """The results that are whole; whatever else is in the answer is passed over."""
+    """The complete results in an answer; everything else is ignored."""
     for name in path:
         answer = answer.get(name) if isinstance(answer, dict) else None
-    found = []
+    results = []
     for each in (answer if isinstance(answer, list) else ())[: 5 * MAX_RESULTS]:
         url, title = (each.get("url"), each.get("title")) if isinstance(each, dict) else ("", "")
         if isinstance(url, str) and url.startswith(("http://", "https://")) and " " not in url:
             extra = each.get("extra_snippets")
             texts = [each.get(text), *(extra if isinstance(extra, list) else ())]
-            found.append(Result(url, _plain(title), _plain(" ".join(filter(_is_text, texts)))))
-    return found
+            results.append(Result(url, _plain(title), _plain(" ".join(filter(_is_text, texts)))))
+    return results
 
 
 def _is_text(value: object) -> bool:
@@ -168,5 +168,5 @@ def _is_text(value: object) -> bool:
 
 
 def _plain(text: object) -> str:
-    """Without the tags and entities that services put in."""
+    """The text without tags and entities."""
     return html.unescape(_TAG.sub("", str(text or "")[: 4 * MAX_TEXT]))[:MAX_TEXT]

@@ -1,7 +1,7 @@
-"""One response's use of the browser: a stack of pages, whose places there are their cursors.
+"""One response's browser session: a stack of pages; the index of a page is its cursor.
 
-Every search, open and find pushes a page; what cannot be shown pushes none. Knows neither how pages
-are fetched nor who searches; what goes wrong is told to the model in words.
+Every successful search, open and find pushes a page. Fetching and searching are passed in; a
+failure becomes an error text for the model.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from trt_responses.frozen import dataclass
 from trt_responses.tool import Recipient, Source, ToolAnswer
 from trt_responses.tools.browser import texts
 from trt_responses.tools.browser.marks import label
-from trt_responses.tools.browser.page import display, found, window_end
+from trt_responses.tools.browser.page import display, find_text, window_end
 from trt_responses.tools.browser.reading import Unreadable
 from trt_responses.tools.browser.results import results_page
 from trt_responses.tools.browser.search import Query, SearchFailed
@@ -34,40 +34,40 @@ if TYPE_CHECKING:
 
 RESULTS, MOST_RESULTS = 10, 20
 LINES_BEFORE = 4
-"""Of what was found, when it is opened."""
+"""Lines shown before a match when it is opened."""
 
 
 class Fetch(Protocol):
-    """Gives the page at a URL; an `httpx2` error or an `Unreadable` says why there is none."""
+    """Fetches the page at a URL. Raises an `httpx2` error or an `Unreadable`."""
 
     def __call__(self, url: str, permit: Permit, *, source: bool) -> Awaitable[Page]: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
-    """What the request says about searching."""
+class SearchOptions:
+    """Search options of the request."""
 
     domains: tuple[str, ...] = ()
     country: str | None = None
     window_tokens: int = 1024
 
 
-class Told(Exception):
-    """A call that is not done; the message is for the model."""
+class CallFailed(Exception):
+    """A call failed; the message is for the model."""
 
 
 class _Open(NamedTuple):
-    """What a call of `open` asks for."""
+    """The parsed arguments of a call of `open`."""
 
     loc: int
     num_lines: int
     source: bool
     page: Page | None = None
-    """What it goes out from; None where the model gives a URL itself."""
+    """The current page; None if the model gives a URL."""
     url: str | None = None
-    """What is to be opened; None: the page itself, or a link of it that is not known yet."""
+    """The URL to open; None: the page itself, or its link `link`."""
     link: int | None = None
-    """The link, of a page that is to be fetched anew."""
+    """The link's id, if the page must be fetched again first."""
 
 
 class BrowserSession:
@@ -77,15 +77,15 @@ class BrowserSession:
         self,
         fetch: Fetch,
         service: SearchService,
-        wishes: Wishes,
+        search_options: SearchOptions,
         pages: Mapping[int, Page],
         seen: Seen | None,
     ) -> None:
-        """`pages` are those of before a client's function broke the loop off; `seen` is None where
-        any URL may be opened."""
+        """`pages`: from before a client's function interrupted the loop. `seen`: None if any URL
+        may be opened."""
         self._fetch = fetch
         self._service = service
-        self._wishes = wishes
+        self._search_options = search_options
         self._seen = seen
         self._pages = dict(pages)
         self._next = max(pages, default=-1) + 1
@@ -109,14 +109,14 @@ class BrowserSession:
         name = call.recipient.removeprefix("functions.")
         try:
             return await self._calls[name](_arguments(call.text))
-        except Told as fault:
+        except CallFailed as fault:
             return ToolAnswer(str(fault), failed=True)
 
     async def close(self) -> None:
         self._pages.clear()
 
     def source(self, cursor: int, line: int) -> Source | None:
-        """The place of a line of a display."""
+        """The source of a line of a display."""
         page = self._pages.get(cursor)
         return page.source(line) if page is not None else None
 
@@ -125,61 +125,63 @@ class BrowserSession:
     async def _search(self, arguments: dict[str, Any]) -> ToolAnswer:
         text = _text(arguments, "query")
         most = min(max(1, _number(arguments, "topn", RESULTS)), MOST_RESULTS)
-        wishes = self._wishes
+        options = self._search_options
         try:
-            given = await self._service.results(Query(text, most, wishes.domains, wishes.country))
+            answers = await self._service.results(
+                Query(text, most, options.domains, options.country)
+            )
         except SearchFailed as fault:
-            raise Told(texts.NOT_SEARCHED.format(label(text), fault)) from None
-        results = [r for r in given if host_is_allowed(r.url, wishes.domains)][:most]
+            raise CallFailed(texts.NOT_SEARCHED.format(label(text), fault)) from None
+        results = [r for r in answers if host_is_allowed(r.url, options.domains)][:most]
         if not results:
-            raise Told(texts.NOT_SEARCHED.format(label(text), "there are no results"))
+            raise CallFailed(texts.NOT_SEARCHED.format(label(text), "there are no results"))
         sources = [{"type": "url", "url": result.url} for result in results]
         return self._shown(results_page(text, results), 0, -1, _search_action(text, sources))
 
     async def _open(self, arguments: dict[str, Any]) -> ToolAnswer:
-        asked = self._asked(arguments)
-        page, url = asked.page, asked.url
+        target = self._parse_open(arguments)
+        page, url = target.page, target.url
         if page is not None and not page.lines:
             page = await self._fetched(page.url)
-            url = url if asked.link is None else _link(page, asked.link)
+            url = url if target.link is None else _link(page, target.link)
         if url is not None:
-            page = await self._fetched(url, is_given=asked.page is None, source=asked.source)
-        assert page is not None, "a page or a URL is asked for"
-        if asked.loc >= len(page.lines):
-            raise Told(texts.NO_LINE.format(asked.loc, len(page.lines) - 1))
+            page = await self._fetched(url, is_given=target.page is None, source=target.source)
+        assert page is not None, "no page and no URL"
+        if target.loc >= len(page.lines):
+            raise CallFailed(texts.NO_LINE.format(target.loc, len(page.lines) - 1))
         action = {"type": "open_page", "url": page.url or None}
-        return self._shown(page, max(0, asked.loc), asked.num_lines, action)
+        return self._shown(page, max(0, target.loc), target.num_lines, action)
 
     async def _find(self, arguments: dict[str, Any]) -> ToolAnswer:
         pattern = _text(arguments, "pattern")
         page = self._at(_number(arguments, "cursor", -1))
         if page.sources or page.jumps or not page.url:
-            raise Told(texts.NOT_TO_BE_FOUND_IN)
+            raise CallFailed(texts.NOT_TO_BE_FOUND_IN)
         if not page.lines:
             page = await self._fetched(page.url)
-        matches = found(page, pattern)
+        matches = find_text(page, pattern)
         if matches is None:
-            raise Told(texts.NOT_FOUND.format(label(pattern)))
+            raise CallFailed(texts.NOT_FOUND.format(label(pattern)))
         return self._shown(matches, 0, -1, _find_action(pattern, page.url))
 
     # --- pages --------------------------------------------------------------------------------
 
-    def _asked(self, arguments: dict[str, Any]) -> _Open:
-        asked = arguments.get("id", -1)
+    def _parse_open(self, arguments: dict[str, Any]) -> _Open:
+        target = arguments.get("id", -1)
         shown = _Open(
             _number(arguments, "loc", -1),
             _number(arguments, "num_lines", -1),
             arguments.get("view_source") is True,
         )
-        if isinstance(asked, str) and not asked.strip().lstrip("-").isdigit():
-            return shown._replace(url=_whole(asked))
+        if isinstance(target, str) and not target.strip().lstrip("-").isdigit():
+            return shown._replace(url=_whole(target))
         number, page = _number(arguments, "id", -1), self._at(_number(arguments, "cursor", -1))
         if number < 0:
             again = page.url if shown.source and page.url else None
             return shown._replace(page=page, url=again)
         if page.jumps:
             if number >= len(page.jumps):
-                raise Told(texts.NO_LINK.format(number))
+                raise CallFailed(texts.NO_LINK.format(number))
             loc = page.jumps[number] - LINES_BEFORE if shown.loc < 0 else shown.loc
             return shown._replace(page=page, url=page.url, loc=loc)
         if not page.lines:
@@ -188,26 +190,26 @@ class BrowserSession:
 
     def _at(self, cursor: int) -> Page:
         if not self._pages:
-            raise Told(texts.NO_PAGES)
+            raise CallFailed(texts.NO_PAGES)
         if cursor == -1:
             return self._pages[max(self._pages)]
         if cursor not in self._pages:
-            raise Told(texts.NO_CURSOR.format(cursor, self._next - 1))
+            raise CallFailed(texts.NO_CURSOR.format(cursor, self._next - 1))
         return self._pages[cursor]
 
     async def _fetched(self, url: str, *, is_given: bool = False, source: bool = False) -> Page:
-        """The page at a URL; one that this response has fetched before is not fetched again, but
-        when the model gives the URL itself."""
+        """The page at a URL. A page that this response has fetched before is reused, unless the
+        model gives the URL itself."""
         if not (is_given or source):
             for page in self._pages.values():
                 if page.url == url and page.lines and not page.jumps:
                     return page
         if self._seen is not None and url not in self._seen:
-            raise Told(texts.NOT_FETCHED.format(label(url), texts.UNSEEN))
+            raise CallFailed(texts.NOT_FETCHED.format(label(url), texts.UNSEEN))
         try:
             page = await self._fetch(url, self._permit, source=source)
         except (httpx2.HTTPError, httpx2.InvalidURL, Unreadable) as fault:
-            raise Told(texts.NOT_FETCHED.format(label(url), label(str(fault)))) from None
+            raise CallFailed(texts.NOT_FETCHED.format(label(url), label(str(fault)))) from None
         self._note(page)
         for cursor, before in self._pages.items():
             if before.url == page.url and not before.lines:
@@ -215,8 +217,8 @@ class BrowserSession:
         return page
 
     def _permit(self, url: httpx2.URL) -> str | None:
-        """Why a URL, or one that it redirects to, may not be asked."""
-        domains = self._wishes.domains
+        """Why a URL, or a redirect's target, must not be fetched; None if it may."""
+        domains = self._search_options.domains
         if host_is_allowed(str(url), domains):
             return None
         return texts.NOT_ALLOWED.format(", ".join(domains))
@@ -227,37 +229,37 @@ class BrowserSession:
 
     def _shown(self, page: Page, loc: int, num_lines: int, action: Action) -> ToolAnswer:
         cursor, self._next = self._next, self._next + 1
-        end = window_end(page, loc, num_lines, self._wishes.window_tokens)
+        end = window_end(page, loc, num_lines, self._search_options.window_tokens)
         self._pages[cursor] = page._replace(shown=range(loc, end))
         self._note(page)
-        text = display(cursor, page, loc, num_lines, self._wishes.window_tokens)
+        text = display(cursor, page, loc, num_lines, self._search_options.window_tokens)
         return ToolAnswer(text, details={"action": action})
 
-    # --- what the client is told --------------------------------------------------------------
+    # --- the client's items -------------------------------------------------------------------
 
     def _action(self, name: str, text: str) -> Mapping[str, Any]:
-        """What a call does, as far as it is known before it is done."""
+        """A call's action, as far as its arguments show."""
         try:
             arguments = _arguments(text)
-        except Told:
+        except CallFailed:
             arguments = {}
         try:
             if name == "browser.open":
-                asked = self._asked(arguments)
-                url = asked.url or (asked.page.url if asked.page is not None else "")
+                target = self._parse_open(arguments)
+                url = target.url or (target.page.url if target.page is not None else "")
                 return {"action": {"type": "open_page", "url": url or None}}
             if name == "browser.find":
                 page = self._at(_number(arguments, "cursor", -1))
                 return {"action": _find_action(_text(arguments, "pattern"), page.url)}
             return {"action": _search_action(_text(arguments, "query"), [])}
-        except Told:
+        except CallFailed:
             return {"action": NOTHING_DONE[name]}
 
 
 def _link(page: Page, number: int) -> str:
     if number < len(page.links) and page.links[number]:
         return page.links[number]
-    raise Told(texts.NO_LINK.format(number))
+    raise CallFailed(texts.NO_LINK.format(number))
 
 
 def _search_action(query: str, sources: list[dict[str, str]]) -> Action:
@@ -273,23 +275,23 @@ NOTHING_DONE: Mapping[str, Action] = {
     "browser.open": {"type": "open_page", "url": None},
     "browser.find": _find_action("", ""),
 }
-"""Of a call whose arguments say nothing."""
+"""Actions of calls with invalid arguments."""
 
 
 def _arguments(text: str) -> dict[str, Any]:
     try:
         arguments = json.loads(text or "{}")
     except (ValueError, RecursionError) as fault:
-        raise Told(texts.NO_JSON.format(fault)) from None
+        raise CallFailed(texts.NO_JSON.format(fault)) from None
     if not isinstance(arguments, dict):
-        raise Told(texts.NO_JSON.format("expected an object"))
+        raise CallFailed(texts.NO_JSON.format("expected an object"))
     return arguments
 
 
 def _text(arguments: dict[str, Any], name: str) -> str:
     value = arguments.get(name)
     if not isinstance(value, str) or not value.strip():
-        raise Told(texts.BAD_ARGUMENT.format(name, "text"))
+        raise CallFailed(texts.BAD_ARGUMENT.format(name, "text"))
     return value.encode("utf-8", "replace").decode()
 
 
@@ -300,7 +302,7 @@ def _number(arguments: dict[str, Any], name: str, default: int) -> int:
     try:
         return int(value)
     except (TypeError, ValueError, OverflowError):
-        raise Told(texts.BAD_ARGUMENT.format(name, "number")) from None
+        raise CallFailed(texts.BAD_ARGUMENT.format(name, "number")) from None
 
 
 def _whole(url: str) -> str:

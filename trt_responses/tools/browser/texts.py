@@ -1,4 +1,4 @@
-"""What the prompt says of the browser, as models were trained on it, and its errors in words."""
+"""The browser's description in the prompt, as in gpt-oss's training, and its error texts."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ cursor?: number, // default: -1
 } // namespace browser"""
 
 
-def _function(told: str, needed: tuple[str, ...] = (), **properties: Any) -> Function:
+def _function(description: str, needed: tuple[str, ...] = (), **properties: Any) -> Function:
     schema = {"type": "object", "properties": properties, "required": list(needed)}
-    return Function(told, schema | {"additionalProperties": False})
+    return Function(description, schema | {"additionalProperties": False})
 
 
 _CURSOR = {
@@ -84,7 +84,7 @@ FUNCTIONS: Mapping[str, Function] = {
         cursor=_CURSOR,
     ),
 }
-"""The same as functions."""
+"""The browser as functions, for models with templates."""
 
 NO_PAGES = "No pages to access!"
 NO_CURSOR = "Cursor `{}` is out of range. Available cursor indices: [0 - {}]."

@@ -1,7 +1,7 @@
-"""`web_search`: a browser that searches, opens pages and finds text in them.
+"""The tool `web_search`: a browser that searches, opens pages and finds text in them.
 
-Knows search services, the fetch guard and the reader of documents; knows no Harmony, no item of the
-API and no HTTP server.
+Combines search services, the fetch guard and the document parser. No Harmony, no API items and no
+HTTP server here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from trt_responses.frozen import dataclass
 from trt_responses.tools.browser.parser import HTML
 from trt_responses.tools.browser.reading import Reader, Unreadable
 from trt_responses.tools.browser.results import shown_before
-from trt_responses.tools.browser.session import BrowserSession, Wishes
+from trt_responses.tools.browser.session import BrowserSession, SearchOptions
 from trt_responses.tools.browser.texts import DESCRIPTION, FUNCTIONS
 from trt_responses.tools.browser.urls import Seen, urls_in
 from trt_responses.tools.fetch_guard import Document, Fetcher
@@ -31,21 +31,21 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 WINDOWS = {"low": 512, "medium": 1024, "high": 2048}
-"""Tokens of a page that are shown at a time, by `search_context_size`."""
+"""Tokens of a page per display, by `search_context_size`."""
 TEXTUAL = (*HTML, "application/json", "application/xml", "application/rss+xml")
 TRIAL = Document("http://trial/", "text/html", None, b"<p>It is read.</p>", cut=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Opens:
-    """What `open` may reach."""
+    """Which URLs `open` may fetch."""
 
     reach: Reach
     which: Literal["seen", "any"] = "seen"
 
 
 class BrowserTool:
-    """The tool, as the operator has configured it."""
+    """The tool, as the operator configured it."""
 
     kind = "web_search"
     name = "browser"
@@ -73,7 +73,7 @@ class BrowserTool:
         return self._reader.running if self._reader is not None else 0
 
     async def start(self) -> None:
-        """Read one page: a machine that cannot shut its reader in says so now."""
+        """Parse one page, to fail now if this machine cannot sandbox the parser."""
         self._fetcher = Fetcher(self._opens.reach, self._bounds)
         self._reader = Reader(self._reading)
         try:
@@ -81,10 +81,10 @@ class BrowserTool:
         except Unreadable as fault:
             await self.stop()
             raise StartupError(
-                f"TRT_RESPONSES_BROWSER: pages cannot be read in a box on this machine: {fault}. "
-                "Set it to 'off', or to 'unboxed' to read them in a process without a box."
+                f"TRT_RESPONSES_BROWSER: this machine cannot sandbox the page parser: {fault}. "
+                "Set it to 'off', or to 'unboxed' to parse pages without a sandbox."
             ) from None
-        logger.info("the browser opens %s URLs", self._opens.which)
+        logger.info("web_search: the model may open %s URLs", self._opens.which)
 
     async def stop(self) -> None:
         fetcher, self._fetcher = self._fetcher, None
@@ -98,7 +98,9 @@ class BrowserTool:
     async def open(self, opening: Opening) -> BrowserSession:
         pages = shown_before(opening.answers())
         seen = seen_before(opening) if self._opens.which == "seen" else None
-        return BrowserSession(self._page, self._service, wishes(opening.options), pages, seen)
+        return BrowserSession(
+            self._page, self._service, search_options(opening.options), pages, seen
+        )
 
     async def _page(self, url: str, permit: Permit, *, source: bool) -> Page:
         assert self._fetcher is not None, "not started"
@@ -110,7 +112,7 @@ class BrowserTool:
 
 
 def seen_before(opening: Opening) -> Seen:
-    """The URLs of a conversation: its user's, its citations, and what was found and opened."""
+    """The URLs of a conversation: in user messages, in citations, found and opened ones."""
     seen = Seen(url for text in opening.messages() for url in urls_in(text))
     seen.add(*opening.cited())
     for item in opening.items:
@@ -125,23 +127,25 @@ def _is_textual(kind: str) -> bool:
     return kind.startswith("text/") or kind in TEXTUAL or kind.endswith(("+json", "+xml"))
 
 
-def wishes(options: Any) -> Wishes:
-    """What the request's tool asks for; its form has been judged."""
+def search_options(options: Any) -> SearchOptions:
+    """The search options of a validated request."""
     domains = (options.get("filters") or {}).get("allowed_domains") or ()
     country = (options.get("user_location") or {}).get("country")
     size = options.get("search_context_size") or "medium"
-    return Wishes(tuple(map(domain_of, domains)), country, WINDOWS[size])
+    return SearchOptions(tuple(map(domain_of, domains)), country, WINDOWS[size])
 
 
 def ignored_options(options: Mapping[str, Any], service: SearchService) -> list[str]:
-    """The parts of `user_location` that the service is not told."""
+    """The parts of `user_location` that the service does not support."""
     location = options.get("user_location") or {}
-    told = {"type", "country"} if service.knows_country else {"type"}
+    supported = {"type", "country"} if service.knows_country else {"type"}
     return [
-        f"user_location.{name}" for name, value in location.items() if value and name not in told
+        f"user_location.{name}"
+        for name, value in location.items()
+        if value and name not in supported
     ]
 
 
 def domain_of(written: str) -> str:
-    """The domain in a text that names one."""
+    """A domain in canonical form."""
     return written.strip().rstrip(".").lower()

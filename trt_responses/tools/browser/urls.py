@@ -1,4 +1,4 @@
-"""URLs: which of them a model has seen, and whose domain is allowed."""
+"""URLs: which ones the model has seen, and which domains are allowed."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ _AFTER = ".,;:!?)]}'\"*_"
 
 
 class Seen:
-    """The URLs that may be opened, whatever their scheme, their fragment and the slash at their
-    end."""
+    """The URLs that may be opened, ignoring scheme, fragment and trailing slash."""
 
     def __init__(self, urls: Iterable[str] = ()) -> None:
         self._urls: set[str] = set()
@@ -41,7 +40,7 @@ def _plain(url: str) -> str:
 
 
 def urls_in(text: str) -> Iterator[str]:
-    """The URLs that somebody wrote, with or without a scheme."""
+    """The URLs in a text, with or without a scheme."""
     for match in _WRITTEN.finditer(text):
         url = match[0].rstrip(_AFTER)
         if url.count("(") > url.count(")"):
@@ -50,7 +49,7 @@ def urls_in(text: str) -> Iterator[str]:
 
 
 def host_is_allowed(url: str, domains: Sequence[str]) -> bool:
-    """Whether a URL's host is one of the domains, or below one."""
+    """Whether a URL's host is one of the domains or a subdomain."""
     if not domains:
         return True
     try:

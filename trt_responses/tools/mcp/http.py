@@ -1,6 +1,6 @@
-"""HTTP to an MCP server: judged addresses, counted bytes, and the status of a refusal.
+"""HTTP transport to MCP servers: judged addresses, counted bytes, and the status of refusals.
 
-Knows no SDK and no message.
+No SDK and no messages here.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 class MeteredTransport(GuardedTransport):
-    """Judges addresses, counts bytes, and takes nothing that is compressed."""
+    """Judges addresses, counts bytes, and refuses compressed replies."""
 
     def __init__(self, reach: Reach, meter: Meter) -> None:
         super().__init__(reach, keep_alive=True)
         self._meter = meter
         self.refused_with: int | None = None
-        """The status of the last answer, if it was no good one."""
+        """The status of the last reply, if it was an error or a redirect."""
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         request.headers["accept-encoding"] = "identity"
@@ -35,14 +35,14 @@ class MeteredTransport(GuardedTransport):
             self.refused_with = response.status_code if response.status_code >= 300 else None
         if response.headers.get("content-encoding", "identity") != "identity":
             await response.aclose()
-            raise Refused("it sends compressed bytes, which were not asked for")
+            raise Refused("it sends a compressed reply to a request for an uncompressed one")
         assert isinstance(response.stream, httpx2.AsyncByteStream)
         response.stream = _Metered(response.stream, self._meter)
         return response
 
 
 class _Metered(httpx2.AsyncByteStream):
-    """A reply's body, counted as it comes; others have their turn between its pieces."""
+    """A reply's body, counted as it arrives; other tasks run between its pieces."""
 
     def __init__(self, stream: httpx2.AsyncByteStream, meter: Meter) -> None:
         self._stream = stream

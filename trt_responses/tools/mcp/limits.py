@@ -1,4 +1,4 @@
-"""What one MCP server may take, and the fault of a server that gives no result."""
+"""Limits of one MCP server, and the error of a server without a result."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from trt_responses.frozen import dataclass
 
 
 class Fault(Exception):
-    """Why a server gave no result: `kind` and `code` as the API's error has them."""
+    """The reason why a server gave no result; `kind` and `code` are those of the API's error."""
 
     def __init__(self, message: str, kind: str = "mcp_protocol_error", code: int = -32000) -> None:
         super().__init__(message)
@@ -15,33 +15,33 @@ class Fault(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one server may take."""
+    """Limits of one server."""
 
     connect_s: float = 20.0
-    """For a connection and the list of its tools."""
+    """Timeout of connecting and listing tools."""
     call_s: float = 60.0
     max_bytes: int = 1024 * 1024
-    """Of one message, and of all that comes between two requests."""
+    """Maximum size of one message, and of all messages between two requests."""
     max_messages: int = 1000
-    """That come between two requests."""
+    """Maximum messages between two requests."""
     max_pages: int = 50
     max_tools: int = 128
 
 
 class Meter:
-    """Counts what a server has sent since it was last asked for something."""
+    """Counts what a server has sent since the last request."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._bytes = self._messages = 0
         self.fault: Fault | None = None
-        """It has sent more than is read."""
+        """Set when the server exceeded its limits."""
 
     def begin(self) -> None:
         self._bytes = self._messages = 0
 
     def take(self, size: int, messages: int) -> None:
-        """Raises a `Fault` for more than is read."""
+        """Count received data. Raises a `Fault` above the limits."""
         self._bytes += size
         self._messages += messages
         if self._bytes > self._limits.max_bytes:
@@ -50,5 +50,5 @@ class Meter:
             what = f"more than {self._limits.max_messages} messages"
         else:
             return
-        self.fault = Fault(f"The server sent {what}, and was left.")
+        self.fault = Fault(f"The server sent {what} and was disconnected.")
         raise self.fault

@@ -1,6 +1,6 @@
-"""An MCP server as a child process: lines to it, lines from it, and an end that leaves nothing.
+"""An MCP server as a child process: lines to it, lines from it, and a complete stop.
 
-Knows no SDK and no message. A child has a process group of its own, which is ended as a whole.
+A child has its own process group, which is killed as a whole. No SDK and no messages here.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 GRACE_S = 1.0
-"""For a child to end by itself when its pipe is closed, and again when it is asked to."""
+"""Time for a child to exit after its pipe is closed, and again after SIGTERM."""
 POLL_S = 0.02
 PIECE = 64 * 1024
 LINES, LINE = 10, 500
-"""The most lines of a piece of its standard error that are logged, and the bytes of each."""
+"""Logged lines per piece of standard error, and bytes per line."""
 LOG_S = 0.05
-"""Between two pieces of standard error: a child that floods it waits."""
+"""Pause between two pieces of standard error, against floods."""
 
 
 class ServerProcess:
-    """A child that runs. `stop` it, whatever came of it."""
+    """A running child. The caller must `stop` it in any case."""
 
     def __init__(self, child: asyncio.subprocess.Process, label: str) -> None:
         self._child = child
@@ -44,25 +44,24 @@ class ServerProcess:
 
     @classmethod
     async def begin(cls, at: Local, environment: Mapping[str, str]) -> ServerProcess:
-        """Raises an `OSError` for a program that is not found."""
-        told = {**environment, **at.env}
+        """Start the child. Raises an `OSError` if the program is missing."""
+        env = {**environment, **at.env}
         path = os.path.join(at.cwd or "", at.command) if os.sep in at.command else at.command
-        if shutil.which(path, path=told.get("PATH", os.defpath)) is None:
+        if shutil.which(path, path=env.get("PATH", os.defpath)) is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         child = await asyncio.create_subprocess_exec(
             *dying_with_us((at.command, *at.args)),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            env=told,
+            env=env,
             cwd=at.cwd,
             start_new_session=True,
         )
         return cls(child, at.label)
 
     async def lines(self, meter: Meter) -> AsyncIterator[bytes]:
-        """What it writes, a line at a time; empty ones are left out. Raises a `Fault` for more
-        than is read."""
+        """The non-empty lines that it writes. Raises a `Fault` above the limits."""
         assert self._child.stdout is not None
         rest = b""
         while piece := await self._child.stdout.read(PIECE):
@@ -71,17 +70,17 @@ class ServerProcess:
             for line in lines:
                 if line.strip():
                     yield line
-            await give_way()  # others have their turn
+            await give_way()  # let other tasks run
 
     async def write(self, line: bytes) -> None:
-        """A child that is gone is told nothing."""
+        """Write a line; ignored if the child has exited."""
         assert self._child.stdin is not None
         with suppress(ConnectionError, RuntimeError):
             self._child.stdin.write(line + b"\n")
             await self._child.stdin.drain()
 
     async def stop(self, *, at_once: bool) -> None:
-        """Close its pipe, ask it to end, end it; all of its group."""
+        """Close its pipe, then terminate and kill its whole group."""
         child = self._child
         if child.stdin is not None:
             child.stdin.close()
@@ -91,13 +90,13 @@ class ServerProcess:
                 self._signal(sign)
             if await self._gone():
                 break
-        self._signal(signal.SIGKILL)  # children of its own
+        self._signal(signal.SIGKILL)  # its own children
         await asyncio.wait((self._logging,), timeout=GRACE_S)
         self._logging.cancel()
         child._transport.close()  # type: ignore[attr-defined]  # asyncio has no public way to close it
 
     async def _log(self, label: str) -> None:
-        """Log what it writes to its standard error, some lines of each piece."""
+        """Log its standard error, a limited number of lines per piece."""
         assert self._child.stderr is not None
         while piece := await self._child.stderr.read(PIECE):
             lines = [line for line in piece.splitlines() if line.strip()]
@@ -106,7 +105,7 @@ class ServerProcess:
                 shown = "".join(one if one.isprintable() else " " for one in text)
                 logger.info("MCP server %s: %s", label, shown)
             if (more := len(lines) - LINES) > 0:
-                logger.info("MCP server %s: %d more lines are not logged", label, more)
+                logger.info("MCP server %s: dropped %d more lines of its log", label, more)
             await asyncio.sleep(LOG_S)
 
     def _signal(self, sign: signal.Signals) -> None:
@@ -114,7 +113,8 @@ class ServerProcess:
             os.killpg(self._child.pid, sign)
 
     async def _gone(self) -> bool:
-        """Whether it ends within its grace. `wait` would wait for whoever holds its pipes, too."""
+        """Whether it exits within `GRACE_S`. `wait` would also wait for other holders of its
+        pipes."""
         for _ in range(int(GRACE_S / POLL_S)):
             if self._child.returncode is not None:
                 return True

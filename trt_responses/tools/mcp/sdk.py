@@ -1,9 +1,9 @@
-"""Connections to MCP servers over the official SDK: the only module that imports it.
+"""Connections to MCP servers over the official SDK; only this module imports it.
 
-A client of the SDK belongs to one task from its beginning to its end: left in another task it
-raises nothing and spins a core for ever. So each connection has a keeper, which enters it, waits,
-and leaves it. Deadlines stand around the SDK and not in it, and nobody waits for a session's end,
-which the SDK shields. Bytes and messages are bounded before the SDK reads them.
+An SDK client must be entered and left in one task: left in another task it raises nothing and spins
+forever. So each connection has a keeper task that enters the client, waits, and leaves it.
+Deadlines apply around the SDK, and callers never wait for a session's end, which the SDK shields.
+Bytes and messages are limited before the SDK reads them.
 """
 
 from __future__ import annotations
@@ -44,26 +44,26 @@ for noisy in ("mcp", "client", "httpx2", "httpcore2"):  # they log URLs, and wha
     logging.getLogger(noisy).setLevel(logging.CRITICAL)
 
 MOST_TOOLS = 2000
-"""Of one server, before those that nobody wants are left out."""
+"""Maximum tools of one server, before filtering."""
 LEAVE_S = 1.0
-"""For a session to be left, before its keeper is cancelled."""
+"""Time to leave a session before its keeper is cancelled."""
 CANCEL_S = 5.0
-"""For a keeper that is cancelled to end."""
+"""Time for a cancelled keeper to end."""
 TIMED_OUT, TOO_MUCH = -32001, -32002
 MORE_TOOLS = f"The server has more than {MOST_TOOLS} tools."
 MOST_PARTS = {
     "content": (1000, "The server sent a result of more than 1000 parts."),
     "tools": (MOST_TOOLS, MORE_TOOLS),
 }
-"""The longest lists in one reply, and what is wrong with a longer one: 1,000 parts take 10 ms."""
+"""Maximum lengths of lists in one reply, and the error for longer ones. 1,000 parts take 10 ms."""
 UNREADABLE = types.ErrorData(code=-32700, message="The server wrote a reply that cannot be read.")
 STAND_INS = ("Server returned an error response", "Not Found", "Session terminated")
-"""What the SDK says in the place of an HTTP status. Of a redirect it says the target, in which a
-secret may stand."""
+"""The SDK's messages instead of an HTTP status. For a redirect its message is the target, which may
+contain a secret."""
 
 
 class Connection:
-    """One client of one server. `end` it; whoever ends it need not wait."""
+    """A client of one server. The caller must `end` it, and need not wait."""
 
     def __init__(self, at: Remote | Local, limits: Limits, reach: Reach) -> None:
         self._limits = limits
@@ -83,7 +83,7 @@ class Connection:
 
     @property
     def over(self) -> bool:
-        """Whether it takes no more requests."""
+        """Whether it accepts no more requests."""
         return self._ending.is_set() or self._keeper.done()
 
     @property
@@ -93,7 +93,7 @@ class Connection:
 
     @property
     def is_gone(self) -> bool:
-        """Whether nothing of it is left."""
+        """Whether it has ended completely."""
         return self._keeper.done()
 
     async def tools(self) -> list[Listed]:
@@ -101,11 +101,12 @@ class Connection:
         return await self._within(self._all_tools(), self._limits.connect_s)
 
     async def call(self, name: str, arguments: dict[str, Any]) -> Result:
-        """Raises a `Fault`. A cancelled call is not waited for, and the server is told."""
+        """The result of a call. Raises a `Fault`. Cancelling it notifies the server and does not
+        wait."""
         return await self._within(self._call(name, arguments), self._limits.call_s)
 
     def end(self) -> None:
-        """Leave the server; the keeper does so within some seconds. Idempotent."""
+        """Disconnect; the keeper does so within seconds. Idempotent."""
         self._ending.set()
         if self._guard is None:
             for task in self._work:
@@ -113,7 +114,7 @@ class Connection:
             self._guard = asyncio.create_task(self._left())
 
     async def ended(self) -> None:
-        """When nothing of it is left."""
+        """End it and wait until it has ended completely."""
         self.end()
         if self._guard is not None:
             await asyncio.wait((self._guard,))
@@ -121,12 +122,12 @@ class Connection:
     async def _left(self) -> None:
         if self._ready.done():
             await asyncio.wait((self._keeper,), timeout=LEAVE_S)
-        if not self._keeper.done():  # of a server that was never reached there is none to leave
+        if not self._keeper.done():  # a server that was never reached has no session to leave
             self._keeper.cancel()
             await asyncio.wait((self._keeper,), timeout=CANCEL_S)
 
     async def _keep(self) -> None:
-        """Enter, wait, leave: all in this task."""
+        """Enter the client, wait, and leave it, all in this task."""
         try:
             async with Client(self._transport, cache=None) as client:
                 if not self._ready.done():
@@ -134,17 +135,17 @@ class Connection:
                 await self._ending.wait()
         except asyncio.CancelledError:
             pass
-        except BaseException as fault:  # an ExceptionGroup of whatever its transport raised
+        except BaseException as fault:  # an ExceptionGroup from the transport
             if not self._ready.done():
                 self._ready.set_exception(self._fault_of(fault))
-                self._ready.exception()  # it may be that nobody asks
+                self._ready.exception()  # mark it retrieved: there may be no waiter
         finally:
             self._ending.set()
             if not self._ready.done():
                 self._ready.cancel()
 
     async def _within(self, work: Coroutine[Any, Any, T], deadline_s: float) -> T:
-        """The result, or a `Fault` at the deadline whatever the SDK is at."""
+        """The result of the work. Raises a `Fault` at the deadline, whatever the SDK does."""
         self._meter.begin()
         task = asyncio.create_task(work)
         self._work.add(task)
@@ -161,8 +162,8 @@ class Connection:
                 raise Fault(words, code=TIMED_OUT)
             raise self._meter.fault or Fault("Connection closed")
         except asyncio.CancelledError:
-            if task.cancelled():  # the connection was ended, and not whoever waits
-                raise self._meter.fault or Fault("The server was left.") from None
+            if task.cancelled():  # the connection was ended, not the caller
+                raise self._meter.fault or Fault("The server was disconnected.") from None
             raise
         except Fault:
             raise
@@ -199,7 +200,7 @@ class Connection:
         return Result(content, result.structured_content, bool(result.is_error))
 
     def _fault_of(self, fault: BaseException) -> Fault:
-        """The fault, in words that hold nothing of a URL or a header."""
+        """The fault with a message that contains no URL and no header."""
         if self._meter.fault is not None:
             return self._meter.fault
         for one in _leaves(fault):
@@ -228,10 +229,10 @@ def _refused_with(status: int) -> Fault:
 
 
 def _misread(fault: ValidationError) -> Fault:
-    """Of an answer that is not as the protocol has it: where, and nothing of what stands there."""
+    """The fault of an invalid answer: its place, without its content."""
     first = fault.errors(include_url=False, include_context=False, include_input=False)[0]
     place = ".".join(map(str, first["loc"]))
-    return Fault(f"The server's answer is not as MCP has it: {place:.200}: {first['msg']:.200}.")
+    return Fault(f"The server's answer is not valid MCP: {place:.200}: {first['msg']:.200}.")
 
 
 def _leaves(fault: BaseException) -> list[BaseException]:
@@ -243,8 +244,8 @@ def _leaves(fault: BaseException) -> list[BaseException]:
 
 def _listed(tool: types.Tool) -> Listed:
     notes = tool.annotations
-    told = None if notes is None else notes.model_dump(by_alias=True, exclude_none=True)
-    return Listed(tool.name, tool.description or "", tool.input_schema, told)
+    annotations = None if notes is None else notes.model_dump(by_alias=True, exclude_none=True)
+    return Listed(tool.name, tool.description or "", tool.input_schema, annotations)
 
 
 # --- the two transports ---------------------------------------------------------------------------
@@ -270,7 +271,7 @@ async def _http(at: Remote, transport: MeteredTransport) -> AsyncIterator[Any]:
 
 
 async def _relay(received: Any, given: Any) -> None:
-    """Bound what the SDK has parsed of HTTP before it looks at it."""
+    """Limit messages that the SDK parsed from HTTP before it processes them."""
     async with given:
         with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
             async for message in received:
@@ -281,39 +282,39 @@ async def _relay(received: Any, given: Any) -> None:
 
 @asynccontextmanager
 async def _pipes(at: Local, meter: Meter, ending: asyncio.Event) -> AsyncIterator[Any]:
-    """A child, which is stopped as soon as it is `ending`: the SDK's last words to one that does
-    not read them would take seconds."""
+    """The streams of a child, which is stopped once `ending` is set: the SDK's last messages to a
+    child that does not read would take seconds."""
     child = await ServerProcess.begin(at, get_default_environment())
-    said, told = anyio.create_memory_object_stream[Any](0)
-    asked, asking = anyio.create_memory_object_stream[SessionMessage](0)
+    incoming, to_sdk = anyio.create_memory_object_stream[Any](0)
+    from_sdk, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
     waiting = set[Any]()
-    with said, told, asked, asking:
+    with incoming, to_sdk, from_sdk, outgoing:
         async with anyio.create_task_group() as group:
-            group.start_soon(_hear, child, said, meter, ending, waiting)
-            group.start_soon(_ask, child, asking, waiting)
+            group.start_soon(_receive, child, incoming, meter, ending, waiting)
+            group.start_soon(_send_messages, child, outgoing, waiting)
             group.start_soon(_stop_at, ending, child, meter, group.cancel_scope)
             try:
-                yield told, asked
+                yield to_sdk, from_sdk
             finally:
                 ending.set()
 
 
-async def _hear(
-    child: ServerProcess, said: Any, meter: Meter, ending: asyncio.Event, waiting: set[Any]
+async def _receive(
+    child: ServerProcess, incoming: Any, meter: Meter, ending: asyncio.Event, waiting: set[Any]
 ) -> None:
-    """Each line is a message. A child that says no more is left."""
-    async with said:
-        with suppress(Fault):  # the meter has it
+    """Pass each line on as a message; set `ending` at the end of the child's output."""
+    async with incoming:
+        with suppress(Fault):  # the meter keeps it
             async for line in child.lines(meter):
                 for message in messages(line, waiting):
                     with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
-                        await said.send(SessionMessage(message))
+                        await incoming.send(SessionMessage(message))
     ending.set()
 
 
 def messages(line: bytes, waiting: set[Any]) -> Sequence[types.JSONRPCMessage]:
-    """The message of a line. A reply that cannot be read is an error for the request that it
-    answers, by its id, or for all that are `waiting`. Other lines are logs."""
+    """The messages of a line. An unreadable reply becomes an error for the request with its id, or
+    for all `waiting` ones. Other lines are logs."""
     try:
         message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
     except ValueError:
@@ -329,8 +330,8 @@ def messages(line: bytes, waiting: set[Any]) -> Sequence[types.JSONRPCMessage]:
 
 
 def _bounded(message: types.JSONRPCMessage) -> types.JSONRPCMessage:
-    """The message, or an error in its place for a reply of more parts or tools than the SDK may
-    look at: it takes some microseconds for each, in one piece."""
+    """The message, or an error instead of a reply with too many parts or tools: the SDK takes
+    microseconds for each, without a pause."""
     if isinstance(message, types.JSONRPCResponse):
         for name, (most, words) in MOST_PARTS.items():
             parts = message.result.get(name)
@@ -341,18 +342,18 @@ def _bounded(message: types.JSONRPCMessage) -> types.JSONRPCMessage:
 
 
 def _answered(line: bytes, waiting: set[Any]) -> set[Any]:
-    """The waiting requests that a line may answer which is no message."""
+    """The waiting requests that an unreadable line may answer."""
     try:
-        told = json.loads(line.decode("utf-8", "replace"))
+        reply = json.loads(line.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return set(waiting) if b'"jsonrpc"' in line or line.lstrip().startswith(b"{") else set()
-    number = told.get("id") if isinstance(told, dict) else None
+    number = reply.get("id") if isinstance(reply, dict) else None
     return {one for one in waiting if one == number}
 
 
-async def _ask(child: ServerProcess, asking: Any, waiting: set[Any]) -> None:
-    async with asking:
-        async for message in asking:
+async def _send_messages(child: ServerProcess, outgoing: Any, waiting: set[Any]) -> None:
+    async with outgoing:
+        async for message in outgoing:
             if isinstance(message.message, types.JSONRPCRequest):
                 waiting.add(message.message.id)
             line = message.message.model_dump_json(by_alias=True, exclude_unset=True)
@@ -362,7 +363,7 @@ async def _ask(child: ServerProcess, asking: Any, waiting: set[Any]) -> None:
 async def _stop_at(
     ending: asyncio.Event, child: ServerProcess, meter: Meter, scope: anyio.CancelScope
 ) -> None:
-    """Stop the child, whoever cancels what: `ending` is always set."""
+    """Stop the child once `ending` is set, even if this task is cancelled."""
     with anyio.CancelScope(shield=True):
         await ending.wait()
         await child.stop(at_once=meter.fault is not None)

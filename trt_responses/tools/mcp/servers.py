@@ -1,6 +1,6 @@
-"""MCP servers: those of the operator's file, and those that a request may name.
+"""MCP servers in the operator's file, and the URLs of servers that a request may name.
 
-Values and the judgement of URLs; knows no connection and no SDK.
+Values and checks of URLs: no connections and no SDK.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LABEL = re.compile(r"^[A-Za-z0-9_-]{1,64}$")
 KEYS = {"url", "headers", "command", "args", "env", "cwd", "shared", "tools", "type"}
 PORTS = {"http": 80, "https": 443}
 UNCLEAR = re.compile(r"[\x00-\x20\x7f\\]|%2e|%2f|%5c", re.IGNORECASE)
-"""In a URL: what readers of URLs do not all read alike."""
+"""Parts of a URL that URL parsers interpret differently."""
 
 
 class Remote(NamedTuple):
@@ -29,21 +29,21 @@ class Remote(NamedTuple):
 
     url: str
     headers: Mapping[str, str]
-    """Secrets may stand in them: they go to the server and nowhere else."""
+    """They may contain secrets, and are sent to the server only."""
 
     def __repr__(self) -> str:
         return "Remote(…)"
 
 
 class Local(NamedTuple):
-    """A server that is a child process and speaks over its pipes."""
+    """A server as a child process, over its pipes."""
 
     command: str
     args: tuple[str, ...]
     env: Mapping[str, str]
     cwd: str | None
     shared: bool
-    """One process for all responses; else each has its own."""
+    """Whether all responses share one process."""
     label: str = ""
     """Its name in the log."""
 
@@ -53,16 +53,16 @@ class Local(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server as the operator has configured it."""
+    """A server that the operator configured."""
 
     label: str
     at: Remote | Local
     tools: frozenset[str] | None = None
-    """The tools that may be offered; None: all."""
+    """The allowed tools; None: all."""
 
     @property
     def program(self) -> str | None:
-        """What is begun for it; None for one over HTTP."""
+        """The program to start; None for an HTTP server."""
         return self.at.command if isinstance(self.at, Local) else None
 
     @property
@@ -75,7 +75,7 @@ class Server:
 
 
 class Place(NamedTuple):
-    """A URL, as far as it says where a request goes."""
+    """The parts of a URL that determine where a request goes."""
 
     scheme: str
     host: str
@@ -83,21 +83,21 @@ class Place(NamedTuple):
     path: str
 
     def holds(self, other: Place) -> bool:
-        """Whether the other stands at or below this one."""
+        """Whether the other is at or below this one."""
         same = self[:3] == other[:3]
         return same and (other.path + "/").startswith(self.path.rstrip("/") + "/")
 
 
 def place_of(url: str) -> Place:
-    """Raises a `ValueError` in words for what is no plain http or https URL."""
+    """The place of a URL. Raises a readable `ValueError` unless it is a plain http or https URL."""
     if UNCLEAR.search(url) or not url.isascii():
-        raise ValueError("the URL has characters that not everybody reads alike")
+        raise ValueError("the URL has ambiguous characters: use plain ASCII")
     parts = urlsplit(url)
     port = PORTS.get(parts.scheme)
     if port is None:
         raise ValueError("the URL should begin with https:// or http://")
     if parts.username is not None or parts.password is not None:
-        raise ValueError("a URL with a user name or a password is not asked: use 'authorization'")
+        raise ValueError("the URL has a user name or a password: use 'authorization'")
     host = (parts.hostname or "").rstrip(".")
     if not host:
         raise ValueError("the URL names no host")
@@ -109,20 +109,20 @@ def place_of(url: str) -> Place:
 
 
 def servers_in(path: Path, setting: str) -> dict[str, Server]:
-    """The servers of a file: an object of them by label, also below `mcpServers`, as other
-    programs have it. Raises a `StartupError` that names the fault, and never a value."""
+    """The servers in a file: an object by label, or the same under `mcpServers`. Raises a
+    `StartupError` that names the fault, and never a value."""
     try:
-        told = json.loads(path.read_text("utf-8"))
+        content = json.loads(path.read_text("utf-8"))
     except OSError as fault:
         raise StartupError(f"{setting}: {path} cannot be read: {fault.strerror}.") from None
     except ValueError:
-        raise StartupError(f"{setting}: {path} does not hold JSON.") from None
-    if isinstance(told, dict) and isinstance(told.get("mcpServers"), dict):
-        told = told["mcpServers"]
-    if not isinstance(told, dict):
-        raise StartupError(f"{setting}: {path} should hold an object of servers by their labels.")
+        raise StartupError(f"{setting}: {path} is not JSON.") from None
+    if isinstance(content, dict) and isinstance(content.get("mcpServers"), dict):
+        content = content["mcpServers"]
+    if not isinstance(content, dict):
+        raise StartupError(f"{setting}: {path} must be an object of servers by label.")
     servers = {}
-    for label, entry in told.items():
+    for label, entry in content.items():
         try:
             servers[label] = _server(label, entry)
         except ValueError as fault:
@@ -132,14 +132,14 @@ def servers_in(path: Path, setting: str) -> dict[str, Server]:
 
 def _server(label: str, entry: Any) -> Server:
     if not LABEL.match(label):
-        raise ValueError("a label has up to 64 letters, digits, '_' and '-'")
+        raise ValueError("a label must have 1 to 64 letters, digits, '_' and '-'")
     if not isinstance(entry, dict):
         raise ValueError("expected an object")
     if unknown := sorted(entry.keys() - KEYS):
         raise ValueError(f"unknown key '{unknown[0]:.64}'; the keys are {', '.join(sorted(KEYS))}")
     tools = entry.get("tools")
     if ("url" in entry) == ("command" in entry):
-        raise ValueError("expected 'url' or 'command', and one of them")
+        raise ValueError("expected either 'url' or 'command'")
     allowed = None if tools is None else frozenset(_texts(tools, "tools"))
     if "url" in entry:
         url = _text(entry["url"], "url")
@@ -158,17 +158,17 @@ def _server(label: str, entry: Any) -> Server:
 
 def _text(value: object, key: str) -> str:
     if not isinstance(value, str) or not value:
-        raise ValueError(f"'{key}' should be a text")
+        raise ValueError(f"'{key}' must be a string")
     return value
 
 
 def _texts(value: object, key: str) -> Sequence[str]:
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-        raise ValueError(f"'{key}' should be a list of texts")
+        raise ValueError(f"'{key}' must be a list of strings")
     return value
 
 
 def _pairs(value: object, key: str) -> dict[str, str]:
     if not isinstance(value, dict) or not all(isinstance(one, str) for one in value.values()):
-        raise ValueError(f"'{key}' should be an object of texts")
+        raise ValueError(f"'{key}' must be an object of strings")
     return value

@@ -1,7 +1,8 @@
-"""`mcp`: the tools of any MCP server, called within the response.
+"""The tool `mcp`: calls tools of MCP servers within the response.
 
-Which server a request may use, what of it is offered, and what must be approved. Knows servers and
-their connections; knows no Harmony but the namespace of functions, no log and no HTTP.
+It decides which server a request may use, which of its tools are offered, and which calls need
+approval. Works with servers and connections: of Harmony only the namespace of functions, no log and
+no HTTP.
 """
 
 from __future__ import annotations
@@ -33,22 +34,29 @@ if TYPE_CHECKING:
 
 FUNCTIONS = "functions."
 LISTS = 256
-"""Lists of tools that are remembered."""
-OURS = {"host", "content-length", "content-type", "transfer-encoding", "connection", "accept"}
+"""Cached lists of tools."""
+RESERVED_HEADERS = {
+    "host",
+    "content-length",
+    "content-type",
+    "transfer-encoding",
+    "connection",
+    "accept",
+}
 """Headers that a request cannot set."""
 
 
-class Wanted(NamedTuple):
-    """A server, as one request uses it."""
+class Target(NamedTuple):
+    """A server as one request uses it."""
 
     label: str
     at: Remote | Local
     tools: frozenset[str] | None
-    """Those that the operator lets anybody use."""
+    """The tools that the operator allows; None: all."""
 
 
 class McpTool:
-    """The tool, as the operator has configured it."""
+    """The tool, as the operator configured it."""
 
     kind = "mcp"
     name = "mcp"
@@ -67,8 +75,8 @@ class McpTool:
         list_s: float,
         clock_s: Callable[[], float],
     ) -> None:
-        """`allowed` are the URLs below which a request may name a server; `list_s` is how long a
-        list of tools is remembered."""
+        """`allowed`: URL prefixes of servers that a request may name. `list_s`: the lifetime of a
+        cached list of tools."""
         self.servers = servers
         self.limits = limits
         self._allowed = allowed
@@ -88,7 +96,7 @@ class McpTool:
         return sum(one.is_process and not one.is_gone for one in self._open)
 
     async def start(self) -> None:
-        """Do nothing: those who use a server hear that it is away."""
+        """Do nothing: an unreachable server is reported to its requests."""
 
     async def stop(self) -> None:
         for connection in list(self._open):
@@ -98,28 +106,28 @@ class McpTool:
         self._open.clear()
 
     async def open(self, opening: Opening) -> McpSession:
-        """A session, with the list of what it offers: of the conversation, remembered, or fetched.
-        What cannot be listed is told, and the response goes on without."""
-        wanted = self._wanted(opening)
-        session = McpSession(self, wanted, opening)
+        """A session with the list of its tools, from the conversation, the cache or the server. If
+        that fails, the list reports the error and the response continues without these tools."""
+        target = self._target(opening)
+        session = McpSession(self, target, opening)
         try:
-            await session.find_out()
+            await session.list_tools()
         except BaseException:
             await session.close()
             raise
         return session
 
-    def connect(self, wanted: Wanted) -> Connection:
-        """A connection of its own, or the one of a server that is shared."""
+    def connect(self, target: Target) -> Connection:
+        """A new connection, or the existing one of a shared server."""
         self._open = {one for one in self._open if not one.is_gone}
-        shared = isinstance(wanted.at, Local) and wanted.at.shared
-        known = self._shared.get(wanted.label)
-        if shared and known is not None and not known.over:
-            return known
-        connection = Connection(wanted.at, self.limits, self._reach)
+        shared = isinstance(target.at, Local) and target.at.shared
+        cached = self._shared.get(target.label)
+        if shared and cached is not None and not cached.over:
+            return cached
+        connection = Connection(target.at, self.limits, self._reach)
         self._open.add(connection)
         if shared:
-            self._shared[wanted.label] = connection
+            self._shared[target.label] = connection
         return connection
 
     def remembered(self, key: bytes) -> list[Listed] | None:
@@ -132,19 +140,19 @@ class McpTool:
         while len(self._lists) > LISTS:
             self._lists.popitem(last=False)
 
-    def _wanted(self, opening: Opening) -> Wanted:
+    def _target(self, opening: Opening) -> Target:
         options, place = opening.options, opening.place
         label, url = options["server_label"], options.get("server_url")
         headers = _headers(options, place)
         if url is not None:
             self._check_url(url, f"{place}.server_url")
-            return Wanted(label, Remote(url, headers), None)
+            return Target(label, Remote(url, headers), None)
         server = self.servers.get(label)
         if server is None:
             raise invalid_value(
                 f"{place}.server_label",
-                "no MCP server is configured here under this label; a server of your own needs "
-                "its 'server_url'",
+                "no MCP server is configured under this label; for your own server, set "
+                "'server_url'",
             )
         if isinstance(server.at, Local):
             if headers:
@@ -152,20 +160,20 @@ class McpTool:
                 raise invalid_value(
                     f"{place}.{what}", "this server is a process and takes no headers"
                 )
-            return Wanted(label, server.at, server.tools)
-        theirs = {name.lower() for name in server.at.headers}
-        added = {name: value for name, value in headers.items() if name.lower() not in theirs}
-        return Wanted(label, Remote(server.at.url, {**server.at.headers, **added}), server.tools)
+            return Target(label, server.at, server.tools)
+        configured = {name.lower() for name in server.at.headers}
+        added = {name: value for name, value in headers.items() if name.lower() not in configured}
+        return Target(label, Remote(server.at.url, {**server.at.headers, **added}), server.tools)
 
     def _check_url(self, url: str, param: str) -> None:
         try:
-            asked = place_of(url)
+            requested = place_of(url)
         except ValueError as fault:
             raise invalid_value(param, str(fault)) from None
-        if not any(allowed.holds(asked) for allowed in self._allowed):
+        if not any(allowed.holds(requested) for allowed in self._allowed):
             raise invalid_value(
                 param,
-                "this server is not one that requests may name here; the operator lists those in "
+                "requests may not name this server; the operator allows URLs in "
                 "TRT_RESPONSES_MCP_URLS",
             )
 
@@ -173,20 +181,20 @@ class McpTool:
 class McpSession:
     """One response's use of one server."""
 
-    def __init__(self, tool: McpTool, wanted: Wanted, opening: Opening) -> None:
+    def __init__(self, tool: McpTool, target: Target, opening: Opening) -> None:
         self.recipients: dict[str, Recipient] = {}
         self.listing: Listing | None = None
         self._tool = tool
-        self._wanted = wanted
+        self._target = target
         self._options = opening.options
         self._items = opening.items
-        self._key = _key(opening.owner, wanted)
+        self._key = _key(opening.owner, target)
         self._connection: Connection | None = None
 
-    async def find_out(self) -> None:
-        """Find out what the server offers."""
-        label = self._wanted.label
-        listed = known = _listed_before(self._items, label)
+    async def list_tools(self) -> None:
+        """List the server's tools, and set `listing` and `recipients`."""
+        label = self._target.label
+        listed = cached = _listed_before(self._items, label)
         try:
             if listed is None:
                 listed = await self._listed()
@@ -195,14 +203,14 @@ class McpSession:
             self.listing = Listing(label, (), fault.message)
             await self.close()
             return
-        if known is None:
+        if cached is None:
             self.listing = Listing(label, tuple(map(_as_item, offered.values())))
         about = self._options.get("server_description")
         for name, tool in offered.items():
             kind = "mcp_approval" if self._waits(tool) else "mcp"
             facts = {"server_label": label, "name": tool.name}
             function = Function(description_of(tool, about), schema_of(tool))
-            about = None  # it stands before the first alone
+            about = None  # before the first tool only
             self.recipients[FUNCTIONS + name] = Recipient(kind, facts, function=function)
         if not offered:
             await self.close()
@@ -222,74 +230,78 @@ class McpSession:
         try:
             result = await self._connected().call(name, arguments)
         except Fault as fault:
-            told = {"type": fault.kind, "code": fault.code, "message": fault.message}
-            return ToolAnswer(f"Error: {fault.message}", failed=True, details={"error": told})
+            fault_error = {"type": fault.kind, "code": fault.code, "message": fault.message}
+            return ToolAnswer(
+                f"Error: {fault.message}", failed=True, details={"error": fault_error}
+            )
         texts = texts_of(result)
         text = "\n".join(texts)
         if result.is_error:
             content = [{"type": "text", "text": one} for one in texts]
-            told = {"type": "mcp_tool_execution_error", "content": content}
-            return ToolAnswer(f"Error: {text}", failed=True, details={"error": told})
+            execution_error = {"type": "mcp_tool_execution_error", "content": content}
+            return ToolAnswer(f"Error: {text}", failed=True, details={"error": execution_error})
         return ToolAnswer(text)
 
     async def close(self) -> None:
-        """The server is left behind the response's back: a session's end may take long."""
-        shared = isinstance(self._wanted.at, Local) and self._wanted.at.shared
+        """Disconnect without waiting: a session's end may take long."""
+        shared = isinstance(self._target.at, Local) and self._target.at.shared
         if self._connection is not None and not shared:
             self._connection.end()
 
     async def _listed(self) -> list[Listed]:
-        known = self._tool.remembered(self._key)
-        if known is None:
-            known = await self._connected().tools()
-            self._tool.remember(self._key, known)
-        return known
+        cached = self._tool.remembered(self._key)
+        if cached is None:
+            cached = await self._connected().tools()
+            self._tool.remember(self._key, cached)
+        return cached
 
     def _offered(self, listed: Sequence[Listed]) -> dict[str, Listed]:
-        """What the operator and the request allow, by the model's names. Raises a `Fault` for too
-        many, and for two that have one name for the model."""
-        theirs, asked = self._wanted.tools, self._options.get("allowed_tools")
+        """The allowed tools, by the model's names. Raises a `Fault` for too many tools, or for two
+        with the same name for the model."""
+        configured, requested = self._target.tools, self._options.get("allowed_tools")
         offered: dict[str, Listed] = {}
         for tool in listed:
-            if (theirs is not None and tool.name not in theirs) or not _allowed(tool, asked):
+            if (configured is not None and tool.name not in configured) or not _allowed(
+                tool, requested
+            ):
                 continue
-            name = function_name(self._wanted.label, tool.name)
+            name = function_name(self._target.label, tool.name)
             other = offered.setdefault(name, tool)
-            if other.name != tool.name:  # one that is listed twice is one tool
+            if other.name != tool.name:  # a tool may be listed twice
                 raise Fault(
-                    f"The server's tools '{other.name:.200}' and '{tool.name:.200}' have one name "
-                    f"for the model, '{name}': name one of them in 'allowed_tools'."
+                    f"The server's tools '{other.name:.200}' and '{tool.name:.200}' both have the "
+                    f"name '{name}' for the model: name one of them in 'allowed_tools'."
                 )
         if len(offered) > (most := self._tool.limits.max_tools):
             raise Fault(
-                f"The server offers {len(offered)} tools, more than {most}: name those that are "
-                "needed in 'allowed_tools'."
+                f"The server offers too many tools: {len(offered)}, limit {most}. Name the needed "
+                "ones in 'allowed_tools'."
             )
         return offered
 
     def _waits(self, tool: Listed) -> bool:
-        """Whether a call is to be approved first."""
-        asked = self._options.get("require_approval")
-        if asked is None or isinstance(asked, str):
-            return asked != "never"
-        never, always = asked.get("never"), asked.get("always")
+        """Whether a call needs approval."""
+        requested = self._options.get("require_approval")
+        if requested is None or isinstance(requested, str):
+            return requested != "never"
+        never, always = requested.get("never"), requested.get("always")
         if always is not None and _matches(tool, always):
             return True
         return never is None or not _matches(tool, never)
 
     def _connected(self) -> Connection:
         if self._connection is None or self._connection.over:
-            self._connection = self._tool.connect(self._wanted)
+            self._connection = self._tool.connect(self._target)
         return self._connection
 
 
 def _headers(options: Mapping[str, Any], place: str) -> dict[str, str]:
-    """The request's headers for the server, `authorization` among them."""
+    """The request's headers for the server, with `authorization`."""
     headers = dict(options.get("headers") or {})
     for name, value in headers.items():
         token = name.replace("-", "").replace("_", "").isalnum() and name.isascii()
-        if not token or name.lower() in OURS:
-            raise invalid_value(f"{place}.headers", "it holds a header that cannot be set")
+        if not token or name.lower() in RESERVED_HEADERS:
+            raise invalid_value(f"{place}.headers", "it contains a header that requests cannot set")
         if not value.isascii() or not value.isprintable():
             raise invalid_value(
                 f"{place}.headers", "a value has characters that headers do not have"
@@ -301,25 +313,27 @@ def _headers(options: Mapping[str, Any], place: str) -> dict[str, str]:
                 f"{place}.authorization", "it has characters that headers do not have"
             )
         if any(name.lower() == "authorization" for name in headers):
-            raise invalid_value(f"{place}.headers", "'authorization' stands there too")
+            raise invalid_value(
+                f"{place}.headers", "it contains 'authorization' too: set one of the two"
+            )
         headers["authorization"] = f"Bearer {authorization}"
     return headers
 
 
-def _key(owner: str, wanted: Wanted) -> bytes:
-    """What a list of tools depends on: no secret can be read from it."""
-    told = blake2b(digest_size=16)
-    at = wanted.at
-    parts = [owner, wanted.label]
+def _key(owner: str, target: Target) -> bytes:
+    """The cache key of a list of tools: a digest that reveals no secret."""
+    digest = blake2b(digest_size=16)
+    at = target.at
+    parts = [owner, target.label]
     if isinstance(at, Remote):
         parts += [at.url, *(text for pair in sorted(at.headers.items()) for text in pair)]
     for part in parts:
-        told.update(len(part).to_bytes(8, "little") + part.encode())
-    return told.digest()
+        digest.update(len(part).to_bytes(8, "little") + part.encode())
+    return digest.digest()
 
 
 def _listed_before(items: Sequence[Mapping[str, Any]], label: str) -> list[Listed] | None:
-    """The list that the conversation holds, if it does: it is not fetched again."""
+    """The list in the conversation, or None; it is not fetched again."""
     for item in reversed(items):
         if item.get("type") != "mcp_list_tools" or item.get("server_label") != label:
             continue
@@ -347,15 +361,15 @@ def _as_item(tool: Listed) -> dict[str, Any]:
     }
 
 
-def _allowed(tool: Listed, asked: Collection[str] | Mapping[str, Any] | None) -> bool:
-    if asked is None:
+def _allowed(tool: Listed, requested: Collection[str] | Mapping[str, Any] | None) -> bool:
+    if requested is None:
         return True
-    return _matches(tool, asked) if isinstance(asked, dict) else tool.name in asked
+    return _matches(tool, requested) if isinstance(requested, dict) else tool.name in requested
 
 
-def _matches(tool: Listed, asked: Mapping[str, Any]) -> bool:
-    """Whether a filter has the tool: by name, by whether it only reads, or by both."""
-    names, read_only = asked.get("tool_names"), asked.get("read_only")
+def _matches(tool: Listed, requested: Mapping[str, Any]) -> bool:
+    """Whether a filter matches the tool, by name, by read-only hint, or by both."""
+    names, read_only = requested.get("tool_names"), requested.get("read_only")
     if names is not None and tool.name not in names:
         return False
     return read_only is None or read_only == bool((tool.annotations or {}).get("readOnlyHint"))

@@ -1,6 +1,6 @@
-"""What an MCP server says, as words for the model: descriptions, schemas and results, bounded.
+"""Converts an MCP server's descriptions, schemas and results for the model, with limits.
 
-All of it is the server's own word, and so data: nothing of it may become structure of a prompt.
+All of it is untrusted data: none of it may become structure of a prompt.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ MAX_DESCRIPTION = 4096
 MAX_SCHEMA = 32 * 1024
 MAX_DEPTH = 32
 BREAKS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f\x85\u2028\u2029]+")
-"""What some reader takes for the end of a line, but for the one that the prompt comments out."""
+"""Line separators of any parser, except LF, which the prompt's comments handle."""
 ANY_OBJECT = {"type": "object"}
 
 
 class Listed(NamedTuple):
-    """A tool as its server tells of it."""
+    """A tool as its server lists it."""
 
     name: str
     description: str
@@ -27,7 +27,7 @@ class Listed(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What a call gave."""
+    """The result of a call."""
 
     content: list[dict[str, Any]]
     structured: Any
@@ -35,26 +35,26 @@ class Result(NamedTuple):
 
 
 def description_of(tool: Listed, server_description: str | None) -> str:
-    """The server's words; the client's own of the server stand before them."""
-    told = BREAKS.sub(" ", tool.description)
-    if len(told) > MAX_DESCRIPTION:
-        told = told[:MAX_DESCRIPTION] + " […]"
-    return "\n".join(filter(None, (server_description, told)))
+    """The tool's description, after the client's description of the server."""
+    text = BREAKS.sub(" ", tool.description)
+    if len(text) > MAX_DESCRIPTION:
+        text = text[:MAX_DESCRIPTION] + " […]"
+    return "\n".join(filter(None, (server_description, text)))
 
 
 def schema_of(tool: Listed) -> dict[str, Any]:
-    """The schema of its arguments; of one that is too large, too deep, or no object's, any."""
+    """The schema of its arguments; any object if that is too large, too deep, or not an object."""
     schema = tool.input_schema
     if schema.get("type") != "object" or not _is_plain(schema, MAX_DEPTH):
         return ANY_OBJECT
     if len(json.dumps(schema)) > MAX_SCHEMA:
         return ANY_OBJECT
-    told: dict[str, Any] = _with_plain_comments(schema)
-    return told
+    plain: dict[str, Any] = _with_plain_comments(schema)
+    return plain
 
 
 def _is_plain(node: Any, depth: int) -> bool:
-    """Whether no name and no text in it holds a line of its own, and nothing is nested deeply."""
+    """Whether no name and no text in it contains a line break, and nothing is nested too deep."""
     if depth == 0:
         return False
     if isinstance(node, dict):
@@ -68,12 +68,12 @@ def _is_plain(node: Any, depth: int) -> bool:
 
 
 def _is_comment(key: str, value: Any) -> bool:
-    """Whether it is a description, and not a property of that name."""
+    """Whether it is a description, not a property with that name."""
     return key == "description" and isinstance(value, str)
 
 
 def _with_plain_comments(node: Any) -> Any:
-    """The schema with each description on one line: the prompt comments out no second one."""
+    """The schema with each description on one line: the prompt comments out only the first."""
     if isinstance(node, dict):
         return {
             key: _one_line(value) if _is_comment(key, value) else _with_plain_comments(value)
@@ -83,11 +83,11 @@ def _with_plain_comments(node: Any) -> Any:
 
 
 def texts_of(result: Result) -> list[str]:
-    """A result's parts, a line or more each; what is no text is named."""
+    """A result's parts as text; other parts are named."""
     texts = [_part(part) for part in result.content]
     if result.structured is not None and not any(p.get("type") == "text" for p in result.content):
         texts.append(json.dumps(result.structured, ensure_ascii=False))
-    return texts or ["(The tool gave nothing.)"]
+    return texts or ["(The tool returned nothing.)"]
 
 
 def _part(part: dict[str, Any]) -> str:
@@ -99,11 +99,11 @@ def _part(part: dict[str, Any]) -> str:
         case "resource_link":
             return f"[resource {_line(part.get('name'))}: {_line(part.get('uri'))}]"
         case "resource":
-            held = part.get("resource") or {}
-            if isinstance(held.get("text"), str):
-                return f"[resource {_line(held.get('uri'))}]\n{held['text']}"
-            what = f"{_line(held.get('mimeType'))}, {_size(held.get('blob'))}"
-            return f"[resource {_line(held.get('uri'))}: {what}: left out]"
+            resource = part.get("resource") or {}
+            if isinstance(resource.get("text"), str):
+                return f"[resource {_line(resource.get('uri'))}]\n{resource['text']}"
+            what = f"{_line(resource.get('mimeType'))}, {_size(resource.get('blob'))}"
+            return f"[resource {_line(resource.get('uri'))}: {what}: left out]"
         case kind:
             return f"[{_line(kind)}: left out]"
 

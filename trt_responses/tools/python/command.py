@@ -1,7 +1,7 @@
-"""A command as the server sees it: begun in its box, read, and ended with all that it began.
+"""The server's side of a command: starts it in its sandbox, reads it, and ends its whole tree.
 
-Knows the keeper's pipes; knows no container and no model. What the command writes is data, and
-bounded; how it ended comes on a pipe that the command does not have.
+Works with the keeper's pipes: no container and no model. The command's output is untrusted and
+limited; its status comes on a pipe that the command cannot access.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ PROGRAMS = (
     *("/usr/libexec", "/usr/share", "/usr/include", "/usr/local/bin", "/usr/local/lib"),
     *("/etc/localtime", "/etc/ld.so.cache", "/etc/alternatives"),
 )
-"""What a command may read and run besides its directory: the system's programs, no settings."""
+"""Paths that a command may read and run besides its directory: system programs, no settings."""
 ENVIRONMENT = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
     "LANG": "C.UTF-8",
     "GIT_CONFIG_NOSYSTEM": "1",
 }
 PROCESSES = 64
-"""Processes and threads of one command, at once."""
+"""Maximum processes and threads of one command."""
 OPEN_FILES = 64
 END_S = 10.0
-"""In which a keeper ends its tree: it takes some milliseconds."""
+"""Timeout of ending a tree, which takes milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shell:
-    """How commands are run."""
+    """Limits of commands."""
 
     memory_bytes: int
-    """Of a command and all that it begins; and what each process may address."""
+    """Limit for a command's whole tree, and for each process's address space."""
     file_bytes: int
     programs: tuple[str, ...] = PROGRAMS
     processes: int = PROCESSES
@@ -54,18 +54,18 @@ class Shell:
 
 
 class Finished(NamedTuple):
-    """What a command gave."""
+    """The result of a command."""
 
     stdout: str
     stderr: str
     status: int
-    """Negative: the signal that ended it."""
+    """Exit code; if negative, the signal that ended it."""
     ended_for: str | None
-    """None: it ended of itself. Else `time`, `memory`, or `server`."""
+    """None if it ended by itself, else `time`, `memory` or `server`."""
 
 
 class Command:
-    """One command. `kill` it when nobody waits for it any more."""
+    """One command. The caller must `kill` it in the end."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Command:
     ) -> None:
         self._group: int | None = None
         self._lines = b""
-        self._asked = {
+        self._request = {
             "cmd": list(cmd),
             "env": {**ENVIRONMENT, "HOME": str(directory), "TMPDIR": str(directory), **env},
             "workdir": workdir,
@@ -113,25 +113,25 @@ class Command:
             os.set_blocking(pipe, False)
 
     async def finished(self, deadline_s: float) -> Finished:
-        """Run it to its end, or to its deadline. Raises `Ended` where it cannot be run."""
+        """Run it to its end or its deadline. Raises `Ended` if it cannot run."""
         loop = asyncio.get_running_loop()
         end: asyncio.Future[dict[str, Any]] = loop.create_future()
         outputs = Bounded(), Bounded()
-        loop.add_reader(self._results, self._hear, end)
+        loop.add_reader(self._results, self._read_report, end)
         for pipe, output in zip(self._pipes[1:], outputs, strict=True):
             loop.add_reader(pipe, _drain, pipe, output, 1)
         assert self._process.stdin is not None
-        sending = asyncio.create_task(send(self._process.stdin, self._asked))
+        sending = asyncio.create_task(send(self._process.stdin, self._request))
         timed_out = False
         try:
             try:
                 async with asyncio.timeout(deadline_s):
-                    told = await asyncio.shield(end)
+                    report = await asyncio.shield(end)
             except TimeoutError:
                 timed_out = True
                 self.kill_group()
                 async with asyncio.timeout(END_S):
-                    told = await end
+                    report = await end
         finally:
             sending.cancel()
             await asyncio.wait((sending,))
@@ -139,27 +139,27 @@ class Command:
                 loop.remove_reader(pipe)
         for pipe, output in zip(self._pipes[1:], outputs, strict=True):
             _drain(pipe, output)
-        ended_for = "time" if timed_out else told["ended_for"]
-        return Finished(outputs[0].text(), outputs[1].text(), told["status"], ended_for)
+        ended_for = "time" if timed_out else report["ended_for"]
+        return Finished(outputs[0].text(), outputs[1].text(), report["status"], ended_for)
 
     @property
     def keeper(self) -> int:
-        """The process that ends it, should the server not."""
+        """The process that ends the command if the server dies."""
         return self._process.pid
 
     @property
     def pids(self) -> list[int]:
-        """The numbers of the command's process and of all that it has begun."""
+        """The process ids of the command's tree."""
         return [] if self._group is None else [each.pid for each in members(self._group)]
 
     def kill_group(self) -> None:
-        """Have it ended; whoever waits for its end hears of it."""
+        """Have the keeper end the tree; the waiter for its end is notified."""
         if self._process.stdin is not None and not self._process.stdin.closed:
             with suppress(BrokenPipeError):
                 self._process.stdin.close()
 
     def kill(self) -> None:
-        """End it and all that it began. Synchronous and idempotent: nothing is left behind it."""
+        """End the whole tree and wait for that. Synchronous and idempotent."""
         self.kill_group()
         try:
             self._process.wait(END_S)
@@ -167,7 +167,7 @@ class Command:
             self._process.kill()
             self._process.wait()
         if self._process.returncode != 0 and self._group is not None:
-            with suppress(ProcessLookupError):  # somebody has killed the keeper
+            with suppress(ProcessLookupError):  # the keeper was killed
                 os.killpg(self._group, signal.SIGKILL)
         self._group = None
         self._close()
@@ -177,7 +177,7 @@ class Command:
             os.close(pipe)
         self._pipes = []
 
-    def _hear(self, end: asyncio.Future[dict[str, Any]]) -> None:
+    def _read_report(self, end: asyncio.Future[dict[str, Any]]) -> None:
         try:
             read = os.read(self._results, 4096)
         except BlockingIOError:
@@ -188,12 +188,12 @@ class Command:
             return
         *lines, self._lines = (self._lines + read).split(b"\n")
         for line in lines:
-            told = json.loads(line)
-            self._group = told.get("group", self._group)
-            if told.get("why") is not None:
-                _fail(end, told["why"])
-            elif "status" in told and not end.done():
-                end.set_result(told)
+            report = json.loads(line)
+            self._group = report.get("group", self._group)
+            if report.get("why") is not None:
+                _fail(end, report["why"])
+            elif "status" in report and not end.done():
+                end.set_result(report)
 
 
 BEGIN = (
@@ -208,7 +208,7 @@ def _fail(end: asyncio.Future[dict[str, Any]], why: str) -> None:
 
 
 def _drain(pipe: int, output: Bounded, at_most: int = 1 << 30) -> None:
-    """What has been written by now; the end of a pipe is no news."""
+    """Read what has been written so far, up to the end of the pipe."""
     for _ in range(at_most):
         try:
             read = os.read(pipe, 65536)

@@ -1,6 +1,6 @@
-"""A container: a directory, and what runs in it, for one owner.
+"""A container: a directory and the processes in it, for one owner.
 
-Knows processes and directories; knows no other container, no HTTP and no model.
+Processes and directories only: no other container, no HTTP and no model.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 LOST = "Its variables are lost; its files are kept."
 LOOK_S = 0.2
-"""Between two looks at how much a running call has written to its directory."""
+"""Interval of disk usage checks during a call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What containers may take."""
+    """Limits of containers."""
 
     deadline_s: float
     disk: Usage
@@ -43,11 +43,11 @@ class Bounds:
 
 
 class Full(Exception):
-    """There were too many files, or too large ones; the message is for the model."""
+    """The container's files exceed their limit; the message is for the model."""
 
 
 class Container:
-    """One container. Nothing of it exists before its first call."""
+    """One container. Its directory and processes are created on the first call."""
 
     def __init__(self, owner: str, parent: Path, name: str, now_s: float, idle_s: float) -> None:
         self.id = f"cntr_{secrets.token_hex(24)}"
@@ -58,16 +58,16 @@ class Container:
         self.directory = parent / self.id
         self.process: PythonProcess | None = None
         self.command: Command | None = None
-        """The one that runs."""
+        """The running command, if any."""
         self.added: set[str] = set()
-        """The names of files that the owner has added."""
+        """The names of files that the owner added."""
         self.deleted = False
         self.removed = False
-        """Nothing is put into it any more."""
+        """Whether its directory is gone, so that no file can be added."""
         self.busy = asyncio.Lock()
-        """One call at a time."""
+        """Serialises calls."""
         self.changing = threading.Lock()
-        """Held by a thread that adds an owner's file, or removes all: one at a time."""
+        """Serialises the threads that add an owner's file or remove the directory."""
 
     @property
     def facts(self) -> ContainerFacts:
@@ -76,7 +76,7 @@ class Container:
         )
 
     async def run(self, code: str, how: Interpreter, bounds: Bounds) -> ToolAnswer:
-        """Run code in it. Whatever ends this early ends the interpreter, and all that it began."""
+        """Run code in it. An early end of this call kills the interpreter and its descendants."""
         whole = False
         try:
             async with asyncio.timeout(bounds.deadline_s):
@@ -105,8 +105,9 @@ class Container:
         how: Shell,
         disk: Usage,
     ) -> Finished:
-        """Run a command in it, to its end or to its deadline; nothing of it is left then. Raises
-        `Ended`, or a `Full` and there are no files any more."""
+        """Run a command in it to its end or its deadline, and end its whole tree. Raises `Ended`,
+        or
+        `Full` after removing all files."""
         self.directory.mkdir(mode=0o700, exist_ok=True)
         command = self.command = Command(self.directory, how, cmd, env, workdir)
         try:
@@ -118,13 +119,13 @@ class Container:
         return finished
 
     def break_off(self) -> None:
-        """Have whatever runs in it ended: its call hears of it, and returns."""
+        """Interrupt the running call; it then returns."""
         for one in (self.process, self.command):
             if one is not None:
                 one.kill_group()
 
     def end_process(self) -> None:
-        """End whatever runs in it, and forget it. Nobody may wait for its answer any more."""
+        """Kill and forget the running processes. There must be no waiter for an answer."""
         process, self.process = self.process, None
         command, self.command = self.command, None
         for one in (process, command):
@@ -138,7 +139,7 @@ class Container:
             remove_tree(self.directory)
 
     async def begun(self, how: Interpreter) -> PythonProcess:
-        """The container's interpreter, which is begun where none lives."""
+        """The container's interpreter, started if none is alive."""
         if self.process is None or not self.process.alive:
             self.end_process()
             self.directory.mkdir(mode=0o700, exist_ok=True)
@@ -148,7 +149,8 @@ class Container:
 
     @asynccontextmanager
     async def _watched(self, running: PythonProcess | Command, disk: Usage) -> AsyncIterator[None]:
-        """Ends what runs if it fills the disk. Raises `Full` then, and where it has filled it."""
+        """Kill the running process if it exceeds the disk limit, and raise `Full`; also check at
+        the end."""
         async with beside(self._watch(running, disk)) as watching:
             try:
                 yield
@@ -159,7 +161,7 @@ class Container:
         await self._look(disk, was_full=not watching.cancelled())
 
     async def _watch(self, running: PythonProcess | Command, disk: Usage) -> None:
-        """No limit of the kernel's counts a directory."""
+        """Poll disk usage: the kernel has no limit per directory."""
         while True:
             await asyncio.sleep(LOOK_S)
             if await asyncio.to_thread(self._too_much, disk):
@@ -171,8 +173,8 @@ class Container:
             self.end_process()
             await asyncio.to_thread(remove_tree, self.directory)
             raise Full(
-                f"The files took more than {disk.size_bytes // 2**20} MiB, or were more than "
-                f"{disk.entries}: what ran was ended, and variables and files are lost."
+                f"The files exceeded {disk.size_bytes // 2**20} MiB or {disk.entries} entries: the "
+                "process was ended, and variables and files are lost."
             )
 
     def _too_much(self, most: Usage) -> bool:
@@ -185,10 +187,10 @@ class Container:
 
 
 def not_found(container_id: str) -> InvalidRequest:
-    """The error of a container that is not there."""
+    """The error for an unknown container."""
     return InvalidRequest(
-        f"Container with id '{container_id:.100}' not found: it has expired, was deleted, or was "
-        "never made.",
+        f"Container with id '{container_id:.100}' not found: it has expired, was deleted, or "
+        "never existed.",
         status=404,
         code="container_not_found",
     )

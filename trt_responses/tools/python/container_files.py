@@ -1,7 +1,7 @@
-"""The files of containers, as their owners list, bring, fetch and remove them.
+"""The files of containers: owners list, add, read and delete them.
 
-Code may be at work in a container meanwhile: `files.py` opens what stands there step by step. Knows
-containers; knows no HTTP and no model.
+Code may run in the container at the same time, so `files.py` opens paths step by step. Containers
+only: no HTTP and no model.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class ContainerFiles:
-    """Those of all containers of one server."""
+    """The files of all containers of one server."""
 
     def __init__(
         self,
@@ -33,29 +33,30 @@ class ContainerFiles:
         used: Callable[[Container], None],
         disk: Usage,
     ) -> None:
-        """`find` gives an owner's container by its id, or raises; a container that is `used` is not
-        idle; `disk` is what each may hold."""
+        """`find` returns an owner's container by id, or raises. `used` resets a container's idle
+        time.
+        `disk`: the limit of each container."""
         self._find = find
         self._used = used
         self._disk = disk
 
     async def of(self, owner: str, container_id: str) -> list[FileFacts]:
         container = self._find(owner, container_id)
-        found = await asyncio.to_thread(files.found_files, container.directory, self._disk.entries)
-        return [_file_facts(container, one) for one in found]
+        listed = await asyncio.to_thread(files.list_files, container.directory, self._disk.entries)
+        return [_file_facts(container, one) for one in listed]
 
     async def facts(self, owner: str, container_id: str, file_id: str) -> FileFacts:
-        return (await self._found(owner, container_id, file_id))[2]
+        return (await self._locate(owner, container_id, file_id))[2]
 
     async def open(self, owner: str, container_id: str, file_id: str) -> int:
-        container, path, _ = await self._found(owner, container_id, file_id)
+        container, path, _ = await self._locate(owner, container_id, file_id)
         try:
             return await asyncio.to_thread(files.open_file, container.directory, path)
         except FileNotFoundError:
             raise _no_file(file_id) from None
 
     async def delete(self, owner: str, container_id: str, file_id: str) -> None:
-        container, path, _ = await self._found(owner, container_id, file_id)
+        container, path, _ = await self._locate(owner, container_id, file_id)
         try:
             await asyncio.to_thread(files.remove_file, container.directory, path)
         except FileNotFoundError:
@@ -68,35 +69,37 @@ class ContainerFiles:
             added = await asyncio.to_thread(self._add, container, name, data)
         except (OSError, ValueError):
             raise invalid_value(
-                "file", f"no file of a container can have the name '{name:.100}'"
+                "file", f"'{name:.100}' is not a valid file name in a container"
             ) from None
         container.added.add(name)
         self._used(container)
         return _file_facts(container, added)
 
     def _add(self, container: Container, name: str, data: bytes) -> files.FoundFile:
-        """Of files that come at once, one is counted and written before the next."""
+        """Add a file; concurrent additions are counted and written one by one."""
         with container.changing:
             if container.removed:
                 raise not_found(container.id)
             container.directory.mkdir(mode=0o700, exist_ok=True)
-            held = usage(container.directory, self._disk)
+            used_now = usage(container.directory, self._disk)
             most = self._disk
-            if held.size_bytes + len(data) > most.size_bytes or held.entries >= most.entries:
+            if (
+                used_now.size_bytes + len(data) > most.size_bytes
+                or used_now.entries >= most.entries
+            ):
                 raise InvalidRequest(
-                    f"The container has no room for the file: it may hold {most.size_bytes} bytes "
-                    f"in {most.entries} files.",
+                    f"The container is full: limit {most.size_bytes} bytes, {most.entries} files.",
                     param="file",
                     code="container_full",
                 )
             return files.add_file(container.directory, name, data)
 
-    async def _found(
+    async def _locate(
         self, owner: str, container_id: str, file_id: str
     ) -> tuple[Container, str, FileFacts]:
         container = self._find(owner, container_id)
         for one in await asyncio.to_thread(
-            files.found_files, container.directory, self._disk.entries
+            files.list_files, container.directory, self._disk.entries
         ):
             facts = _file_facts(container, one)
             if facts.id == file_id:
@@ -104,13 +107,13 @@ class ContainerFiles:
         raise _no_file(file_id)
 
 
-def _file_facts(container: Container, found: files.FoundFile) -> FileFacts:
-    """A name need not be text: what is none of it is told as `?` is."""
-    raw = os.fsencode(found.path)
-    told = hashlib.sha256(container.id.encode() + b"\0" + raw).hexdigest()[:48]
+def _file_facts(container: Container, file: files.FoundFile) -> FileFacts:
+    """The facts of a file. Bytes of its name that are not UTF-8 are replaced."""
+    raw = os.fsencode(file.path)
+    digest = hashlib.sha256(container.id.encode() + b"\0" + raw).hexdigest()[:48]
     path = raw.decode("utf-8", "replace")
-    is_users = found.path in container.added
-    return FileFacts(f"cfile_{told}", path, found.size_bytes, found.modified_at, is_users)
+    is_users = file.path in container.added
+    return FileFacts(f"cfile_{digest}", path, file.size_bytes, file.modified_at, is_users)
 
 
 def _no_file(file_id: str) -> InvalidRequest:

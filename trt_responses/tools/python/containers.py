@@ -1,7 +1,7 @@
-"""Containers: a directory and an interpreter that an owner's responses come back to.
+"""Containers: directories and interpreters that an owner's responses can use again.
 
-They are known by ids that nobody can guess, bound to their owner, and end when nobody has used them
-for a while. Knows processes and directories; knows no HTTP and no model.
+They have unguessable ids, belong to one owner, and expire after a time without use. Processes and
+directories only: no HTTP and no model.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ EXPIRY_LOOK_S = 5.0
 
 
 class Containers:
-    """All of one server's."""
+    """All containers of one server."""
 
     def __init__(
         self,
@@ -43,15 +43,14 @@ class Containers:
         self._parent = parent
         self._clock_s = clock_s
         self._sleep = sleep
-        self._held: dict[str, Container] = {}
-        """By id, the one that was used last at the end."""
+        self._by_id: dict[str, Container] = {}
+        """By id, the most recently used last."""
         self._server: ServerDirectory | None = None
         self._tools = 0
         self._expiring: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Start once more, for each tool that runs code here; the last that stops ends all
-        containers."""
+        """Start for one more tool. The `stop` of the last tool ends all containers."""
         self._tools += 1
         if self._tools > 1:
             return
@@ -59,8 +58,8 @@ class Containers:
         self._expiring = asyncio.create_task(self._expire())
 
     async def try_out(self) -> int | None:
-        """The version of Landlock that holds an interpreter here; None without a box. Raises
-        `Ended` with the reason why there can be none."""
+        """Start an interpreter on trial. Returns the Landlock version of its sandbox, or None
+        without one. Raises `Ended` if it cannot be sandboxed."""
         container = self.fresh("")
         try:
             return (await container.begun(self.how)).box
@@ -74,60 +73,62 @@ class Containers:
         if self._expiring is not None:
             self._expiring.cancel()
             await asyncio.wait((self._expiring,))
-        for container in self._held.values():
+        for container in self._by_id.values():
             container.end_process()
-        self._held.clear()
+        self._by_id.clear()
         server, self._server = self._server, None
         if server is not None:
             await asyncio.to_thread(server.remove)
 
     def fresh(self, owner: str, name: str = "", idle_s: float | None = None) -> Container:
-        """A container that nobody finds before it is kept."""
+        """A new container; its owner can find it after `keep`."""
         assert self._server is not None, "not started"
         seconds = self.bounds.idle_s if idle_s is None else min(idle_s, self.bounds.idle_s)
         return Container(owner, self._server.path, name, self._clock_s(), seconds)
 
     async def keep(self, container: Container) -> None:
-        """Let its owner find it. The one that was idle longest makes room; without one that is
-        idle, an `InvalidRequest`."""
+        """Register a container for its owner. At the limit, the longest idle one is removed; if all
+        are busy, raises an `InvalidRequest`."""
         if container.deleted:
             raise not_found(container.id)
-        if container.id in self._held:
+        if container.id in self._by_id:
             return
-        mine = [held for held in self._held.values() if held.owner == container.owner]
+        mine = [each for each in self._by_id.values() if each.owner == container.owner]
         bounds = self.bounds
-        for some, most in ((mine, bounds.most_per_owner), (list(self._held.values()), bounds.most)):
+        for some, most in (
+            (mine, bounds.most_per_owner),
+            (list(self._by_id.values()), bounds.most),
+        ):
             if len(some) >= most:
-                idle = next((held for held in some if not held.busy.locked()), None)
+                idle = next((each for each in some if not each.busy.locked()), None)
                 if idle is None:
                     raise InvalidRequest(
-                        f"{len(some)} containers are at work, which is all that there may be: try "
-                        "again later.",
+                        f"Too many containers are busy: {len(some)}, the limit. Try again later.",
                         status=429,
                         code="too_many_containers",
                     )
                 await self._remove(idle)
-        self._held[container.id] = container
+        self._by_id[container.id] = container
 
     def find(self, owner: str, container_id: str) -> Container | None:
-        container = self._held.get(container_id)
+        container = self._by_id.get(container_id)
         return container if container is not None and container.owner == owner else None
 
     def get(self, owner: str, container_id: str) -> Container:
-        """The same answer for an id that nobody has and for another owner's."""
+        """The owner's container. An unknown id and another owner's id raise the same error."""
         container = self.find(owner, container_id)
         if container is None:
             raise not_found(container_id)
         return container
 
     def of_conversation(
-        self, owner: str, asked: str | None, used: Sequence[object], place: str
+        self, owner: str, requested: str | None, used: Sequence[object], place: str
     ) -> Container:
-        """The container that is asked for, or the living one that comes last among those that were
-        used, or a new one."""
-        if asked is not None:
+        """The requested container, else the last existing one that the conversation used, else a
+        new one."""
+        if requested is not None:
             try:
-                return self.get(owner, asked)
+                return self.get(owner, requested)
             except InvalidRequest as error:
                 error.param = place
                 raise
@@ -137,15 +138,15 @@ class Containers:
         return self.fresh(owner)
 
     async def create(self, owner: str, name: str, idle_s: float | None) -> ContainerFacts:
-        """A container that its owner finds from now on. Its interpreter begins with a call."""
+        """A new registered container. Its interpreter starts with the first call."""
         container = self.fresh(owner, name, idle_s)
         await self.keep(container)
         return container.facts
 
     @property
-    def held(self) -> Collection[Container]:
-        """All owners' containers."""
-        return self._held.values()
+    def living(self) -> Collection[Container]:
+        """The containers of all owners."""
+        return self._by_id.values()
 
     def facts_of(self, owner: str) -> list[ContainerFacts]:
         return sorted(
@@ -157,7 +158,7 @@ class Containers:
         return self.get(owner, container_id).facts
 
     def of(self, owner: str) -> list[Container]:
-        return [held for held in self._held.values() if held.owner == owner]
+        return [each for each in self._by_id.values() if each.owner == owner]
 
     async def delete(self, owner: str, container_id: str) -> None:
         container = self.get(owner, container_id)
@@ -165,15 +166,15 @@ class Containers:
         await self._remove(container)
 
     def used(self, container: Container) -> None:
-        """Count a container's idle time from now."""
+        """Reset a container's idle time."""
         container.last_active_at = self._clock_s()
-        if self._held.pop(container.id, None) is not None:
-            self._held[container.id] = container
+        if self._by_id.pop(container.id, None) is not None:
+            self._by_id[container.id] = container
 
     async def _remove(self, container: Container) -> None:
-        """When what runs in it has ended, and its call has heard so: the pipes are the loop's until
-        then."""
-        self._held.pop(container.id, None)
+        """Remove a container after its running call has returned: until then the event loop uses
+        its pipes."""
+        self._by_id.pop(container.id, None)
         container.break_off()
         await asyncio.shield(self._removed(container))
 
@@ -185,6 +186,6 @@ class Containers:
         while True:
             await self._sleep(EXPIRY_LOOK_S)
             now = self._clock_s()
-            for held in list(self._held.values()):
-                if not held.busy.locked() and now - held.last_active_at > held.idle_s:
-                    await self._remove(held)
+            for each in list(self._by_id.values()):
+                if not each.busy.locked() and now - each.last_active_at > each.idle_s:
+                    await self._remove(each)

@@ -1,7 +1,7 @@
-"""Directories of containers: made for one server, measured, and removed, whatever code left there.
+"""Directories of containers: created per server, measured, and removed with any content.
 
-Each server has a directory of its own under a common one, and holds a lock in it: what no lock
-holds was left by a server that died, and is removed at the next start.
+Each server has a directory under a common one, with a lock. A directory without a held lock is from
+a dead server, and the next start removes it.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
 LOCK = "lock"
 BLOCK = 512
-"""Bytes of a block, as `stat` counts."""
+"""Bytes of a block in `stat`."""
 
 
 class Usage(NamedTuple):
-    """The bytes and the files of a directory, or their bounds."""
+    """The bytes and entries of a directory, or their limits."""
 
     size_bytes: int
     entries: int
 
 
 class ServerDirectory:
-    """This server's, locked for as long as it runs."""
+    """This server's directory, locked while it runs."""
 
     def __init__(self, parent: Path) -> None:
         make_private(parent)
@@ -49,11 +49,11 @@ class ServerDirectory:
 
 
 def sweep(parent: Path) -> None:
-    """Remove what servers have left that are no more."""
+    """Remove directories of dead servers."""
     for left in parent.iterdir():
         try:
             lock = os.open(left / LOCK, os.O_RDWR | os.O_CLOEXEC)
-        except OSError:  # it is being made, or was never finished
+        except OSError:  # being created, or never completed
             with suppress(OSError):
                 left.rmdir()
             continue
@@ -61,14 +61,14 @@ def sweep(parent: Path) -> None:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             remove_tree(left)
         except BlockingIOError:
-            pass  # its server lives
+            pass  # its server is alive
         finally:
             os.close(lock)
 
 
 def usage(directory: Path, most: Usage) -> Usage:
-    """How much is in a directory; no more is looked at than is needed to see that it is too much.
-    What vanishes meanwhile is passed over. A directory that cannot be read counts as too much."""
+    """The usage of a directory, counted up to the limit. Entries that disappear meanwhile are
+    ignored. An unreadable directory counts as over the limit."""
     size = entries = 0
     try:
         for entry in _entries(directory):
@@ -86,27 +86,27 @@ def _entries(directory: Path) -> Iterator[os.DirEntry[str]]:
     left = [str(directory)]
     while left:
         try:
-            found = os.scandir(left.pop())
+            entries = os.scandir(left.pop())
         except FileNotFoundError:
             continue
-        with found:
-            for entry in found:
+        with entries:
+            for entry in entries:
                 yield entry
                 if entry.is_dir(follow_symlinks=False):
                     left.append(entry.path)
 
 
 def unlinked_bytes(pids: Iterable[int], directory: Path, file_bytes: int) -> int:
-    """What processes hold of a directory's files that have no name any more, and so stand in no
-    directory. One that is mapped and not open counts as the largest that there may be."""
+    """The bytes of deleted files of a directory that processes still hold. A file that is mapped
+    but not open counts as `file_bytes`."""
     sizes: dict[int, int] = {}
     for pid in pids:
         with suppress(OSError):
             for descriptor in os.listdir(f"/proc/{pid}/fd"):
                 with suppress(OSError):
-                    found = os.stat(f"/proc/{pid}/fd/{descriptor}")
-                    if stat.S_ISREG(found.st_mode) and not found.st_nlink:
-                        sizes[found.st_ino] = found.st_blocks * BLOCK
+                    facts = os.stat(f"/proc/{pid}/fd/{descriptor}")
+                    if stat.S_ISREG(facts.st_mode) and not facts.st_nlink:
+                        sizes[facts.st_ino] = facts.st_blocks * BLOCK
             with open(f"/proc/{pid}/maps", errors="replace") as maps:
                 for line in maps:
                     if line.endswith(" (deleted)\n") and str(directory) in line:
@@ -115,8 +115,8 @@ def unlinked_bytes(pids: Iterable[int], directory: Path, file_bytes: int) -> int
 
 
 def remove_tree(top: Path) -> None:
-    """Remove a directory and all in it. Code may have nested directories deeper than any path is
-    long, and made them unreadable: each is moved to the top before it is emptied."""
+    """Remove a directory tree. Code may have nested directories deeper than any path allows and
+    made them unreadable, so each is moved to the top before it is emptied."""
     with suppress(FileNotFoundError):
         left = [str(top)]
         emptied = []
@@ -124,8 +124,8 @@ def remove_tree(top: Path) -> None:
             directory = left.pop()
             emptied.append(directory)
             os.chmod(directory, stat.S_IRWXU)
-            with os.scandir(directory) as found:
-                entries = list(found)
+            with os.scandir(directory) as scan:
+                entries = list(scan)
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
                     moved = str(top / f".{secrets.token_hex(16)}")

@@ -1,8 +1,8 @@
-"""Files of a container, as its owner reads, adds and removes them while code may be at work there.
+"""Files of a container: an owner's access while code may run there.
 
-Code owns the directory: any name may become a link, a pipe or a directory at any moment. So nothing
-is opened by a path: each step is opened below the one before, and no link is followed. Knows no
-container and no HTTP.
+Code owns the directory: any name may become a link, a pipe or a directory at any moment. So paths
+are opened one step at a time, each relative to the one before, without following links. No
+container and no HTTP here.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MOST_DEEP = 32
-"""Directories below one another: files further down are not listed."""
+"""Maximum depth of listed files."""
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class FoundFile(NamedTuple):
-    """A file that was found in a container."""
+    """A file in a container."""
 
     path: str
-    """Below the directory."""
+    """Relative to the directory."""
     size_bytes: int
     modified_at: int
 
 
-def found_files(top: Path, most: int) -> list[FoundFile]:
-    """The regular files below a directory, by path; of so many entries, no more is looked at."""
+def list_files(top: Path, most: int) -> list[FoundFile]:
+    """The regular files below a directory, by path; stops after `most` entries."""
     found: list[FoundFile] = []
     seen = 0
     with suppress(FileNotFoundError):
@@ -55,7 +55,7 @@ def found_files(top: Path, most: int) -> list[FoundFile]:
 
 
 def open_file(top: Path, path: str) -> int:
-    """A descriptor of a regular file, to be read. Raises `FileNotFoundError` for all else."""
+    """A descriptor of a regular file for reading. Raises `FileNotFoundError` for anything else."""
     with _directory_of(top, path) as (here, name):
         try:
             opened = os.open(name, FILE, dir_fd=here)
@@ -68,7 +68,7 @@ def open_file(top: Path, path: str) -> int:
 
 
 def remove_file(top: Path, path: str) -> None:
-    """Raises `FileNotFoundError` for what is none."""
+    """Delete a file. Raises `FileNotFoundError` if there is none."""
     with _directory_of(top, path) as (here, name):
         try:
             os.unlink(name, dir_fd=here)
@@ -77,20 +77,20 @@ def remove_file(top: Path, path: str) -> None:
 
 
 def add_file(top: Path, name: str, data: bytes) -> FoundFile:
-    """Put a file there whole, in the place of what had its name. Raises `OSError` where that is a
-    directory, or the name cannot be one."""
+    """Write a file atomically, replacing one of the same name. Raises an `OSError` if that is a
+    directory, or a `ValueError` for an invalid name."""
     if os.sep in name or "\0" in name or name in ("", ".", ".."):
         raise ValueError(name)
     with _directory_of(top, name) as (here, _):
-        made = f".{secrets.token_hex(16)}"
-        descriptor = os.open(made, NEW, 0o600, dir_fd=here)
+        temporary = f".{secrets.token_hex(16)}"
+        descriptor = os.open(temporary, NEW, 0o600, dir_fd=here)
         try:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(data)
-            os.rename(made, name, src_dir_fd=here, dst_dir_fd=here)
+            os.rename(temporary, name, src_dir_fd=here, dst_dir_fd=here)
         except OSError:
             with suppress(OSError):
-                os.unlink(made, dir_fd=here)
+                os.unlink(temporary, dir_fd=here)
             raise
         facts = os.stat(name, dir_fd=here, follow_symlinks=False)
     return FoundFile(name, len(data), int(facts.st_mtime))
@@ -98,7 +98,7 @@ def add_file(top: Path, name: str, data: bytes) -> FoundFile:
 
 @contextmanager
 def _directory_of(top: Path, path: str) -> Iterator[tuple[int, str]]:
-    """The directory that a file stands in, and its name there."""
+    """The directory of a file, and the file's name there."""
     *steps, name = path.split(os.sep)
     if {"", ".", ".."} & {*steps, name}:
         raise FileNotFoundError(path)

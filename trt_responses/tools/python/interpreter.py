@@ -1,12 +1,10 @@
-"""The process that runs the model's code: one for each container, in its box, until it is killed.
+"""The sandboxed process that runs the model's code: one per container, until it is killed.
 
-A request comes on the pipe that was standard input; an answer goes to a pipe of its own, apart from
-what the code writes. An answer bears the number that its request brought, so that nothing that is
-left over passes for the next one, and the server stops the process between two calls. Code can
-write to that pipe too, and change this program, whose process is its own: that reaches no other
-container.
-
-Runs under the interpreter that the operator chose: the standard library only.
+Requests arrive on the original standard input; answers go to a separate pipe, apart from the code's
+output. An answer carries the number of its request, so that a stale answer is not mistaken for the
+next one, and the server stops the process between calls. Code can write to that pipe and change
+this program, since both are in its own process; that affects no other container.
+Runs under the interpreter that the operator chose, with the standard library only.
 """
 
 from __future__ import annotations
@@ -25,38 +23,38 @@ from trt_responses.tools import box
 
 NAME = "<call {}>"
 SHOWN_CHARACTERS = 10_000_000
-"""Of the last value's text: the server cuts what is long for the model."""
+"""Maximum characters of the last value's text; the server cuts it further for the model."""
 
 
 def main() -> None:
-    """Be shut in, say so, and serve calls. The arguments are one JSON object."""
-    asked = json.loads(sys.argv[1])
-    die_with(asked["parent"])
+    """Enter the sandbox, report that, and serve calls. The argument is a JSON object."""
+    setup = json.loads(sys.argv[1])
+    die_with(setup["parent"])
     requests = os.dup(0)
     os.set_inheritable(requests, False)
     nowhere = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nowhere, 0)
     os.close(nowhere)
     os.nice(5)
-    held: dict[str, Any] = {"box": None, "why": None}
+    report: dict[str, Any] = {"box": None, "why": None}
     try:
-        limits = box.Limits(asked["memory_bytes"], asked["file_bytes"])
-        if asked["boxed"]:
-            held["box"] = box.shut(
-                asked["directory"], asked["readable"], limits, at_most_abi=asked["abi"]
+        limits = box.Limits(setup["memory_bytes"], setup["file_bytes"])
+        if setup["boxed"]:
+            report["box"] = box.shut(
+                setup["directory"], setup["readable"], limits, at_most_abi=setup["abi"]
             )
     except box.NoBox as fault:
-        held["why"] = str(fault)
-    results = asked["results"]
-    _tell(results, held)
-    if held["why"] is None:
+        report["why"] = str(fault)
+    results = setup["results"]
+    _write(results, report)
+    if report["why"] is None:
         sys.argv = [""]
-        sys.path[:] = [path for path in sys.path if path != asked["source"]]
+        sys.path[:] = [path for path in sys.path if path != setup["source"]]
         serve(os.fdopen(requests, "rb"), results)
 
 
 def serve(requests: Any, results: int) -> None:
-    """Each line is a call: its number, and the code."""
+    """Run the calls, one JSON line each with number and code."""
     shared: dict[str, Any] = {"__name__": "__main__", "__builtins__": __builtins__}
     for count, line in enumerate(requests, 1):
         call = json.loads(line)
@@ -64,11 +62,12 @@ def serve(requests: Any, results: int) -> None:
         for stream in (sys.stdout, sys.stderr):
             with suppress(Exception):  # the code may have closed or replaced it
                 stream.flush()
-        _tell(results, {"call": call["call"], "fine": fine})
+        _write(results, {"call": call["call"], "fine": fine})
 
 
 def run(code: str, name: str, shared: dict[str, Any]) -> bool:
-    """Run the code; show its last expression's value, or its traceback. Whether it ended fine."""
+    """Run the code, and print its last expression's value or its traceback. Returns whether it
+    succeeded."""
     linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
     try:
         tree = ast.parse(code, name)
@@ -87,18 +86,18 @@ def run(code: str, name: str, shared: dict[str, Any]) -> bool:
 
 
 def _show(fault: BaseException, name: str) -> None:
-    """The traceback from the code on: nothing of this file."""
-    found = fault.__traceback__
-    while found is not None and found.tb_frame.f_code.co_filename != name:
-        found = found.tb_next
+    """Print the traceback, without this file's frames."""
+    at = fault.__traceback__
+    while at is not None and at.tb_frame.f_code.co_filename != name:
+        at = at.tb_next
     try:
         sys.stdout.flush()
-        traceback.print_exception(type(fault), fault, found, file=sys.stdout)
+        traceback.print_exception(type(fault), fault, at, file=sys.stdout)
     except BaseException:
         os.write(1, f"{type(fault).__name__}\n".encode())
 
 
-def _tell(results: int, value: object) -> None:
+def _write(results: int, value: object) -> None:
     os.write(results, json.dumps(value).encode() + b"\n")
 
 

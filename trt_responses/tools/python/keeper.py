@@ -1,12 +1,12 @@
-"""The process that runs one command of the model's in a box, and keeps all that the command begins.
+"""The keeper: runs one of the model's commands in a sandbox and controls its process tree.
 
-The command and its descendants are one process group, which their filter lets none of them leave: a
-signal to the group reaches them all, and none can begin while it is on its way. This process stands
-outside, adopts orphans, and answers what the filter asks: whether one more process may begin, and
-whom a signal is for. It ends the group when the command ends, when it takes too much memory, and
-when the server closes its pipe or dies; it says how the command ended when nothing of it is left.
-
-Runs under the server's own interpreter, before any of the model's words: the standard library only.
+The command and its descendants are one process group that their seccomp filter does not let them
+leave, so a signal to the group reaches them all. The keeper is outside the group, adopts orphans,
+and answers the filter's requests: whether another process may start, and whether a signal's target
+is allowed. It kills the group when the command ends, uses too much memory, or the server closes its
+pipe or dies. It reports the status when the whole tree is gone.
+Runs under the server's own interpreter before any of the model's input, with the standard library
+only.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from trt_responses.children import die_with
 from trt_responses.tools import box
 
 LOOK_MS = 100
-"""Between two looks at how much memory the tree holds."""
+"""Interval of memory checks."""
 NICE = 10
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-RECEIVE, SEND, STILL_ASKED = 0xC0502100, 0xC0182101, 0x40082102
-"""Requests to a listener, as `linux/seccomp.h` has them."""
+RECEIVE, SEND, ID_VALID = 0xC0502100, 0xC0182101, 0x40082102
+"""ioctl numbers of a seccomp listener, from `linux/seccomp.h`."""
 QUESTION, ANSWER = struct.Struct("=QIIiIQ6Q"), struct.Struct("=QqiI")
 CONTINUE = 1
 SIGNALS = {"x86_64": (62, 234), "aarch64": (129, 131)}
-"""The numbers of `kill` and `tgkill`; whatever else is asked begins a process or a thread."""
+"""System call numbers of `kill` and `tgkill`; any other request starts a process or a thread."""
 
 
 class Member(NamedTuple):
@@ -50,32 +50,33 @@ class Member(NamedTuple):
 
 
 def main() -> None:
-    """Run the command that the server writes, and say how it ended. The argument is one object."""
+    """Run the command that the server sends, and report its status. The argument is a
+    descriptor."""
     results = int(sys.argv[1])
-    asked = json.loads(_line(0))
+    request = json.loads(_line(0))
     box.adopt_orphans()
     ours, theirs = socket.socketpair()
     group = os.fork()
     if not group:
         os.close(results)
         ours.close()
-        _become(asked, theirs)
+        _become(request, theirs)
     theirs.close()
     _forget_output()
     why, listeners, _, _ = socket.recv_fds(ours, 4096, 1)
     if not listeners:
         os.waitpid(group, 0)
-        _tell(results, {"why": why.decode() or "the box could not be made"})
+        _write(results, {"why": why.decode() or "the box could not be made"})
         return
-    _tell(results, {"group": group})
-    tree = Tree(group, listeners[0], asked["processes"])
+    _write(results, {"group": group})
+    tree = Tree(group, listeners[0], request["processes"])
     ours.send(b"go")
-    ended_for = watched(tree, asked["memory_bytes"])
-    _tell(results, {"status": tree.end(), "ended_for": ended_for})
+    ended_for = watched(tree, request["memory_bytes"])
+    _write(results, {"status": tree.end(), "ended_for": ended_for})
 
 
 def watched(tree: Tree, memory_bytes: int) -> str | None:
-    """Wait until the command ends (None), or return why it is to be ended."""
+    """Wait until the command ends (None), or return why it must be killed."""
     leader = os.pidfd_open(tree.group)
     poll = select.poll()
     for descriptor in (0, tree.listener, leader):
@@ -96,7 +97,7 @@ def watched(tree: Tree, memory_bytes: int) -> str | None:
 
 
 class Tree:
-    """The command and all that it has begun."""
+    """The command's process tree."""
 
     def __init__(self, group: int, listener: int, most: int) -> None:
         self.group = group
@@ -105,11 +106,11 @@ class Tree:
         self._counted = self._granted = 0
 
     def answer(self) -> None:
-        """Answer one question of the filter."""
+        """Answer one request of the filter."""
         question = bytearray(QUESTION.size)
         try:
             fcntl.ioctl(self.listener, RECEIVE, question)
-        except OSError:  # who asked has ended
+        except OSError:  # the requesting process has ended
             return
         number, asking, _, call, _, _, *arguments = QUESTION.unpack(question)
         kill, tgkill = SIGNALS[os.uname().machine]
@@ -120,13 +121,13 @@ class Tree:
         else:
             verdict = None if self._may_begin() else errno.EAGAIN
         answer = (number, 0, -(verdict or 0), CONTINUE if verdict is None else 0)
-        with suppress(OSError):  # who asked has ended
+        with suppress(OSError):  # the requesting process has ended
             fcntl.ioctl(self.listener, SEND, ANSWER.pack(*answer))
 
     def end(self) -> int:
-        """Kill them all, and wait until nothing is left. How the command ended."""
+        """Kill the tree and wait for all of it. Returns the command's status."""
         os.close(self.listener)
-        os.killpg(self.group, signal.SIGKILL)  # not waited for yet, its number is nobody else's
+        os.killpg(self.group, signal.SIGKILL)  # not waited for yet, so its number is not reused
         ended = 0
         while True:
             try:
@@ -137,7 +138,8 @@ class Tree:
                 ended = os.waitstatus_to_exitcode(status)
 
     def _may_begin(self) -> bool:
-        """Counted anew only when it might be too many: a look at all processes takes a while."""
+        """Whether another process may start. Counts again only near the limit, since that is
+        slow."""
         if self._counted + self._granted >= self._most:
             self._counted = sum(each.tasks for each in members(self.group))
             self._granted = 0
@@ -145,8 +147,8 @@ class Tree:
         return self._counted + self._granted <= self._most
 
     def _signal(self, target: int, number: int) -> int | None:
-        """Send a signal to a process of the group: an error number, 0, or None to let it be sent,
-        which is only for the group itself, since a process may end and its number be another's."""
+        """Send a signal to a process of the group. Returns an error number, 0, or None to let the
+        kernel send it, which is safe only for the group itself: process ids may be reused."""
         if target in (0, -self.group):
             return None
         if target < 0:
@@ -166,11 +168,12 @@ class Tree:
         return 0
 
     def _own(self, asking: int, target: int, number: int) -> int | None:
-        """A signal to a thread: of the process that asks, which lives as long as it asks."""
+        """Judge a signal to a thread: allowed within the requesting process, which lives during its
+        request."""
         try:
             with open(f"/proc/{asking}/status") as status:
                 mine = next(line.split()[1] for line in status if line.startswith("Tgid:"))
-            fcntl.ioctl(self.listener, STILL_ASKED, struct.pack("=Q", number))
+            fcntl.ioctl(self.listener, ID_VALID, struct.pack("=Q", number))
         except OSError:
             return errno.ESRCH
         return None if int(mine) == target else errno.EPERM
@@ -191,7 +194,7 @@ def _group_of(pid: int) -> int | None:
 
 
 def _facts(pid: str) -> list[str] | None:
-    """What stands in `/proc/PID/stat` behind the name."""
+    """The fields of `/proc/PID/stat` after the name."""
     try:
         with open(f"/proc/{pid}/stat") as stat:
             return stat.read().rpartition(")")[2].split()
@@ -199,56 +202,56 @@ def _facts(pid: str) -> list[str] | None:
         return None
 
 
-def _become(asked: dict[str, Any], keeper: socket.socket) -> NoReturn:
-    """Be shut in, and then be the command, once the keeper says so."""
+def _become(request: dict[str, Any], keeper: socket.socket) -> NoReturn:
+    """Enter the sandbox, wait for the keeper, and become the command."""
     try:
         die_with(os.getppid())
         os.setsid()
         os.nice(NICE)
         with suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
-            score.write("1000")  # where memory runs out, this goes before anything else
+            score.write("1000")  # the first process to be killed when memory runs out
         nowhere = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nowhere, 0)
         for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores
             signal.signal(number, signal.SIG_DFL)
-        _shut_in(asked, keeper)
+        _shut_in(request, keeper)
         keeper.recv(2)
-        os.chdir(asked["workdir"])
-        os.execvpe(asked["cmd"][0], asked["cmd"], asked["env"])
+        os.chdir(request["workdir"])
+        os.execvpe(request["cmd"][0], request["cmd"], request["env"])
     except box.NoBox as fault:
         keeper.send(str(fault).encode())
     except (OSError, ValueError) as fault:
-        os.write(2, f"{asked['cmd'][0]}: {fault}\n".encode(errors="replace"))
+        os.write(2, f"{request['cmd'][0]}: {fault}\n".encode(errors="replace"))
         os._exit(127 if isinstance(fault, FileNotFoundError) else 126)
     finally:
         os._exit(125)
 
 
-def _shut_in(asked: dict[str, Any], keeper: socket.socket) -> None:
-    """The filter holds this thread from its first moment on, and lets no descriptor be sent: a
-    thread that it does not hold sends the listener's."""
-    made: queue.SimpleQueue[int | None] = queue.SimpleQueue()
+def _shut_in(request: dict[str, Any], keeper: socket.socket) -> None:
+    """Install the filter and send its listener to the keeper. The filter forbids this thread to
+    send descriptors, so another thread, without the filter, does it."""
+    ready: queue.SimpleQueue[int | None] = queue.SimpleQueue()
 
     def send() -> None:
-        if (listener := made.get()) is not None:
+        if (listener := ready.get()) is not None:
             socket.send_fds(keeper, [b"listener"], [listener])
 
     sending = threading.Thread(target=send)
     sending.start()
-    limits = box.Limits(asked["address_bytes"], asked["file_bytes"], asked["open_files"])
+    limits = box.Limits(request["address_bytes"], request["file_bytes"], request["open_files"])
     listener = None
     try:
         listener = box.shut_tree(
-            asked["directory"], asked["programs"], limits, at_most_abi=asked["abi"]
+            request["directory"], request["programs"], limits, at_most_abi=request["abi"]
         )
     finally:
-        made.put(listener)
+        ready.put(listener)
         sending.join()
     os.close(listener)
 
 
 def _line(pipe: int) -> bytes:
-    """The first line of a pipe, read without what may stand behind it."""
+    """The first line of a pipe."""
     read = bytearray()
     while not read.endswith(b"\n"):
         part = os.read(pipe, 65536)
@@ -265,11 +268,11 @@ def _forget_output() -> None:
 
 
 def _signed(argument: int) -> int:
-    """An argument of 64 bits as the `int` that a call takes."""
+    """A 64-bit argument as the C `int` of a system call."""
     return int(struct.unpack("=i", struct.pack("=I", argument & 0xFFFFFFFF))[0])
 
 
-def _tell(results: int, value: object) -> None:
+def _write(results: int, value: object) -> None:
     with suppress(BrokenPipeError):
         os.write(results, json.dumps(value).encode() + b"\n")
 

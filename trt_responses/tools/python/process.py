@@ -1,7 +1,7 @@
-"""An interpreter as the server sees it: begun, called, stopped between calls, and killed.
+"""The server's side of an interpreter: starts, calls, stops and kills it.
 
-Knows pipes and signals; knows no container and no model. What is read from the process is data: a
-line that is no answer to the present call is passed over, and the output is bounded.
+Pipes and signals only: no container and no model. Data from the process is untrusted: lines that
+are not an answer to the current call are ignored, and the output is limited.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 SOURCE = Path(__file__).parents[3]
-"""Where the interpreter finds this package, before it is shut in."""
+"""The directory of this package, for the import before the sandbox."""
 START_S = 60.0
-"""Until it has been shut in; it takes a tenth of a second where the machine is not busy."""
+"""Timeout until it is sandboxed, which takes a tenth of a second on an idle machine."""
 READ_BYTES = 64 * 1024
 HEAD_BYTES, TAIL_BYTES = 48 * 1024, 16 * 1024
-"""Of what a call writes: its beginning and its end; the rest is read and dropped."""
+"""Kept bytes of a call's output, at its beginning and at its end; the rest is dropped."""
 ANSWER_BYTES = 4096
-"""Of a line of the pipe of answers."""
+"""Maximum length of a line on the answer pipe."""
 FLOOD_BYTES = 256 * 1024
-"""Of the pipe of answers in one call, which takes a hundred: who writes more is ended, for reading
-it is work of the server's."""
+"""Maximum bytes on the answer pipe per call, which needs a hundred; a process that writes more is
+killed, since reading costs the server."""
 OPTIONS = ("-I", "-X", "utf8")
-"""Nothing of the server's environment and directory; texts are UTF-8."""
+"""Isolates the interpreter from the server's environment and directory; texts are UTF-8."""
 SYSTEM_LIBRARIES = ("/usr/lib", "/lib", "/lib64", "/usr/share/zoneinfo", "/etc/localtime")
 
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """How interpreters are begun."""
+    """Settings of interpreters."""
 
     executable: str
     readable: tuple[str, ...]
@@ -54,35 +54,35 @@ class Interpreter:
 
 
 class Ended(Exception):
-    """The process has ended; the message says how."""
+    """The process has ended; the message is how."""
 
 
 class Output(NamedTuple):
-    """What a call gave."""
+    """The output of a call."""
 
     text: str
     fine: bool
 
 
 def readable_paths(executable: str) -> tuple[str, ...]:
-    """The places of an interpreter's own libraries: what code may read besides its directory."""
+    """The paths of an interpreter's libraries, which code may read besides its directory."""
     if executable == sys.executable:
         names = ("stdlib", "platstdlib", "purelib", "platlib")
-        found = [sysconfig.get_path(name) for name in names]
-        found.append(str(Path(sys.base_prefix) / "lib"))
+        paths = [sysconfig.get_path(name) for name in names]
+        paths.append(str(Path(sys.base_prefix) / "lib"))
     else:
-        asked = "import sys, sysconfig; print(sys.base_prefix + '/lib', *map(sysconfig.get_path, "
-        asked += "('stdlib', 'platstdlib', 'purelib', 'platlib')), sep='\\n')"
-        told = subprocess.run(
-            [executable, "-I", "-c", asked], capture_output=True, text=True, timeout=30, check=True
+        code = "import sys, sysconfig; print(sys.base_prefix + '/lib', *map(sysconfig.get_path, "
+        code += "('stdlib', 'platstdlib', 'purelib', 'platlib')), sep='\\n')"
+        finished = subprocess.run(
+            [executable, "-I", "-c", code], capture_output=True, text=True, timeout=30, check=True
         )
-        found = told.stdout.splitlines()
-    return tuple(dict.fromkeys([*found, *SYSTEM_LIBRARIES]))
+        paths = finished.stdout.splitlines()
+    return tuple(dict.fromkeys([*paths, *SYSTEM_LIBRARIES]))
 
 
-async def send(pipe: IO[bytes], asked: Mapping[str, object]) -> None:
-    """Write a line of JSON to a process that reads when it likes, or has ended."""
-    number, left = pipe.fileno(), memoryview(json.dumps(asked).encode() + b"\n")
+async def send(pipe: IO[bytes], request: Mapping[str, object]) -> None:
+    """Write a line of JSON to a process that may read slowly or have ended."""
+    number, left = pipe.fileno(), memoryview(json.dumps(request).encode() + b"\n")
     os.set_blocking(number, False)
     loop = asyncio.get_running_loop()
     with suppress(BrokenPipeError):
@@ -99,16 +99,16 @@ async def send(pipe: IO[bytes], asked: Mapping[str, object]) -> None:
 
 
 class PythonProcess:
-    """One interpreter. `kill` it; until then it is stopped whenever it is not called."""
+    """One interpreter. It is stopped between calls. The caller must `kill` it."""
 
     def __init__(self, directory: Path, how: Interpreter) -> None:
         self.box: int | None = None
-        """The version of Landlock that holds it, once it has been shut in."""
+        """The Landlock version of its sandbox, or None."""
         self._results, results = os.pipe()
         self._output, output = os.pipe()
         self._lines = b""
-        self._heard_bytes = 0
-        """From the pipe of answers, in this call."""
+        self._answer_bytes = 0
+        """Bytes on the answer pipe in this call."""
         try:
             self._process = subprocess.Popen(
                 [
@@ -118,7 +118,7 @@ class PythonProcess:
                     "utf8",
                     "-c",
                     _begin(),
-                    _asked(directory, how, results),
+                    _arguments(directory, how, results),
                 ],
                 stdin=subprocess.PIPE,
                 stdout=output,
@@ -151,37 +151,36 @@ class PythonProcess:
         return self._process.poll() is None
 
     async def shut_in(self) -> None:
-        """Wait until it says that it is in its box. Raises `Ended` with the reason why it is
-        not."""
+        """Wait until it is sandboxed. Raises `Ended` with the reason if it cannot be."""
         head = Bounded()
         async with asyncio.timeout(START_S):
-            told = await self._answer(lambda told: "box" in told, head)
-        if told["why"] is not None:
-            raise Ended(str(told["why"]))
-        self.box = told["box"]
+            report = await self._answer(lambda report: "box" in report, head)
+        if report["why"] is not None:
+            raise Ended(str(report["why"]))
+        self.box = report["box"]
         self._signal(signal.SIGSTOP)
 
     async def call(self, code: str) -> Output:
-        """Run code to its end. Raises `Ended` with what it wrote when the process ends instead."""
+        """Run code to its end. Raises `Ended` with the output if the process ends."""
         number, output = secrets.token_hex(16), Bounded()
         self._drain(Bounded())
-        self._heard_bytes = 0
+        self._answer_bytes = 0
         self._signal(signal.SIGCONT)
         assert self._process.stdin is not None
         async with beside(send(self._process.stdin, {"call": number, "code": code})):
             try:
-                told = await self._answer(lambda told: told.get("call") == number, output)
+                answer = await self._answer(lambda each: each.get("call") == number, output)
             finally:
                 self._signal(signal.SIGSTOP)
         self._drain(output)
-        return Output(output.text(), bool(told.get("fine")))
+        return Output(output.text(), bool(answer.get("fine")))
 
     def kill_group(self) -> None:
-        """End what runs; whoever waits for its answer hears that it has ended."""
+        """Kill the process group; the waiter for its answer is notified."""
         self._signal(signal.SIGKILL)
 
     def kill(self) -> None:
-        """End it and all that it began. Synchronous and idempotent."""
+        """Kill it and its descendants. Synchronous and idempotent."""
         self.kill_group()
         if self._results >= 0:
             for pipe in (self._results, self._output):
@@ -195,50 +194,50 @@ class PythonProcess:
     # --- pipes --------------------------------------------------------------------------------
 
     async def _answer(
-        self, wanted: Callable[[dict[str, Any]], bool], output: Bounded
+        self, matches: Callable[[dict[str, Any]], bool], output: Bounded
     ) -> dict[str, Any]:
-        """The line of the pipe of answers that is wanted; meanwhile the output is read."""
-        loop, found = asyncio.get_running_loop(), asyncio.get_running_loop().create_future()
+        """The matching line of the answer pipe; reads the output meanwhile."""
+        loop, done = asyncio.get_running_loop(), asyncio.get_running_loop().create_future()
 
-        def hear() -> None:
+        def read() -> None:
             lines = self._read_lines()
-            if found.done():
+            if done.done():
                 return
             if lines is None:
-                found.set_exception(Ended(self._how(output)))
-            elif fitting := [told for told in lines if wanted(told)]:
-                found.set_result(fitting[0])
-            elif self._heard_bytes > FLOOD_BYTES:
-                found.set_exception(Ended("The code wrote to the interpreter's own pipe."))
+                done.set_exception(Ended(self._how(output)))
+            elif matching := [line for line in lines if matches(line)]:
+                done.set_result(matching[0])
+            elif self._answer_bytes > FLOOD_BYTES:
+                done.set_exception(Ended("The code wrote to the interpreter's own pipe."))
 
-        loop.add_reader(self._results, hear)
+        loop.add_reader(self._results, read)
         loop.add_reader(self._output, lambda: self._drain(output, at_most=1))
         try:
-            answer: dict[str, Any] = await found
+            answer: dict[str, Any] = await done
             return answer
         finally:
             loop.remove_reader(self._results)
             loop.remove_reader(self._output)
 
     def _read_lines(self) -> list[dict[str, Any]] | None:
-        """The lines that have come, as far as they are objects; None at the end."""
+        """The JSON objects on the answer pipe so far; None at its end."""
         try:
             read = os.read(self._results, ANSWER_BYTES)
         except BlockingIOError:
             return []
         if not read:
             return None
-        self._heard_bytes += len(read)
+        self._answer_bytes += len(read)
         *lines, rest = (self._lines + read).split(b"\n")
         self._lines = rest[-ANSWER_BYTES:]
-        told = []
+        values = []
         for line in lines:
             with suppress(ValueError):
-                told.append(json.loads(line))
-        return [each for each in told if isinstance(each, dict)]
+                values.append(json.loads(line))
+        return [each for each in values if isinstance(each, dict)]
 
     def _drain(self, output: Bounded, *, at_most: int = 1 << 30) -> None:
-        """What has been written by now."""
+        """Read what has been written so far."""
         for _ in range(at_most):
             try:
                 read = os.read(self._output, READ_BYTES)
@@ -260,7 +259,7 @@ class PythonProcess:
 
 
 class Bounded:
-    """The beginning and the end of a text of any length."""
+    """Keeps the beginning and the end of a text of any length."""
 
     def __init__(self) -> None:
         self._head = bytearray()
@@ -297,7 +296,7 @@ def _begin() -> str:
     )
 
 
-def _asked(directory: Path, how: Interpreter, results: int) -> str:
+def _arguments(directory: Path, how: Interpreter, results: int) -> str:
     return json.dumps(
         {
             "directory": str(directory),

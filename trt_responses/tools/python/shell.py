@@ -1,6 +1,6 @@
-"""`shell`: the model's commands in a box, in containers that keep their files.
+"""The tool `shell`: runs the model's commands in a sandbox, in containers that keep their files.
 
-Knows containers; knows no Harmony, no item of the API and no HTTP.
+Containers only: no Harmony, no API items and no HTTP.
 """
 
 from __future__ import annotations
@@ -73,11 +73,11 @@ BROKEN = (
 )
 NOT_BUILT = ("session_name", "user")
 LOGIN = ["-lc"]
-"""A login shell reads the system's settings, of which a box has none."""
+"""The option of a login shell, which would read system settings that a sandbox lacks."""
 
 
-class Asked(NamedTuple):
-    """A call's arguments."""
+class ShellCall(NamedTuple):
+    """The arguments of a call."""
 
     cmd: list[str]
     workdir: str
@@ -86,7 +86,7 @@ class Asked(NamedTuple):
 
 
 class ShellTool:
-    """The tool, as the operator has configured it."""
+    """The tool, as the operator configured it."""
 
     kind = "shell"
     name = "container"
@@ -102,7 +102,7 @@ class ShellTool:
 
     @property
     def processes(self) -> int:
-        return sum(held.command is not None for held in self.containers.held)
+        return sum(each.command is not None for each in self.containers.living)
 
     @property
     def description(self) -> str:
@@ -110,33 +110,35 @@ class ShellTool:
 
     @property
     def functions(self) -> Mapping[str, Function]:
-        told = FUNCTION.format(deadline_s=self.deadline_s)
-        return {self.recipients[0]: Function(told, ARGUMENTS)}
+        text = FUNCTION.format(deadline_s=self.deadline_s)
+        return {self.recipients[0]: Function(text, ARGUMENTS)}
 
     async def start(self) -> None:
-        """Run one command: a machine that cannot shut commands in says so now."""
+        """Run one command, to fail now if this machine cannot sandbox commands."""
         await self.containers.start()
         trial = self.containers.fresh("")
         try:
-            finished = await self._run(trial, Asked(["sh", "-c", "echo $((6 * 7))"], ".", {}, None))
+            finished = await self._run(
+                trial, ShellCall(["sh", "-c", "echo $((6 * 7))"], ".", {}, None)
+            )
             if finished.stdout != "42\n":
-                raise Ended(finished.stderr or "a trial gave nothing")
+                raise Ended(finished.stderr or "a test command wrote nothing")
         except Ended as fault:
             await self.containers.stop()
             raise StartupError(
-                f"TRT_RESPONSES_SHELL: commands cannot be shut in on this machine: {fault}. Set it "
-                "to 'off'."
+                f"TRT_RESPONSES_SHELL: this machine cannot sandbox commands: {fault}. "
+                "Set it to 'off'."
             ) from None
         finally:
             trial.remove()
-        logger.info("commands run in a box")
+        logger.info("shell: commands run in a sandbox")
 
     async def stop(self) -> None:
         await self.containers.stop()
 
     async def open(self, opening: Opening) -> ShellSession:
-        """A session in the container that is asked for, or in the living one that comes last among
-        those that the conversation's commands have used, or in a new one."""
+        """A session in the requested container, else in the last existing one that the
+        conversation's commands used, else in a new one."""
         environment = opening.options.get("environment") or {}
         used = [item.get("environment") or {} for item in opening.items]
         container = self.containers.of_conversation(
@@ -147,22 +149,23 @@ class ShellTool:
         )
         return ShellSession(container, self)
 
-    async def run(self, container: Container, asked: Asked) -> Finished:
-        """Raises `Ended`, `Full`, and an `InvalidRequest` of a container that cannot be kept."""
+    async def run(self, container: Container, shell_call: ShellCall) -> Finished:
+        """Run a command in a container. Raises `Ended`, `Full`, or an `InvalidRequest` if the
+        container cannot be registered."""
         async with container.busy:
             await self.containers.keep(container)
             try:
-                return await self._run(container, asked)
+                return await self._run(container, shell_call)
             finally:
                 self.containers.used(container)
 
-    async def _run(self, container: Container, asked: Asked) -> Finished:
+    async def _run(self, container: Container, shell_call: ShellCall) -> Finished:
         deadline_s = self.deadline_s
-        if asked.timeout_ms is not None:
-            deadline_s = min(deadline_s, asked.timeout_ms / 1000)
+        if shell_call.timeout_ms is not None:
+            deadline_s = min(deadline_s, shell_call.timeout_ms / 1000)
         disk = self.containers.bounds.disk
         return await container.run_command(
-            asked.cmd, asked.env, asked.workdir, deadline_s, self.how, disk
+            shell_call.cmd, shell_call.env, shell_call.workdir, deadline_s, self.how, disk
         )
 
 
@@ -179,11 +182,11 @@ class ShellSession:
         return {ShellTool.recipients[0]: Recipient(ShellTool.kind, facts, described)}
 
     async def call(self, call: ToolCall) -> ToolAnswer:
-        asked = asked_of(call.text)
-        if isinstance(asked, str):
-            return ToolAnswer(asked, failed=True)
+        shell_call = parse_call(call.text)
+        if isinstance(shell_call, str):
+            return ToolAnswer(shell_call, failed=True)
         try:
-            finished = await self._tool.run(self._container, asked)
+            finished = await self._tool.run(self._container, shell_call)
         except InvalidRequest as full:
             return ToolAnswer(full.message, failed=True)
         except (Ended, Full) as fault:
@@ -191,19 +194,19 @@ class ShellSession:
         return answer_of(finished)
 
     async def close(self) -> None:
-        """Do nothing: the container stays until it has been idle for long."""
+        """Do nothing: the container stays until it expires."""
 
 
-def asked_of(text: str) -> Asked | str:
-    """The arguments of a call, or what is wrong with them, for the model."""
+def parse_call(text: str) -> ShellCall | str:
+    """The arguments of a call, or an error text for the model."""
     try:
-        said = json.loads(text)
+        arguments = json.loads(text)
     except (ValueError, RecursionError) as error:
         return BROKEN.format(error)
-    if not isinstance(said, dict):
+    if not isinstance(arguments, dict):
         return 'The arguments are no object: send {"cmd": [...]}.'
-    cmd, env = said.get("cmd"), said.get("env") or {}
-    workdir, timeout = said.get("workdir") or ".", said.get("timeout")
+    cmd, env = arguments.get("cmd"), arguments.get("env") or {}
+    workdir, timeout = arguments.get("workdir") or ".", arguments.get("timeout")
     if isinstance(cmd, str):
         cmd = ["bash", "-c", cmd]
     if not _texts(cmd) or not cmd:
@@ -217,25 +220,29 @@ def asked_of(text: str) -> Asked | str:
     if any("\0" in each for each in (*cmd, *env, *env.values(), workdir)):
         return "The arguments hold a character that no program can be given."
     for name in NOT_BUILT:
-        if said.get(name):
+        if arguments.get(name):
             return f"The argument `{name}` is not supported: leave it out."
     if cmd[0] in ("bash", "sh", "/bin/bash", "/bin/sh") and cmd[1:2] == LOGIN:
         cmd = [cmd[0], "-c", *cmd[2:]]
-    return Asked(cmd, workdir, env, timeout)
+    return ShellCall(cmd, workdir, env, timeout)
 
 
 def described(text: str) -> Mapping[str, Any]:
-    """What an item says of a call before it runs."""
-    asked = asked_of(text)
-    if isinstance(asked, str):
+    """The item's fields before the call runs."""
+    shell_call = parse_call(text)
+    if isinstance(shell_call, str):
         return {"commands": (), "timeout_ms": None}
-    is_script = asked.cmd[0] in ("bash", "sh") and asked.cmd[1:2] == ["-c"] and len(asked.cmd) == 3
-    command = asked.cmd[2] if is_script else shlex.join(asked.cmd)
-    return {"commands": (command,), "timeout_ms": asked.timeout_ms}
+    is_script = (
+        shell_call.cmd[0] in ("bash", "sh")
+        and shell_call.cmd[1:2] == ["-c"]
+        and len(shell_call.cmd) == 3
+    )
+    command = shell_call.cmd[2] if is_script else shlex.join(shell_call.cmd)
+    return {"commands": (command,), "timeout_ms": shell_call.timeout_ms}
 
 
 def answer_of(finished: Finished) -> ToolAnswer:
-    """What the model and the client are told of a command."""
+    """The answer for the model and the client."""
     notes = {
         "time": "[The command took too long and was ended.]",
         "memory": "[The command took too much memory and was ended.]",

@@ -1,6 +1,6 @@
-"""`code_interpreter`: the model's Python in a box, in containers that keep its state.
+"""The tool `code_interpreter`: runs the model's Python in a sandbox, in stateful containers.
 
-Knows containers; knows no Harmony, no item of the API and no HTTP.
+Containers only: no Harmony, no API items and no HTTP.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ CODE = {
 
 
 class PythonTool:
-    """The tool, as the operator has configured it."""
+    """The tool, as the operator configured it."""
 
     kind = "code_interpreter"
     name = "python"
@@ -62,7 +62,7 @@ class PythonTool:
 
     @property
     def processes(self) -> int:
-        return sum(held.process is not None for held in self.containers.held)
+        return sum(each.process is not None for each in self.containers.living)
 
     @property
     def description(self) -> str:
@@ -70,32 +70,34 @@ class PythonTool:
 
     @property
     def functions(self) -> Mapping[str, Function]:
-        told = FUNCTION.format(deadline_s=self.deadline_s)
-        return {self.name: Function(told, CODE, text="code")}
+        text = FUNCTION.format(deadline_s=self.deadline_s)
+        return {self.name: Function(text, CODE, text="code")}
 
     async def start(self) -> None:
-        """Begin one interpreter and end it: a machine that cannot shut code in says so now."""
+        """Start an interpreter on trial, to fail now if this machine cannot sandbox code."""
         await self.containers.start()
         try:
             box = await self.containers.try_out()
         except Ended as fault:
             await self.containers.stop()
             raise StartupError(
-                f"TRT_RESPONSES_PYTHON: code cannot be shut in on this machine: {fault}. Set it to "
-                "'off', or to 'unboxed' to run code without a box, with all rights of the server."
+                f"TRT_RESPONSES_PYTHON: this machine cannot sandbox code: {fault}. Set it to "
+                "'off', or to 'unboxed' to run code without a sandbox, with all rights of the "
+                "server."
             ) from None
-        logger.info("python runs %s", f"in a box, Landlock {box}" if box else "WITHOUT A BOX")
+        how = f"in a sandbox, Landlock {box}" if box else "WITHOUT A SANDBOX"
+        logger.info("code_interpreter: python runs %s", how)
 
     async def stop(self) -> None:
         await self.containers.stop()
 
     async def open(self, opening: Opening) -> PythonSession:
-        """A session in the container that is asked for, or in the living one that comes last among
-        those that the conversation has used, or in a new one."""
-        asked = opening.options.get("container")
+        """A session in the requested container, else in the last existing one that the conversation
+        used, else in a new one."""
+        requested = opening.options.get("container")
         container = self.containers.of_conversation(
             opening.owner,
-            asked if isinstance(asked, str) else None,
+            requested if isinstance(requested, str) else None,
             [item.get("container_id") for item in opening.items],
             f"{opening.place}.container",
         )
@@ -134,11 +136,11 @@ class PythonSession:
                 containers.used(container)
 
     async def close(self) -> None:
-        """Do nothing: the container stays until it has been idle for long."""
+        """Do nothing: the container stays until it expires."""
 
 
 def code_of(call: ToolCall) -> str | ToolAnswer:
-    """The code of a call: its text, or what JSON holds that the model has wrapped it in."""
+    """The code of a call: its text, or the code inside a JSON object."""
     if call.content_type != "json":
         return call.text
     try:

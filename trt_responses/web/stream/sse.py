@@ -193,7 +193,10 @@ class Writer:
         self._held.append(frames)
         self._held_bytes += len(frames)
         if self._max_backlog_bytes is not None and self._held_bytes > self._max_backlog_bytes:
-            logger.warning("dropped a client of %s: too slow", self._log.response.id)
+            logger.warning(
+                "timeout: closing a stream of %s: the client reads too slowly",
+                self._log.response.id,
+            )
             self._held.clear()
             self.drop()
             self._leave()

@@ -31,7 +31,7 @@ def test_an_adapter_is_added_listed_and_removed(
 
     assert "mine@2 has no adapters." in said("list", "mine")
     told = said("add", "mine@2", "style", str(source))
-    assert told.startswith("added style of mine@2, of rank 4 for attn_output, attn_q, attn_v: ")
+    assert told.startswith("added style of mine@2, rank 4, modules attn_output, attn_q, attn_v; ")
     assert "mine:style" in told
     assert "style" in said("list", "mine")
     (listed,) = json.loads(said("list", "mine", "--json"))
@@ -45,7 +45,7 @@ def test_what_is_wrong_is_told_in_one_sentence(
 ) -> None:
     carded(tmp_path, kind="onnx", number=1)
     given = ("mine", "style", str(tmp_path), "--engines-dir", str(tmp_path))
-    assert main(["engine", "adapter", "add", *given]) == 1
+    assert main(["engine", "adapter", "add", *given]) == 2
     told = capsys.readouterr().err
     assert told.count("\n") == 1
     assert "mine@1: it is of kind onnx, which takes no adapters" in told

@@ -57,10 +57,10 @@ def test_versions_are_promoted_rolled_back_and_pruned_and_the_journal_tells_it(
     typed: Typed,
 ) -> None:
     status, out, _ = typed("promote", "mine", "2", "--reason", "it is better")
-    assert (status, out.split(":")[0]) == (0, "mine@2 is promoted")
+    assert (status, out.split(";")[0]) == (0, "mine@2 is promoted")
     assert typed("promote", "mine", THREE)[0] == 0
     status, out, _ = typed("rollback", "mine", "--reason", "it was not")
-    assert (status, out.split(":")[0]) == (0, "mine@2 is promoted again")
+    assert (status, out.split(";")[0]) == (0, "mine@2 is promoted again")
     assert typed("prune", "mine", "--keep", "0", "--dry-run")[1].startswith("would remove mine@3, ")
     assert typed("prune", "mine", "--keep", "0")[1].startswith("removed mine@3, ")
     assert typed("prune", "mine", "--keep", "0")[1] == "nothing to remove\n"
@@ -79,21 +79,22 @@ def test_versions_are_promoted_rolled_back_and_pruned_and_the_journal_tells_it(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "reason"),
+    ("arguments", "ends", "reason"),
     [
-        (("promote", "mine", "9"), "found no version 9"),
-        (("promote", "mine", "abc"), "expected name@3"),
-        (("promote", "other", "1"), "no such engine"),
-        (("rollback", "mine"), "no version was promoted before"),
-        (("rollback", "../mine"), "NAME: found"),
-        (("prune", "other"), "no such engine"),
+        (("promote", "mine", "9"), 2, "found no version 9"),
+        (("promote", "mine", "abc"), 2, "expected name@3"),
+        (("promote", "other", "1"), 2, "no such engine"),
+        (("rollback", "mine"), 1, "no version was promoted before"),
+        (("rollback", "../mine"), 2, "NAME: found"),
+        (("prune", "other"), 2, "no such engine"),
+        (("journal", "other"), 2, "No engine named other"),
     ],
 )
 def test_what_cannot_be_done_is_told_in_one_sentence(
-    typed: Typed, arguments: tuple[str, ...], reason: str
+    typed: Typed, arguments: tuple[str, ...], ends: int, reason: str
 ) -> None:
     status, out, err = typed(*arguments)
-    assert (status, out, err.count("\n")) == (1, "", 1)
+    assert (status, out, err.count("\n")) == (ends, "", 1)
     assert reason in err
 
 
@@ -112,7 +113,7 @@ def test_a_load_needs_an_admins_key_and_a_server(
 ) -> None:
     monkeypatch.delenv("TRT_RESPONSES_ADMIN_KEY", raising=False)
     where = ("--port", str(unused_port))
-    assert main(("engine", "load", "mine", "2", *where)) == 1
+    assert main(("engine", "load", "mine", "2", *where)) == 2
     assert "TRT_RESPONSES_ADMIN_KEY" in capsys.readouterr().err
     monkeypatch.setenv("TRT_RESPONSES_ADMIN_KEY", "k" * 32)
     assert main(("engine", "load", "mine", "2", *where)) == 1

@@ -53,7 +53,7 @@ def tool(schema: Json) -> FunctionTool:
 
 
 def form_of(name: str, schema: Json) -> Form:
-    of_json = Forms(kept=1).form(schema, "tools[0].parameters", strict=False)
+    of_json = Forms(cached=1).form(schema, "tools[0].parameters", strict=False)
     return DIALECTS[name].arguments(of_json, tool(schema))
 
 
@@ -257,7 +257,7 @@ def test_what_cannot_be_guided_says_why(name: str, case: str) -> None:
 
 def test_families_that_write_json_keep_their_form() -> None:
     dialect = dialect_of("qwen3")
-    form = Forms(kept=1).form(member({"type": "string"}), "tools[0].parameters")
+    form = Forms(cached=1).form(member({"type": "string"}), "tools[0].parameters")
     assert dialect.arguments(form, tool({})) is form
 
 

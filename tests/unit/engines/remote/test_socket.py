@@ -292,7 +292,9 @@ def test_another_version_on_the_other_side_stops_the_start(tmp_path: Path) -> No
     async def run() -> None:
         async with socket_served(ScriptedEngine([ENDLESS]), tmp_path) as server:
             other = RemoteEngine("2.0", path=path_of(server))
-            with pytest.raises(StartupError, match=rf"of version {VERSION}, and this server of 2"):
+            with pytest.raises(
+                StartupError, match=rf"has version {VERSION}, and this server has 2"
+            ):
                 await other.start()
 
     asyncio.run(run())
@@ -300,7 +302,7 @@ def test_another_version_on_the_other_side_stops_the_start(tmp_path: Path) -> No
 
 def test_nobody_at_the_socket_stops_the_start(tmp_path: Path) -> None:
     async def run() -> None:
-        with pytest.raises(StartupError, match="said nothing within"):
+        with pytest.raises(StartupError, match="did not answer within"):
             await RemoteEngine(VERSION, path=str(tmp_path / "none"), start_s=0.01).start()
 
     asyncio.run(run())

@@ -120,7 +120,7 @@ def test_one_step_of_a_manual_clock_advances_every_running_request_by_one() -> N
         assert (one.token_ids, two.token_ids) == ([10], [50])
         await clock.step(3)
         assert (one.token_ids, two.token_ids) == ([10, 11, 12], [50, 51, 52, 53])
-        assert [request.steps_taken for request in engine.requests] == [3, 4]
+        assert [request.steps_made for request in engine.requests] == [3, 4]
         assert [request.state for request in engine.requests] == ["finished", "running"]
 
     asyncio.run(run())
@@ -180,7 +180,7 @@ def test_an_aborted_request_takes_no_further_step() -> None:
         handle.abort()
         await clock.step(3)
         assert told.token_ids == [10, 11]
-        assert (engine.requests[0].steps_taken, engine.requests[0].state) == (2, "aborted")
+        assert (engine.requests[0].steps_made, engine.requests[0].state) == (2, "aborted")
 
     asyncio.run(run())
 

@@ -208,8 +208,8 @@ def test_all_that_speak_hear_of_a_step_in_one_turn_of_the_loop(vocabulary: Vocab
 @pytest.mark.parametrize(
     ("executor", "sentence"),
     [
-        (HashExecutor(slots=2), "2 slots, and its card says 3"),
-        (HashExecutor(length=32), "32 tokens in a slot, and its card says 64"),
+        (HashExecutor(slots=2), "2 slots, but its card says 3"),
+        (HashExecutor(length=32), "32 tokens in a slot, but its card says 64"),
         (HashExecutor(before=fails("no such kernel")), "loaded and failed: no such kernel"),
     ],
     ids=["slots", "length", "first step"],
@@ -306,7 +306,7 @@ def test_a_guide_that_cannot_be_made_ends_its_request_alone(
         async with started(engine_over(HashExecutor(), vocabulary)) as engine:
             told = await generated(engine, PROMPT, guided(guide))
             assert told.end.finish == "error"
-            assert "guide cannot be followed" in (told.end.error or "")
+            assert "guide is not supported" in (told.end.error or "")
             assert (await generated(engine, PROMPT, GREEDY)).end.finish == "length"
 
     run(claim())

@@ -169,7 +169,7 @@ def test_a_plan_that_the_gpu_cannot_run_is_refused_with_the_reasons(graph: Graph
 
 
 def test_too_little_gpu_memory_is_refused(graph: Graph) -> None:
-    with pytest.raises(StartupError, match="free some, or serve a smaller model"):
+    with pytest.raises(StartupError, match="Free some, or serve a smaller model"):
         executor_over(graph, double.Gpu(free=10))
     with pytest.raises(ExecutorFault, match="cudaErrorMemoryAllocation"):
         executor_over(graph, double.Gpu(free=10_000))
@@ -229,7 +229,7 @@ from trt_responses.engines.tensorrt.plan import reasons
 members = real.EngineInvalidityDiagnostics.__members__
 every = sum(member.value for member in members.values())
 assert reasons(real, every) == ", ".join(members)
-assert reasons(real, 0) == "no reason told"
+assert reasons(real, 0) == "no reason given"
 """)
 
 

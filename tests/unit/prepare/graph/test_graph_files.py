@@ -243,11 +243,11 @@ def test_layers_are_grouped_in_turn() -> None:
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"slots": 65}, "graph, slots: found 65, expected 1 to 64."),
-        ({"slots": 0}, "graph, slots: found 0, expected 1 to 64."),
-        ({"length": 200_000}, "graph, length: found 200000, expected 1 to 131072."),
-        ({"chunk": 401}, "graph, chunk: found 401, expected 1 to 400."),
-        ({"top": 201_089}, "graph, top: found 201089, expected 1 to 201088."),
+        ({"slots": 65}, "--slots: found 65, expected 1 to 64."),
+        ({"slots": 0}, "--slots: found 0, expected 1 to 64."),
+        ({"length": 200_000}, "--length: found 200000, expected 1 to 131072."),
+        ({"chunk": 401}, "--chunk: found 401, expected 1 to 400."),
+        ({"top": 201_089}, "--top: found 201089, expected 1 to 201088."),
         ({"groups": (range(1),)}, "graph, groups: found [0], expected layers 0 to 1 in turn."),
         (
             {"groups": (range(1, 2), range(1))},

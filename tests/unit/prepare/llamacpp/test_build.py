@@ -388,7 +388,7 @@ def test_selection_takes_the_one_asked_for_or_the_only_one_or_demo(
     with pytest.raises(PrepareError, match="found no engine"):
         shelf.select(tmp_path / "absent")
     linked(shared, tmp_path, "mine")
-    assert "the only one" in shelf.select(tmp_path).reason
+    assert shelf.select(tmp_path).reason == "the only engine found"
     linked(shared, tmp_path, "yours")
     with pytest.raises(PrepareError, match=r"found 2 engines.*mine, yours"):
         shelf.select(tmp_path)

@@ -209,43 +209,43 @@ def test_the_default_is_the_gpu_at_hand_or_what_any_packed_model_fits_best() -> 
             ("sm75",),
             False,
             "bf16",
-            "TYPE=bf16: found sm75 (GeForce RTX 20, T4) among the targets, which has no bfloat16, "
-            "expected targets that have; use TYPE=f16.",
+            "--type bf16: found sm75 (GeForce RTX 20, T4) among the targets, which has no "
+            "bfloat16, expected targets that have; use --type f16.",
         ),
         (
             ("sm86", "sm120"),
             True,
             "mxfp4",
-            "TYPE=mxfp4: found sm86 (GeForce RTX 30, A40, A10) among the targets, which has no "
-            "4-bit floats, expected targets that have; use TYPE=int8, which is exact too.",
+            "--type mxfp4: found sm86 (GeForce RTX 30, A40, A10) among the targets, which has no "
+            "4-bit floats, expected targets that have; use --type int8, which is exact too.",
         ),
         (
             ("sm42",),
             True,
             None,
-            "TARGETS: found 'sm42', expected sm75, sm80, sm86, sm89, sm120, sm121.",
+            "--targets: found 'sm42', expected sm75, sm80, sm86, sm89, sm120, sm121.",
         ),
         (
             ("sm90",),
             True,
             None,
-            "TARGETS: found 'sm90', expected sm75, sm80, sm86, sm89, sm120, sm121; H100 and H200 "
+            "--targets: found 'sm90', expected sm75, sm80, sm86, sm89, sm120, sm121; H100 and H200 "
             "are not among TensorRT-RTX's targets.",
         ),
-        ((), True, None, "TARGETS: found none, expected one or more of sm75, sm80, sm86, sm89, "
+        ((), True, None, "--targets: found none, expected one or more of sm75, sm80, sm86, sm89, "
          "sm120, sm121."),
         (
             ("sm75", "sm120"),
             True,
             None,
-            "TARGETS: found sm75 among others, expected it alone: it computes in float16 and they "
-            "in bfloat16; prepare it under another NAME, or say TYPE=f16 for all.",
+            "--targets: found sm75 among others, expected it alone: it computes in float16 and "
+            "they in bfloat16; prepare it with another --name, or pass --type f16 for all.",
         ),
         (
             ("sm120",),
             False,
             "mxfp4",
-            "TYPE=mxfp4: found a checkpoint without MXFP4 experts, expected one with them.",
+            "--type mxfp4: found a checkpoint without MXFP4 experts, expected one with them.",
         ),
     ],
 )  # fmt: skip
@@ -397,25 +397,25 @@ REFUSED = {
         disk_bytes=100_000_000,
     ),
     "target": Case(
-        TensorRtOptions(targets=("sm100",)), r"TARGETS: found 'sm100'.*B200 are not among.*"
+        TensorRtOptions(targets=("sm100",)), r"--targets: found 'sm100'.*B200 are not among.*"
     ),
     "group": Case(
         TensorRtOptions(targets=("sm120",), group=0), r"--group: found 0, expected 1 or more.*"
     ),
     "length": Case(
-        TensorRtOptions(length=200_000), r"graph, length: found 200000, expected 1 to 131072\."
+        TensorRtOptions(length=200_000), r"--length: found 200000, expected 1 to 131072\."
     ),
-    "slots": Case(TensorRtOptions(slots=65), r"graph, slots: found 65, expected 1 to 64\."),
+    "slots": Case(TensorRtOptions(slots=65), r"--slots: found 65, expected 1 to 64\."),
     "type": Case(
         TensorRtOptions(weights="q8_0"),  # type: ignore[arg-type]  # the command line lets it through
-        r"TYPE=q8_0: found kind tensorrt, expected one of mxfp4.*",
+        r"--type q8_0: found kind tensorrt, expected one of mxfp4.*",
     ),
     "graph targets": Case(
-        TensorRtOptions("onnx", ("sm120",)), r"TARGETS: found sm120, expected none: a bare"
+        TensorRtOptions("onnx", ("sm120",)), r"--targets: found sm120, expected none: a bare"
     ),
     "graph type": Case(
         TensorRtOptions("onnx", weights="bf16"),
-        r"TYPE=bf16: found a bare graph, expected f32 or f16, which",
+        r"--type bf16: found a bare graph, expected f32 or f16, which",
     ),
 }
 

@@ -111,7 +111,7 @@ def test_the_script_ends_with_3_where_there_is_no_gpu(
     (directory,) = (tmp_path / "gpt-oss-tiny").glob("[0-9a-f]*[0-9a-f]")
     arguments = read_arguments(directory / "llm_args.yaml")
     assert (arguments["tensor_parallel_size"], arguments["stream_interval"]) == (2, 7)
-    assert build_engine.main(["--checkpoint", str(tmp_path)]) == 1
+    assert build_engine.main(["--checkpoint", str(tmp_path)]) == 2
 
 
 # --- on a GPU host, with the stand-in -----------------------------------------------------------
@@ -413,11 +413,11 @@ def test_what_the_package_would_misread_is_refused_by_name(
 @pytest.mark.parametrize(
     ("wish", "sentence"),
     [
-        (TrtLlmOptions(context_tokens=200_000), "context: found 200000, expected at most 131072"),
+        (TrtLlmOptions(context_tokens=200_000), "--context: found 200000, expected at most 131072"),
         (TrtLlmOptions(overrides={"pipeline_parallel_size": 2}), "found 2 pipeline stages"),
         (TrtLlmOptions(gpus=0), "gpus: found 0, expected 1 or more"),
         (TrtLlmOptions(nodes=0), "nodes: found 0"),
-        (TrtLlmOptions(context_tokens=-1), "context: found -1"),
+        (TrtLlmOptions(context_tokens=-1), "--context: found -1"),
         (
             TrtLlmOptions(overrides={"max_seq_len": 1e9}),
             "max_seq_len: found 1000000000.0, expected a whole",
@@ -454,8 +454,8 @@ def test_an_eagle3_draft_is_an_option_of_one_profile_for_the_model_it_is_publish
     }
     assert arguments["max_batch_size"] == 10
     for other, sentence in (
-        (replace(wish, profile="throughput"), "draft, profile: found throughput"),
-        (replace(wish, gpu_class="hopper"), "draft, GPU class: found hopper"),
+        (replace(wish, profile="throughput"), "--draft, profile: found throughput"),
+        (replace(wish, gpu_class="hopper"), "--draft, GPU class: found hopper"),
     ):
         with pytest.raises(PrepareError, match=sentence):
             chosen_arguments(other, LAPTOP, large)

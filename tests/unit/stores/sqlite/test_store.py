@@ -135,7 +135,7 @@ def test_all_files_of_a_history_are_the_users_alone_also_those_that_are_there(
             each.chmod(was)
     caplog.set_level("INFO")
     asyncio.run(story())
-    assert f"keeping responses in {path.resolve()}" in caplog.text
+    assert f"storing responses in {path.resolve()}" in caplog.text
 
 
 FILES = ("history.db", "history.db-wal", "history.db-shm", "history.db-reserve")

@@ -10,7 +10,7 @@ from tests.support.boxed import no_box
 from tests.support.story import story
 from trt_responses.tools.browser.extract import of_html, of_text
 from trt_responses.tools.browser.marks import harmless, label
-from trt_responses.tools.browser.page import Page, display, found, wrapped
+from trt_responses.tools.browser.page import Page, display, find_text, wrapped
 from trt_responses.tools.browser.parser import charset_of
 from trt_responses.tools.browser.reading import Reader, Reading, Unreadable
 from trt_responses.tools.fetch_guard import Document
@@ -83,16 +83,16 @@ def test_a_window_ends_with_a_whole_line() -> None:
 
 def test_a_find_shows_places_whatever_their_case_and_not_inside_marks() -> None:
     page = Page(URL, "T", ("x", "A cat", "y", "z", "q", "【1†CAT†b.test】", "【12†y】"))
-    matches = found(page, "Cat")
+    matches = find_text(page, "Cat")
     assert matches is not None
     assert matches.jumps == (1, 5)
     assert matches.lines[:3] == ("# 【0†match at L1】", "A cat", "y")
-    assert found(page, "12†") is None
+    assert find_text(page, "12†") is None
 
 
 def test_a_find_shows_fifty_places_at_most() -> None:
     for places in (49, 50, 51, 500):
-        matches = found(Page(URL, "T", ("cat", "", "", "") * places), "cat")
+        matches = find_text(Page(URL, "T", ("cat", "", "", "") * places), "cat")
         assert matches is not None
         assert len(matches.jumps) == min(places, 50)
         assert matches.jumps[-1] == 4 * (min(places, 50) - 1)
@@ -138,7 +138,7 @@ BOMBS = {
 @story
 async def test_a_page_that_holds_its_parser_is_given_up(bomb: Callable[[], bytes]) -> None:
     reader = Reader(Reading(deadline_s=2.5, memory_bytes=256 * 2**20))
-    with pytest.raises(Unreadable, match=r"could not be read within|takes too much memory"):
+    with pytest.raises(Unreadable, match=r"could not be read within|needs too much memory"):
         await reader.read(Document(URL, "text/html", None, bomb(), cut=False))
 
 

@@ -14,15 +14,20 @@ from trt_responses.harmony.write.typescript import type_of
 from trt_responses.tool import ToolAnswer, ToolCall
 from trt_responses.tools.browser.results import results_page, shown_before
 from trt_responses.tools.browser.search import Result, SearchFailed
-from trt_responses.tools.browser.session import BrowserSession, Wishes
+from trt_responses.tools.browser.session import BrowserSession, SearchOptions
 from trt_responses.tools.browser.texts import DESCRIPTION
 from trt_responses.tools.browser.urls import Seen, host_is_allowed, urls_in
 
 
 def session(
-    web: Web | None = None, service: Service | None = None, seen: Seen | None = None, **wishes: Any
+    web: Web | None = None,
+    service: Service | None = None,
+    seen: Seen | None = None,
+    **search_options: Any,
 ) -> BrowserSession:
-    return BrowserSession(web or Web(), service or Service(), Wishes(**wishes), {}, seen)
+    return BrowserSession(
+        web or Web(), service or Service(), SearchOptions(**search_options), {}, seen
+    )
 
 
 async def told(browser: BrowserSession, name: str, **arguments: object) -> ToolAnswer:
@@ -184,7 +189,7 @@ async def test_pages_are_read_back_from_what_was_shown() -> None:
     ]
     web = Web()
     pages = shown_before(f'{{"query": "…"}}some header{text}' for text in displays)
-    after = BrowserSession(web, Service(), Wishes(), pages, Seen())
+    after = BrowserSession(web, Service(), SearchOptions(), pages, Seen())
     for cursor, line in ((0, 3), (0, 6), (1, 5), (2, 1)):
         assert after.source(cursor, line) == before.source(cursor, line), (cursor, line)
     assert (await told(after, "open", id=1, cursor=0)).text.startswith("[3] Title of https://sub")

@@ -1,4 +1,4 @@
-// The page: what its buttons do, and which turn is shown where.
+// The page: its buttons, and which turn each part shows.
 
 import { programsOf } from "./copy.js";
 import { byId, eachFrame, el } from "./dom.js";
@@ -10,7 +10,7 @@ import { beginServer, withKey } from "./server.js";
 import { Turn } from "./turn.js";
 import { TurnView, tree } from "./view.js";
 
-const NEAR = 80; // so near to the end, the page follows an answer
+const NEAR = 80; // pixels from the end within which the page follows an answer
 const LOOKS = { events: eventsOf, explain: explanationOf, sides: sidesOf, copy: programsOf };
 
 const state = { roots: [], active: null, inspected: null, look: "events", editing: null };

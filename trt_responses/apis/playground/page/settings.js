@@ -1,4 +1,4 @@
-// The request's settings as the form has them.
+// The request's fields, read from the form.
 
 import { byId } from "./dom.js";
 
@@ -23,7 +23,7 @@ function parsed(id, what) {
     return JSON.parse(text);
   } catch (error) {
     byId(id).focus();
-    throw new SettingFault(`${what} is no JSON: ${error.message}.`);
+    throw new SettingFault(`${what} is not valid JSON: ${error.message}.`);
   }
 }
 
@@ -32,11 +32,11 @@ function number(id) {
   return value === "" ? undefined : Number(value);
 }
 
-// The fields of a request that the form says; a `SettingFault` in words.
+// The request fields of the form; throws a `SettingFault` for a wrong value.
 export function fields() {
   const schema = parsed("schema", "The schema");
   const tools = parsed("tools", "The list of tools");
-  if (tools !== undefined && !Array.isArray(tools)) throw new SettingFault("Tools are a list: [ … ].");
+  if (tools !== undefined && !Array.isArray(tools)) throw new SettingFault("Tools must be a JSON list: [ … ].");
   const effort = byId("effort").value;
   return {
     model: byId("model").value,

@@ -118,7 +118,7 @@ def test_the_output_is_bounded() -> None:
         Template(source).render(USER)
 
 
-@pytest.mark.parametrize(("source", "word"), [(5, "is no text"), ("{% if", "the GGUF file: ")])
+@pytest.mark.parametrize(("source", "word"), [(5, "is not a text"), ("{% if", "the GGUF file: ")])
 def test_a_template_that_cannot_be_read_stops_the_start(source: object, word: str) -> None:
     with pytest.raises(StartupError, match=word):
         template_of_gguf({"tokenizer.chat_template": source}, [])

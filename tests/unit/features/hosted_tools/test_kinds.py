@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from trt_responses.features.explain.transcript import Mint
+from trt_responses.features.hosted_tools.kinds import KINDS
 from trt_responses.language.fragments import Closed, Opened, Text
-from trt_responses.log.hosted_calls import KINDS, ROWS, Outcome, Runner
+from trt_responses.log.hosted_calls import Outcome, Runner, row_of
 from trt_responses.log.log import Log
 from trt_responses.log.machine import Machine
 from trt_responses.wire import output as o
@@ -78,5 +79,6 @@ def test_nobody_is_asked_to_approve_a_call_that_was_cut() -> None:
     ("kind", "text"), [("mcp", "{}"), ("mcp_approval", "{}"), ("code_interpreter", "")]
 )
 def test_a_call_without_text_says_what_its_row_does(kind: str, text: str) -> None:
-    _, item = told(kind, [], Outcome("completed") if ROWS[kind].run_here else None)
-    assert ROWS[KINDS[item.type]].text(item) == text
+    _, item = told(kind, [], Outcome("completed") if KINDS[kind].run_here else None)
+    assert isinstance(item, o.OutputHostedCall)
+    assert row_of(item).text(item) == text
