@@ -22,6 +22,8 @@ FIELD_TABLES: Mapping[str, Iterable[Field]] = {
     "/v1/messages": messages.FIELDS,
 }
 KIND = re.compile(r"(.+\.type=|include\.|tools\[\]\.)(.+)")
+EXTENSION = "\\*"
+"""Behind a field that the OpenAI SDK does not have."""
 PAGE_NAME = re.compile(r"\b([a-z-]+\.md)")
 
 
@@ -39,15 +41,15 @@ def table(fields: Iterable[Field]) -> str:
     for field in fields:
         kind = KIND.fullmatch(field.path)
         prefix, name = kind.groups() if kind else ("", field.path)
-        note = field.note + " (extension)" * field.ours
-        groups.setdefault(Group(prefix, field.treatment, note.strip()), []).append(name)
+        shown = f"`{name}`" + EXTENSION * field.ours
+        groups.setdefault(Group(prefix, field.treatment, field.note), []).append(shown)
     rows = (_row(group, names) for group, names in groups.items())
     return "| field | treatment | note |\n|---|---|---|\n" + "".join(rows)
 
 
 def _row(group: Group, names: list[str]) -> str:
-    listed = ", ".join(f"`{name}`" for name in names)
+    listed = ", ".join(names)
     if group.prefix:
-        listed = f"`{group.prefix}` {listed}" if len(names) > 1 else f"`{group.prefix}{names[0]}`"
+        listed = f"`{group.prefix}` {listed}" if len(names) > 1 else f"`{group.prefix}{names[0][1:]}"
     note = PAGE_NAME.sub(r"[\1](\1)", group.note)
     return f"| {listed} | {group.treatment} | {note} |\n"

@@ -114,9 +114,9 @@ def rows(path: str, treatment: Treatment, note: str, *kinds: str) -> list[Field]
     return [Field(path + kind, treatment, note) for kind in kinds]
 
 
-SWITCHED_ON = "where the operator has switched it on: see tools.md; else as others of its kind"
+SWITCHED_ON = "if the operator enables it (tools.md); otherwise as other hosted tools"
 HISTORY = "accepted as history; shown to the model as a call and its result"
-RUN_ELSEWHERE = "left out and named in `x-trt-dropped-tools`; refused when all of them are such"
+RUN_ELSEWHERE = "dropped, see `x-trt-dropped-tools`; refused if the request has no other tool"
 
 KINDS: tuple[Field, ...] = (
     *rows("include.", "honoured", "", "reasoning.encrypted_content"),

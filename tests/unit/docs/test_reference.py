@@ -6,6 +6,7 @@ import ast
 import asyncio
 import json
 import re
+from functools import cache
 from typing import TYPE_CHECKING
 
 import pytest
@@ -90,9 +91,10 @@ def codes(tree: ast.AST) -> Iterator[str]:
                         yield from constants(value)
 
 
-def trees() -> Iterator[ast.Module]:
-    for path in modules(PACKAGE).values():
-        yield ast.parse(path.read_text())
+@cache
+def trees() -> tuple[ast.Module, ...]:
+    """The package's modules, parsed once."""
+    return tuple(ast.parse(path.read_text("utf-8")) for path in modules(PACKAGE).values())
 
 
 def test_every_error_code_is_explained() -> None:
