@@ -29,7 +29,7 @@ INCLUDED: tuple[Included, ...] = get_args(Included)
 
 @dataclass(frozen=True)
 class InspectedResponse(Response):
-    """A last snapshot that also says how it was made, as `include` has asked. All of it is ours."""
+    """A final snapshot with the fields that `include` requested, which extend OpenAI's API."""
 
     metrics: Mapping[str, Any] | None = None
     input_messages: Sequence[Mapping[str, Any]] | None = None
