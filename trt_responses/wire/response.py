@@ -77,8 +77,8 @@ class IncompleteDetails:
 
 @dataclass(frozen=True)
 class Response:
-    """A snapshot. The first block is this response's own; the rest echoes the request, and is
-    stored once for all that were asked alike: it begins as `store.blocks.ASKED_FROM` says."""
+    """A snapshot. The first block of fields is this response's own; the rest echoes the request.
+    A store keeps equal echoes once, from the key in `stores/at_rest/blocks.py` on."""
 
     id: str
     created_at: int
