@@ -109,7 +109,7 @@ def test_no_name_leads_out_of_the_directory(tmp_path: Path) -> None:
     (top / "up").symlink_to(tmp_path)
     (top / "below" / "back").symlink_to("..")
     os.mkfifo(top / "pipe")
-    assert files.found_files(top, 100) == []
+    assert files.list_files(top, 100) == []
     for path in ("link", "up/secret", "below/back/link", "pipe", "below", "../secret", "none"):
         with pytest.raises(FileNotFoundError):
             os.close(files.open_file(top, path))
@@ -130,4 +130,4 @@ def test_a_listing_of_very_deep_directories_ends(tmp_path: Path) -> None:
         here.mkdir()
     (here / "deep").touch()
     (tmp_path / "d" / "near").touch()
-    assert [one.path for one in files.found_files(tmp_path, 1000)] == ["d/near"]
+    assert [one.path for one in files.list_files(tmp_path, 1000)] == ["d/near"]

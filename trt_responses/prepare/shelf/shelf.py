@@ -72,8 +72,8 @@ def checked_name(name: str) -> str:
     """The name, if it is valid for a directory. Raises a `PrepareError` otherwise."""
     if not NAME.fullmatch(name) or ".." in name:
         raise PrepareError(
-            f"{shown(name)} is not an engine name; use lower-case letters, digits, dots, dashes and "
-            "underscores."
+            f"{shown(name)} is not an engine name; use lower-case letters, digits, dots, dashes "
+            "and underscores."
         )
     if name == SOURCE:
         raise PrepareError(f"{name!r} is reserved for the demo's weights; use another engine name.")

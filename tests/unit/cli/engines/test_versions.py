@@ -81,12 +81,12 @@ def test_versions_are_promoted_rolled_back_and_pruned_and_the_journal_tells_it(
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (("promote", "mine", "9"), "found no version 9"),
+        (("promote", "mine", "9"), "has no version 9"),
         (("promote", "mine", "abc"), "expected name@3"),
-        (("promote", "other", "1"), "no such engine"),
-        (("rollback", "mine"), "no version was promoted before"),
-        (("rollback", "../mine"), "NAME: found"),
-        (("prune", "other"), "no such engine"),
+        (("promote", "other", "1"), "No engine named"),
+        (("rollback", "mine"), "has no earlier promoted version"),
+        (("rollback", "../mine"), "is not an engine name"),
+        (("prune", "other"), "No engine named"),
     ],
 )
 def test_what_cannot_be_done_is_told_in_one_sentence(
