@@ -169,7 +169,7 @@ def test_numbers_that_crash_a_guide_never_reach_one(number: float) -> None:
         assert all(abs(n) <= 2**62 for n in numbers(json.loads(made.source)))
     with pytest.raises(
         InvalidSchema,
-        match=r"only values that no guide can write|only numbers that no guide can write|64-bit",
+        match=r"only (values|numbers) that no guide can write|64-bit",
     ):
         form({"const": number})
 
@@ -186,7 +186,7 @@ def test_whole_numbers_that_no_double_holds_are_refused_by_name_or_left(number: 
         ("minimum", {"type": "integer", "minimum": number, "maximum": number}),
     ):
         with pytest.raises(
-            InvalidSchema, match=f"{keyword}' .*only values that no guide can write"
+            InvalidSchema, match=f"{keyword}' .*only (values|numbers) that no guide can write"
         ):
             form(schema)
         (left,) = form(schema, strict=False).left
@@ -335,7 +335,11 @@ def test_the_part_at_fault_is_named() -> None:
     [
         ({"type": "array", "uniqueItems": True}, "[1,1.0]", r"'\$': it contains an element twice"),
         ({"oneOf": [text(), text(maxLength=2)]}, '"a"', r"follows several alternatives of 'oneOf'"),
-        (closed(a={"type": "array", "uniqueItems": True}), '{"a":[[],[]]}', r"'\$\.a': it contains"),
+        (
+            closed(a={"type": "array", "uniqueItems": True}),
+            '{"a":[[],[]]}',
+            r"'\$\.a': it contains",
+        ),
         (
             {"type": "object", "properties": {"a": {}, "b": {}}, "minProperties": 1},
             "{}",
