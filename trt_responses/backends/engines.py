@@ -158,11 +158,11 @@ def tensorrt_over(directory: Path, card: Card, settings: Settings) -> Engine:
 
 def _onnx(directory: Path, card: Card, threads: int) -> Executor:
     from trt_responses.engines.tensorrt.onnx import OnnxExecutor
-    from trt_responses.prepare.graph import expert_file
+    from trt_responses.prepare.graph.expert_file import open_experts
     from trt_responses.prepare.graph.weights import dense
 
     chain, folder = chain_of(card), directory / GRAPH
-    weights = expert_file.opened(folder, architecture_of(card))
+    weights = open_experts(folder, architecture_of(card))
 
     def expert(name: str) -> Array:
         _, layer, projection = name.split(".")
