@@ -34,7 +34,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 RUN = ("sh", "python")
 SHOWN = ("text", "json", "toml", "js")
-"""Languages of fences without a command of this project; what `js` needs comes from npm."""
+"""Languages of fences that hold no command of ours; what `js` needs comes from npm."""
 REASONS = (
     *("needs a GPU", "needs Docker", "needs a cluster", "needs a download", "needs a real model"),
     *("needs a search service", "needs an OTLP receiver", "needs a server of yours"),
@@ -134,9 +134,9 @@ class Reader:
             finally:
                 end(made)
             printed.seek(0)
-            output = printed.read().decode(errors="replace")
+            said = printed.read().decode(errors="replace")
         if ended:
-            raise CommandFailed(f"{block}: {ended}\n{output[-2000:]}")
+            raise CommandFailed(f"{block}: {ended}\n{said[-2000:]}")
 
     def _here(self, text: str, address: str) -> str:
         """The commands with this reader's address, checkpoint and response."""
@@ -180,9 +180,9 @@ def end(made: subprocess.Popen[bytes]) -> None:
 
 
 def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
+    with socket.socket() as asked:
+        asked.bind(("127.0.0.1", 0))
+        return int(asked.getsockname()[1])
 
 
 @contextmanager
@@ -203,15 +203,13 @@ def main() -> int:
     try:
         with reader(home) as someone:
             for page in parser.parse_args().pages:
-                failed += sum(
-                    not report(someone, block, home / page.stem) for block in blocks(page)
-                )
+                failed += sum(not told(someone, block, home / page.stem) for block in blocks(page))
     finally:
         shutil.rmtree(home, ignore_errors=True)
     return 1 if failed else 0
 
 
-def report(someone: Reader, block: Block, directory: Path) -> bool:
+def told(someone: Reader, block: Block, directory: Path) -> bool:
     """Run one block and print how it went."""
     if block.language not in RUN:
         return True

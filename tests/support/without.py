@@ -151,16 +151,16 @@ async def _answered(s: Served) -> AsyncIterator[str]:
 
 async def _refused(client: Client, one: Post) -> list[str]:
     body = orjson.dumps({"model": "demo"} | one.fields)
-    reply = await client.send("POST", one.path, body)
-    error = reply.error if reply.status == 400 else {}
+    told = await client.send("POST", one.path, body)
+    error = told.error if told.status == 400 else {}
     named = error.get("param") == one.field and "not installed" in error["message"]
-    return [] if named else [f"{one.fields}: {reply.status} {reply.body!r}"]
+    return [] if named else [f"{one.fields}: {told.status} {told.body!r}"]
 
 
 async def _no_route(client: Client, one: str) -> list[str]:
     method, _, path = one.rpartition(" ")
-    reply = await client.send(method or "POST", path, b"" if method else b"{}")
-    return [] if reply.error["code"] in NO_ROUTE else [f"{one}: {reply.status} {reply.body!r}"]
+    told = await client.send(method or "POST", path, b"" if method else b"{}")
+    return [] if told.error["code"] in NO_ROUTE else [f"{one}: {told.status} {told.body!r}"]
 
 
 async def _prefilled(runs: Runs) -> list[str]:
@@ -214,7 +214,7 @@ def _called(folder: str) -> Iterator[str]:
         if "is not installed" not in str(error):
             yield f"{name}: {error}"
     else:
-        yield f"{name}: no error"
+        yield f"{name}: nothing is said"
 
 
 def serve_without(folder: str, directory: str) -> list[str]:
