@@ -118,10 +118,10 @@ def _patience(settings: Settings) -> Patience:
 
 def main() -> None:
     """The program of the engine's process."""
-    host(_made)
+    host(_engine_from)
 
 
-def _made(given: dict[str, Any]) -> Engine:
+def _engine_from(given: dict[str, Any]) -> Engine:
     return engines.engine_at(Path(given["directory"]), Settings(**given["settings"]))
 
 
