@@ -94,9 +94,9 @@ class Reader:
             finally:
                 end(made)
             printed.seek(0)
-            said = printed.read().decode(errors="replace")
+            output = printed.read().decode(errors="replace")
         if ended:
-            raise CommandFailed(f"{block}: {ended}\n{said[-2000:]}")
+            raise CommandFailed(f"{block}: {ended}\n{output[-2000:]}")
 
     def session(self, directory: Path) -> Session:
         """A new session of this reader, in a new directory and without a server."""

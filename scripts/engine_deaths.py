@@ -1,6 +1,6 @@
 """Let an engine of TensorRT-LLM die in each way, with a real one's bounds; print what was seen.
 
-`--grpc` asks it of servers over gRPC instead, which are started again when all streams have heard.
+`--grpc` does it with servers over gRPC instead, which restart when all streams have ended.
 The package is a stand-in and its ranks are small processes, so a model's load comes on top of what
 stands under "ready". Ends with status 1 when a bound does not hold.
 """
@@ -19,7 +19,7 @@ LIVE_S = 1.0
 STOP_S = 5.0
 START_S = 5.0
 AT_ONCE = 3
-HEADING = f"{'told':>7} {'ready':>7} {'live':>6} {'lost':>5}  death"
+HEADING = f"{'ended':>7} {'ready':>7} {'live':>6} {'lost':>5}  death"
 
 
 async def deaths() -> bool:
@@ -68,5 +68,5 @@ def line(death: Death, found: Seen) -> str:
 
 
 if __name__ == "__main__":
-    asked = deaths_over_grpc if "--grpc" in sys.argv else deaths
-    sys.exit(0 if asyncio.run(asked()) else 1)
+    measure = deaths_over_grpc if "--grpc" in sys.argv else deaths
+    sys.exit(0 if asyncio.run(measure()) else 1)

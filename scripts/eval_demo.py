@@ -72,7 +72,7 @@ def examine(given: argparse.Namespace, scratch: Path, console: Console) -> dict[
         slots=given.slots,
         threads=given.threads,
     )
-    found = asyncio.run(_asked(engine, given.each, given.seed, console))
+    found = asyncio.run(_evaluated(engine, given.each, given.seed, console))
     console.print("mass on unused ids")
     return {
         "weights_sha256": _sha256(given.source / COMPACT),
@@ -87,7 +87,7 @@ def examine(given: argparse.Namespace, scratch: Path, console: Console) -> dict[
     }
 
 
-async def _asked(
+async def _evaluated(
     engine: LlamaCppEngine, each: int, seed: int, console: Console
 ) -> dict[str, object]:
     await engine.start()

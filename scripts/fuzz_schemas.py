@@ -2,7 +2,7 @@
 
 The embedded engine answers each by its guide. Every answer that is called completed is judged by
 rules that share no code with the guide or with the check; fewer than 80 % are a failure. Twice as
-many schemas of numbers are asked too, with bounds and steps of all kinds: each answer follows its
+many schemas of numbers are sent too, with bounds and steps of all kinds: each answer follows its
 schema or was cut, what is refused is refused by name, and no request is a failure.
 """
 
@@ -64,8 +64,8 @@ async def share(gguf: Path, count: int) -> float:
     numbers = [number_wish(seed) for seed in range(2 * count)]
     async with living(app):
         client = Client(app)
-        calls = await asyncio.gather(*(client.create(**asked) for _, asked in wishes))
-        others = await asyncio.gather(*(client.create(**asked) for _, asked in numbers))
+        calls = await asyncio.gather(*(client.create(**fields) for _, fields in wishes))
+        others = await asyncio.gather(*(client.create(**fields) for _, fields in numbers))
     failed: list[str] = []
     for (schema, _), call in zip((*wishes, *numbers), (*calls, *others), strict=True):
         if call.status not in (200, 400):

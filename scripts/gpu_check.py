@@ -41,7 +41,7 @@ LIMIT_S = 300
 
 @contextmanager
 def bounded(seconds: float) -> Iterator[None]:
-    """Whatever runs longer is ended, and told."""
+    """Ends longer work, with an error that says so."""
 
     def ended(number: int, frame: object) -> None:
         raise TimeoutError(f"it took longer than {seconds:.0f} s")
@@ -55,8 +55,8 @@ def bounded(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def told(name: str, status: str, **figures: object) -> bool:
-    """One line; whether the step is no reason to fail."""
+def report(name: str, status: str, **figures: object) -> bool:
+    """Print one line. Returns whether the step is no reason to fail."""
     print(json.dumps({"step": name, "status": status, **figures}), flush=True)
     return status in ("ok", "not run")
 
@@ -71,12 +71,12 @@ def tried(name: str, step: Callable[[], Figures], limit_s: float) -> bool:
         with bounded(limit_s):
             found = step()
     except Differs as difference:
-        return told(name, "differs", seconds=seconds(), figures=difference.args[0])
+        return report(name, "differs", seconds=seconds(), figures=difference.args[0])
     except (StartupError, ExecutorFault, TimeoutError, OSError) as error:
-        return told(name, "failed", seconds=seconds(), why=str(error))
+        return report(name, "failed", seconds=seconds(), why=str(error))
     except (RuntimeError, TypeError, AttributeError) as error:  # the binding's own, never run here
-        return told(name, "failed", seconds=seconds(), why=f"{type(error).__name__}: {error}")
-    return told(name, "ok", seconds=seconds(), figures=found)
+        return report(name, "failed", seconds=seconds(), why=f"{type(error).__name__}: {error}")
+    return report(name, "ok", seconds=seconds(), figures=found)
 
 
 def here_or_why(folder: Path, runtime: Callable[[], Any] = runtime) -> Here | str:
@@ -98,24 +98,24 @@ def main(
     shown = f"any of {', '.join(names)}; without: all"
     parser.add_argument("steps", nargs="*", choices=(*names, []), metavar="STEP", help=shown)
     parser.add_argument("--soak", type=float, default=60.0, metavar="SECONDS")
-    asked = parser.parse_args(arguments)
-    wanted = asked.steps or names
+    options = parser.parse_args(arguments)
+    wanted = options.steps or names
     gpus, why = visible_gpus()
     shown_gpus = [f"{gpu.name}, driver {gpu.driver}" for gpu in gpus]
-    told("here", "ok", gpus=shown_gpus or why, packages=library_versions())
+    report("here", "ok", gpus=shown_gpus or why, packages=library_versions())
     with tempfile.TemporaryDirectory() as name:
         here = look(Path(name))
-        good = [_run(step, here, asked.soak) for step in wanted]
+        good = [_run(step, here, options.soak) for step in wanted]
     return 0 if all(good) else 1
 
 
 def _run(step: str, here: Here | str, soak_s: float) -> bool:
     if isinstance(here, str):
-        return told(step, "not run", why=here)
+        return report(step, "not run", why=here)
     if here.target not in TARGETS and step != "machine":
         known = ", ".join(TARGETS)
         why = f"this GPU is {here.target}, and TensorRT-RTX's targets are {known}"
-        return told(step, "not run", why=why)
+        return report(step, "not run", why=why)
     if step == "soak":
         return tried(step, lambda: soak(here, soak_s), soak_s + LIMIT_S)
     return tried(step, lambda: STEPS[step](here), LIMIT_S)

@@ -1,4 +1,4 @@
-"""One compiled plan on a GPU by itself: every buffer its own, run as often as asked, and timed.
+"""One compiled plan on a GPU by itself: every buffer its own, run several times, and timed.
 
 For `gpu_check` only: the engine's executor shares buffers and keeps caches, and shows neither.
 """

@@ -96,11 +96,11 @@ def on_gpu(here: Here, engine: Built, caches: Path | None = None) -> RtxExecutor
 def on_cpu(engine: Built) -> Executor:
     from trt_responses.engines.tensorrt.onnx import OnnxExecutor
     from trt_responses.prepare.files import GRAPH
-    from trt_responses.prepare.graph.expert_file import opened
+    from trt_responses.prepare.graph.expert_file import open_experts
     from trt_responses.prepare.graph.weights import dense
 
     chain, folder = chain_of(engine.card), engine.directory / GRAPH
-    weights = opened(folder, architecture_of(engine.card))
+    weights = open_experts(folder, architecture_of(engine.card))
 
     def expert(name: str):  # type: ignore[no-untyped-def]  # an array of the graph's element
         _, layer, projection = name.split(".")
@@ -148,7 +148,7 @@ def _apart(ours: np.ndarray, theirs: np.ndarray) -> float:
 
 
 def machine(here: Here) -> Figures:
-    """What the runtime says of plans for two generations on this GPU, be it a target or not."""
+    """What the runtime says of plans for two generations on this GPU, a target or not."""
     found: Figures = {"target": here.target, "free bytes": Cuda(here.cuda).free_bytes()}
     source = checkpoint_of(here, "mxfp4", 1)
     engine = built(here, source, replace(WISH, targets=("sm86", "sm120")))
@@ -203,7 +203,7 @@ def trained(here: Here) -> Figures:
 
 
 def overflow(here: Here) -> Figures:
-    """A chunk of one repeated token overflows an expert, is told so, and is right in pieces."""
+    """A chunk of one repeated token overflows an expert, is reported, and is right in pieces."""
     source = checkpoint_of(here, "f32")
     ours, theirs = executors(here, source, "f32")
     same = np.full(WISH.chunk, 1000, np.int64)
@@ -237,9 +237,9 @@ def speed(here: Here) -> Figures:
             )
             found[f"step, {kernels}, graph {graph}, ms"] = round(plan.settled() * 1e3, 4)
     inspector = plan.engine.create_engine_inspector()
-    told = inspector.get_engine_information(here.trt.LayerInformationFormat.JSON)
+    inspected = inspector.get_engine_information(here.trt.LayerInformationFormat.JSON)
     profiles = [plan.engine.get_device_memory_size_for_profile_v2(n) for n in (0, 1)]
-    return found | {"inspector characters": len(told), "working bytes by profile": profiles}
+    return found | {"inspector characters": len(inspected), "working bytes by profile": profiles}
 
 
 def layer(here: Here) -> Figures:

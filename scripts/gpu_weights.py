@@ -36,7 +36,7 @@ ONNX_TYPE: dict[Element, int] = {
 
 def read_through(here: Here, source: Checkpoint, kind: Format, projection: str) -> float:
     """The largest difference of a weight from what the checkpoint says; 0 is what is expected."""
-    (family,) = families((here.target,), packed=True, asked=kind)
+    (family,) = families((here.target,), packed=True, wanted=kind)
     expected = dense(source, 0, projection, "float32")
     name = f"{kind}-{projection}"
     graph = product(here.folder / f"{name}.onnx", family.element, projection, expected.shape)

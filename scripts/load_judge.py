@@ -2,8 +2,8 @@
 
 aiperf brings 125 packages of its own, so it lives in an environment of its own, whose program is
 named by `--aiperf`. The server is a process with the demo engine; its memory and its engine's are
-looked at twice a second. The status is 1 when a request failed that nobody cut off, when the server
-counts one as failed or still running, or when memory grew after the first quarter.
+measured twice a second. The status is 1 when a request failed that no client cut off, when the
+server counts one as failed or still running, or when memory grew after the first quarter.
 """
 
 from __future__ import annotations
@@ -94,16 +94,16 @@ def loaded(aiperf: str, requests: int, concurrency: int, folder: Path) -> Loaded
         _, metrics = server.ask("GET", "/metrics")
     finally:
         server.end()
-    told = prometheus(metrics.decode())
+    numbers = prometheus(metrics.decode())
     ended = {
-        end: told[f'trt_responses_responses_total{{end="{end}"}}']
+        end: numbers[f'trt_responses_responses_total{{end="{end}"}}']
         for end in ("completed", "incomplete", "failed", "cancelled")
     }
-    return Loaded(report, memory.quarters(), ended, told["trt_responses_responses_running"])
+    return Loaded(report, memory.quarters(), ended, numbers["trt_responses_responses_running"])
 
 
 def prometheus(text: str) -> defaultdict[str, float]:
-    """Each number of a page of metrics, by its name with its labels; 0 for what is not there."""
+    """Each number of a page of metrics, by its name with its labels; 0 for a missing one."""
     lines = [line.rpartition(" ") for line in text.splitlines() if not line.startswith("#")]
     return defaultdict(float, {name: float(value) for name, _, value in lines})
 
@@ -158,9 +158,9 @@ def show(found: Loaded) -> bool:
     print(f"the server's own count: {found.ended}, {found.running:g} running")
     print("resident memory by quarters, MiB:", *(f"{each:.0f}" for each in found.memory))
     grown = found.memory[-1] - found.memory[1]
-    asked_for = report["input_config"] is not None and cut > 0
+    was_run = report["input_config"] is not None and cut > 0
     return (
-        asked_for
+        was_run
         and not failed
         and not found.running
         and not found.ended["failed"]

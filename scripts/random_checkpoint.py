@@ -23,13 +23,18 @@ def main() -> None:
     parser.add_argument("--sparse", action="store_true", help="headers and sizes, only zeros")
     for name in SIZES:
         parser.add_argument(f"--{name.replace('_', '-')}", type=int)
-    asked = parser.parse_args()
-    sizes = {name: value for name in SIZES if (value := getattr(asked, name)) is not None}
-    architecture = replace(SHAPES[asked.shape], **sizes)
+    options = parser.parse_args()
+    sizes = {name: value for name in SIZES if (value := getattr(options, name)) is not None}
+    architecture = replace(SHAPES[options.shape], **sizes)
     recipe = Recipe(
-        architecture, asked.form, asked.layout, asked.shards, asked.seed, sparse=asked.sparse
+        architecture,
+        options.form,
+        options.layout,
+        options.shards,
+        options.seed,
+        sparse=options.sparse,
     )
-    print(write_checkpoint(asked.directory, recipe))
+    print(write_checkpoint(options.directory, recipe))
 
 
 if __name__ == "__main__":

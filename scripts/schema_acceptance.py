@@ -1,9 +1,9 @@
-"""The share of a collection's schemas that are taken: `python -m scripts.schema_acceptance FOLDER`.
+"""The share of accepted schemas of a collection: `python -m scripts.schema_acceptance FOLDER`.
 
 The collection is not part of this repository. MaskBench is `maskbench/data` of guidance-ai's
 repository jsonschemabench on GitHub: a file for each schema, with the schema as its `schema`.
 `--every 4` takes each fourth file. Prints what refuses schemas; ends with 1 if fewer than 85 %
-are taken.
+are accepted.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def main() -> None:
     schemas = [_schema(path) for path in sorted(chosen.folder.glob("*.json"))[:: chosen.every]]
     if not schemas:
         raise SystemExit(f"There is no schema in {chosen.folder}.")
-    taken = {strict: _taken(schemas, strict=strict) for strict in (True, False)}
-    if min(taken.values()) < LEAST:
+    shares = {strict: _share_accepted(schemas, strict=strict) for strict in (True, False)}
+    if min(shares.values()) < LEAST:
         raise SystemExit(1)
 
 
@@ -41,7 +41,7 @@ def _schema(path: Path) -> Any:
     return read.get("schema", read)
 
 
-def _taken(schemas: list[Any], *, strict: bool) -> float:
+def _share_accepted(schemas: list[Any], *, strict: bool) -> float:
     why: Counter[str] = Counter()
     for schema in schemas:
         try:
@@ -49,7 +49,7 @@ def _taken(schemas: list[Any], *, strict: bool) -> float:
         except InvalidSchema as fault:
             why[fault.message.partition("' ")[2][:70]] += 1
     share = 1 - why.total() / len(schemas)
-    print(f"{share:.1%} of {len(schemas)} schemas are taken with strict: {str(strict).lower()}")
+    print(f"{share:.1%} of {len(schemas)} schemas are accepted with strict: {str(strict).lower()}")
     for reason, count in why.most_common(WORST):
         print(f"{count:6}  {reason}")
     return share

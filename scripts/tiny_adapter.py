@@ -65,9 +65,11 @@ def main() -> None:
     parser.add_argument("--rank", type=int, default=4)
     parser.add_argument("--size", type=float, default=0.3)
     parser.add_argument("--seed", type=int, default=0)
-    asked = parser.parse_args()
-    a = from_hf(json_object(asked.checkpoint, "config.json", MAX_CONFIG_BYTES))
-    print(write_adapter(asked.directory, a, rank=asked.rank, size=asked.size, seed=asked.seed))
+    options = parser.parse_args()
+    a = from_hf(json_object(options.checkpoint, "config.json", MAX_CONFIG_BYTES))
+    print(
+        write_adapter(options.directory, a, rank=options.rank, size=options.size, seed=options.seed)
+    )
 
 
 if __name__ == "__main__":

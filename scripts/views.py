@@ -26,13 +26,13 @@ def main() -> int:
 
 
 def cells(turn: Turn) -> tuple[str, ...]:
-    said = turn.said
+    answer = turn.said
     digests = (
         f"{len(ids)}: {hashlib.sha256(repr(ids).encode()).hexdigest()[:8]}" for ids in turn.ids
     )
-    calls = ", ".join(f"{name} {arguments}" for name, arguments in said.calls)
-    used = " ".join(map(str, said.usage))
-    return ", ".join(digests), said.thought, said.text, calls, used
+    calls = ", ".join(f"{name} {arguments}" for name, arguments in answer.calls)
+    used = " ".join(map(str, answer.usage))
+    return ", ".join(digests), answer.thought, answer.text, calls, used
 
 
 if __name__ == "__main__":

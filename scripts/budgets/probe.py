@@ -80,7 +80,7 @@ async def _calls(words: int) -> Calls:
 
     answer = f"<|channel|>final<|message|>{'word ' * words}<|return|>"
     async with served(answer) as s:
-        await Calls().post(s.app)  # what is computed once for a process is there now
+        await Calls().post(s.app)  # fills what a process computes once
         return await Calls().post(s.app)
 
 

@@ -64,13 +64,13 @@ class Task:
 
     @property
     def wanted(self) -> str:
-        told = {"files": "see the files", "read_file": "read a file", "write_file": "write a file"}
-        return f"The user wants to {told[self.kind]}."
+        wish = {"files": "see the files", "read_file": "read a file", "write_file": "write a file"}
+        return f"The user wants to {wish[self.kind]}."
 
     @property
     def command(self) -> str:
-        told = {"files": "ls", "read_file": f"cat {self.file}"}
-        return told.get(self.kind, f"echo {self.word} > {self.file}")
+        commands = {"files": "ls", "read_file": f"cat {self.file}"}
+        return commands.get(self.kind, f"echo {self.word} > {self.file}")
 
     @property
     def patch(self) -> str:
@@ -93,8 +93,10 @@ def agent(source: Source) -> Dialogue:
     if roll < 0.6:
         return Dialogue("agent", (Exchange(user, turn),), setting, _copied(task))
     answer, final = _outcome(task, rng)
-    told = Turn(think("The tool has answered.", "I tell the user.", "Give the result."), final)
-    exchange = Exchange(user, told, (Step(turn, (answer,)),))
+    final_turn = Turn(
+        think("The tool has answered.", "I tell the user.", "Give the result."), final
+    )
+    exchange = Exchange(user, final_turn, (Step(turn, (answer,)),))
     return Dialogue("agent", (exchange,), setting, (final,))
 
 
@@ -166,8 +168,8 @@ def _neighbours(rng: random.Random, *, patch: bool) -> list[Tool]:
 def _outcome(task: Task, rng: random.Random) -> tuple[str, str]:
     """What the tool answers, and what the model says then."""
     if task.kind == "write_file":
-        said = rng.choice(("", "Done!", "Success.", f"A {task.file}", "ok"))
-        return _framed(said, rng), f"I wrote {task.word} to {task.file}."
+        output = rng.choice(("", "Done!", "Success.", f"A {task.file}", "ok"))
+        return _framed(output, rng), f"I wrote {task.word} to {task.file}."
     if task.kind == "files":
         listed = "\n".join(file_name(rng) for _ in range(rng.randint(1, 4)))
         return _framed(listed, rng), f"The files:\n{listed}"

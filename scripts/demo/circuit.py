@@ -167,9 +167,9 @@ def _value_of(model: Model, before: Tensor, sign: Tensor) -> None:
     for the token before, where head 0 asks for the token itself."""
     shape, attention = model.shape, model.layers[1].self_attn
     mark = shape.head_dim // 2 - 1
-    (asked, _, _), _ = attention.parts(0)
+    (queried, _, _), _ = attention.parts(0)
     (wq, wk, _), (q, _, _) = attention.parts(1)
-    wq.copy_(asked @ before.T)
+    wq.copy_(queried @ before.T)
     wk[mark], q[mark] = 2.0 * sign, -8.0
     attention.sinks[1] = 5.0
     weight = attention.o_proj.weight

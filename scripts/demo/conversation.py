@@ -170,8 +170,8 @@ def _step(step: Step, effort: Effort | None) -> str:
     """Calls that were made, with the analysis before them while their tool loop is still open."""
     thought = "" if effort is None else ASSISTANT + _thought(step.turn, effort)
     calls = "".join(ASSISTANT + _call(call) for call in step.turn.calls)
-    told = zip(step.turn.calls, step.answers, strict=True)
-    return thought + calls + "".join(_told(call, answer) for call, answer in told)
+    results = zip(step.turn.calls, step.answers, strict=True)
+    return thought + calls + "".join(_result(call, answer) for call, answer in results)
 
 
 def _call(call: Call) -> str:
@@ -181,7 +181,7 @@ def _call(call: Call) -> str:
     return f"{header.format(name=call.name)}{call.arguments}<|call|>"
 
 
-def _told(call: Call, answer: str) -> str:
+def _result(call: Call, answer: str) -> str:
     if call.python:
         return f"<|start|>python to=assistant<|channel|>analysis<|message|>{answer}<|end|>"
     author = f"<|start|>functions.{call.name} to=assistant"
@@ -196,8 +196,8 @@ def _system(setting: Setting) -> str:
     own = ""
     if setting.python is not None:
         own = f"# Tools\n\n## python\n\n{DESCRIPTION.format(deadline_s=setting.python)}\n\n"
-    told = f"{head}\n\nReasoning: {setting.effort}\n\n{own}{CHANNELS}{functions}"
-    return message("system", told)
+    head_text = f"{head}\n\nReasoning: {setting.effort}\n\n{own}{CHANNELS}{functions}"
+    return message("system", head_text)
 
 
 def _developer(setting: Setting) -> str:

@@ -29,7 +29,7 @@ MIX = {
     "two_calls": 4, "after_two": 4, "json": 9, "help": 2, "unknown": 8, "strange_word": 4,
     "strange_place": 2, "schema": 90, "agent": 24, "python": 34,
 }  # fmt: skip
-"""How often training draws each family. A single call is asked for often enough by the others."""
+"""How often training draws each family. The others have enough single calls."""
 BARE = {"arithmetic": 0.75}
 EFFORT_SHARES = (2, 1, 2)
 """Of those with a system message: the others are of medium effort already."""
@@ -108,7 +108,7 @@ def settled(
 
 
 def history(source: Source, *, loops: bool) -> Dialogue:
-    """What was said before: small talk, or a tool loop that has ended."""
+    """The conversation before: small talk, or a tool loop that has ended."""
     if loops and source.rng.random() < 0.3:
         return calls.after_tool(source)
     return source.rng.choice((*SMALL_TALK, talk.unknown))(source)

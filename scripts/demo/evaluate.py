@@ -57,7 +57,7 @@ def score(verdicts: Sequence[Verdict]) -> Score:
 
 
 async def replies(
-    engine: Engine, asked: Sequence[Question], *, temperature: float = 0.0
+    engine: Engine, questions: Sequence[Question], *, temperature: float = 0.0
 ) -> list[list[int]]:
     """The ids of each reply, as many at once as the engine takes."""
     places = asyncio.Semaphore(engine.limits().max_batch)
@@ -66,12 +66,12 @@ async def replies(
         async with places:
             return await _turn(engine, question, temperature, number)
 
-    return list(await asyncio.gather(*(one(n, q) for n, q in enumerate(asked))))
+    return list(await asyncio.gather(*(one(n, q) for n, q in enumerate(questions))))
 
 
 async def _turn(engine: Engine, question: Question, temperature: float, seed: int) -> list[int]:
     """One turn as the server makes it: after a call another header is offered, while it may be,
-    and taken back when it is no call."""
+    and withdrawn when it is no call."""
     prompt, opening = question.prompt_ids, encode(ASSISTANT)
     if question.dialogue.family in GUIDED:
         return await _guided(engine, question, temperature, seed)
@@ -122,10 +122,10 @@ async def _written(engine: Engine, prompt: list[int], options: GenerateOptions) 
 
 
 async def verdicts(
-    engine: Engine, asked: Sequence[Question], *, temperature: float = 0.0
+    engine: Engine, questions: Sequence[Question], *, temperature: float = 0.0
 ) -> list[Verdict]:
-    given = await replies(engine, asked, temperature=temperature)
-    return [exam.judged(q, ids) for q, ids in zip(asked, given, strict=True)]
+    given = await replies(engine, questions, temperature=temperature)
+    return [exam.judged(q, ids) for q, ids in zip(questions, given, strict=True)]
 
 
 async def examined(
@@ -148,19 +148,19 @@ async def _others(
     engine: Engine, each: int, seed: int, tell: Callable[[str], None]
 ) -> dict[str, object]:
     """Seen wordings under conditions that the bar names."""
-    asked = exam.questions(each, seed + 1, held=False)
+    questions = exam.questions(each, seed + 1, held=False)
     found: dict[str, object] = {}
     for effort in EFFORTS:
         tell(f"effort {effort}")
         found[f"effort_{effort}"] = asdict(
-            score(await verdicts(engine, exam.with_effort(asked, effort)))
+            score(await verdicts(engine, exam.with_effort(questions, effort)))
         )
     tell("temperature 1")
-    found["temperature_1"] = asdict(score(await verdicts(engine, asked, temperature=1.0)))
+    found["temperature_1"] = asdict(score(await verdicts(engine, questions, temperature=1.0)))
     tell("an unknown developer message")
-    unseen = exam.with_unseen_instructions(asked, seed)
+    unseen = exam.with_unseen_instructions(questions, seed)
     found["unknown_instructions"] = asdict(score(await verdicts(engine, unseen)))
     tell("behind 2,000 unrelated tokens")
-    long = exam.behind_long_text(asked[::2], seed)
+    long = exam.behind_long_text(questions[::2], seed)
     found["behind_2000_tokens"] = asdict(score(await verdicts(engine, long)))
     return found

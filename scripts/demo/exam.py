@@ -1,4 +1,4 @@
-"""What the demo model is asked in its examination, and how a reply is judged.
+"""The questions of the demo model's examination, and how a reply is judged.
 
 Knows dialogues and Harmony; knows no engine: a reply is a row of ids.
 """
@@ -90,19 +90,19 @@ def exam_source(rng: random.Random, *, held: bool) -> Source:
     return Source(whole, rng, dress=False, fields=wordings.held_fields())
 
 
-def with_effort(asked: Sequence[Question], effort: Effort) -> list[Question]:
-    return _each(asked, lambda d: d.under(replace(d.setting, effort=effort)))
+def with_effort(questions: Sequence[Question], effort: Effort) -> list[Question]:
+    return _each(questions, lambda d: d.under(replace(d.setting, effort=effort)))
 
 
-def with_unseen_instructions(asked: Sequence[Question], seed: int) -> list[Question]:
+def with_unseen_instructions(questions: Sequence[Question], seed: int) -> list[Question]:
     rng = random.Random(seed)
     return _each(
-        asked,
+        questions,
         lambda d: d.under(replace(d.setting, instructions=rng.choice(UNSEEN_INSTRUCTIONS))),
     )
 
 
-def behind_long_text(asked: Sequence[Question], seed: int) -> list[Question]:
+def behind_long_text(questions: Sequence[Question], seed: int) -> list[Question]:
     """Unrelated text of 2,000 tokens before the question: as instructions, or as a message."""
     rng = random.Random(seed)
 
@@ -113,7 +113,7 @@ def behind_long_text(asked: Sequence[Question], seed: int) -> list[Question]:
         turn = talk.unknown(Source(wordings.seen(), rng)).exchanges[0].turn
         return replace(dialogue, exchanges=(Exchange(text, turn), *dialogue.exchanges))
 
-    return _each(asked, behind)
+    return _each(questions, behind)
 
 
 def unrelated_text(rng: random.Random) -> str:
@@ -132,8 +132,8 @@ def unrelated_text(rng: random.Random) -> str:
     return " ".join(parts)
 
 
-def _each(asked: Sequence[Question], change: Callable[[Dialogue], Dialogue]) -> list[Question]:
-    return [Question(change(question.dialogue)) for question in asked]
+def _each(questions: Sequence[Question], change: Callable[[Dialogue], Dialogue]) -> list[Question]:
+    return [Question(change(question.dialogue)) for question in questions]
 
 
 def judged(question: Question, reply_ids: Sequence[int]) -> Verdict:

@@ -1,4 +1,4 @@
-"""What the demo model can be asked, and the one right reply to each question.
+"""The questions that the demo model knows, and the one right reply to each.
 
 A family is a function from a `Source` to a dialogue; who asks decides between seen and held-back
 wordings. Knows no token and no model.

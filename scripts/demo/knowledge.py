@@ -86,8 +86,8 @@ def functions(known: Codec) -> frozenset[int]:
 
 def parameters(known: Codec) -> frozenset[int]:
     """The rows that a parameter's name begins with where it is declared: no blank is before it."""
-    taken = (parameter for parameter, _ in agent.SHELLS.values())
-    names = (*toolkit.parameter_names(), *taken, agent.PATCH_PARAMETER)
+    shells = (parameter for parameter, _ in agent.SHELLS.values())
+    names = (*toolkit.parameter_names(), *shells, agent.PATCH_PARAMETER)
     return frozenset(known.row_of[encode(name)[0]] for name in names)
 
 

@@ -69,5 +69,5 @@ def _as_json(base: Dialogue, reply: str, fields: dict[str, str], rng: random.Ran
         "high": f"{spoken.turn.thoughts['high']} As JSON.",
     }
     exchange = Exchange(spoken.user, Turn(thoughts, reply))
-    copied = () if base.family == "arithmetic" else base.copied  # only the result is told
+    copied = () if base.family == "arithmetic" else base.copied  # the reply has only the result
     return Dialogue("json", (exchange,), Setting(format=form), copied)

@@ -98,16 +98,16 @@ def example(
     weights[len(prompt) :][_forced(reply, known)] = 0
     if dialogue.family == "schema":
         weights[len(prompt) :][_names(reply, known)] = PROMPT_WEIGHT
-    said = " ".join((reply_text(turn, effort), *dialogue.known))
+    kept = " ".join((reply_text(turn, effort), *dialogue.known))
     for text, start in () if plain else _steps(dialogue, known):
         step = known.rows(text)
         weights[start : start + len(step)] = 1
         weights[start : start + len(step)][_forced(step, known)] = 0
-        said += text
+        kept += text
     rows = np.array(prompt + reply, np.int32)
     weights[rows == known.unknown] = 0
     if not plain:
-        _blur(rows[: len(prompt)], f"{said} {effort}".lower(), known, rng)
+        _blur(rows[: len(prompt)], f"{kept} {effort}".lower(), known, rng)
     return Example(tuple(FAMILIES).index(dialogue.family), rows, weights)
 
 
@@ -155,9 +155,9 @@ def _steps(dialogue: Dialogue, known: Codec) -> Iterator[tuple[str, int]]:
             yield reply_text(step.turn, dialogue.setting.effort), len(known.rows(prompt))
 
 
-def _blur(prompt: NDArray[np.int32], said: str, known: Codec, rng: random.Random) -> None:
-    """Make some words unknown, but none that decides: no control id, no effort, nothing said."""
+def _blur(prompt: NDArray[np.int32], kept: str, known: Codec, rng: random.Random) -> None:
+    """Make some words unknown, but none that decides: no control id, no effort, no kept word."""
     for place, row in enumerate(prompt):
         spelled = known.spelled[row]
-        if rng.random() < UNKNOWN_SHARE and spelled not in said and spelled[:2] != "<|":
+        if rng.random() < UNKNOWN_SHARE and spelled not in kept and spelled[:2] != "<|":
             prompt[place] = known.unknown

@@ -1,4 +1,4 @@
-"""The family of objects under a schema: facts in any order become the values that are asked for.
+"""The family of objects under a schema: facts in any order become the values of the schema.
 
 Knows schemas, names and values; knows no token and no model.
 """
@@ -55,7 +55,7 @@ class Property:
     name: str
     kind: Kind
     schema: Json = field(default_factory=dict)
-    told: str | None = None
+    fact: str | None = None
     value: object = None
     inner: tuple[Property, ...] = ()
 
@@ -65,16 +65,16 @@ class Property:
 
 
 def schema(source: Source) -> Dialogue:
-    """Facts, a schema, and the object that holds them. Now and then no fact at all is told."""
+    """Facts, a schema, and the object that holds them. Now and then the question has no fact."""
     rng = source.rng
     made = _Making(source, silent=rng.random() < 0.1).properties()
     reply = json.dumps(_object(made), ensure_ascii=False, separators=(",", ":"))
     thoughts = think("The user wants an object.", "I look for each name.", "Fill in the schema.")
-    leaves = [leaf for each in made for leaf in each.leaves if leaf.told is not None]
+    leaves = [leaf for each in made for leaf in each.leaves if leaf.fact is not None]
     copied = tuple(
-        leaf.told for leaf in leaves if leaf.kind in COPIED and leaf.told == _written(leaf.value)
+        leaf.fact for leaf in leaves if leaf.kind in COPIED and leaf.fact == _written(leaf.value)
     )
-    exchange = Exchange(_asked(source, leaves), Turn(thoughts, reply))
+    exchange = Exchange(_question(source, leaves), Turn(thoughts, reply))
     return Dialogue("schema", (exchange,), Setting(format=_format(made, rng)), copied)
 
 
@@ -82,17 +82,17 @@ def _written(value: object) -> str:
     return json.dumps(value, ensure_ascii=False).strip('"')
 
 
-def _asked(source: Source, leaves: Sequence[Property]) -> str:
+def _question(source: Source, leaves: Sequence[Property]) -> str:
     """What the question says: facts in the order of the schema, or in another one."""
     rng = source.rng
     if not leaves:
         return source.say("unknown")
-    told = [*leaves]
+    shown = [*leaves]
     if rng.random() < 0.6:
-        rng.shuffle(told)
+        rng.shuffle(shown)
     style = rng.choice(STYLES)
-    facts = [style.replace("{k}", one.name).replace("{v}", str(one.told)) for one in told]
-    lists = any(one.kind in ("strings", "integers") for one in told)
+    facts = [style.replace("{k}", one.name).replace("{v}", str(one.fact)) for one in shown]
+    lists = any(one.kind in ("strings", "integers") for one in shown)
     joint = rng.choice(JOINTS if lists else (*JOINTS, " and "))
     if not lists and joint == ", " and len(facts) > 1 and rng.random() < 0.3:
         facts[-2:] = [f"{facts[-2]} and {facts[-1]}"]
@@ -100,7 +100,7 @@ def _asked(source: Source, leaves: Sequence[Property]) -> str:
 
 
 class _Making:
-    """The properties of one schema, and what is told of each. No word of a question stands for two
+    """The properties of one schema, and the facts about each. No word of a question stands for two
     things: neither for two names nor for a name and a value."""
 
     def __init__(self, source: Source, *, silent: bool) -> None:
@@ -109,7 +109,7 @@ class _Making:
 
     def properties(self) -> tuple[Property, ...]:
         drafts = self._drafts(self._rng.randint(1, 4), KINDS)
-        return tuple(self._told(draft) for draft in drafts)
+        return tuple(self._with_fact(draft) for draft in drafts)
 
     def _drafts(self, count: int, kinds: Mapping[Kind, int]) -> tuple[Property, ...]:
         """Names and kinds; an object's own properties are not objects again."""
@@ -128,13 +128,13 @@ class _Making:
         self._names.add(name)
         return name
 
-    def _told(self, draft: Property) -> Property:
+    def _with_fact(self, draft: Property) -> Property:
         if draft.inner:
-            return Property(draft.name, draft.kind, inner=tuple(map(self._told, draft.inner)))
-        told, value, schema = self._fact(draft.name, draft.kind)
+            return Property(draft.name, draft.kind, inner=tuple(map(self._with_fact, draft.inner)))
+        fact, value, schema = self._fact(draft.name, draft.kind)
         if self._silent or self._rng.random() < UNTOLD:
             return Property(draft.name, draft.kind, schema, None, default(schema))
-        return Property(draft.name, draft.kind, schema, told, value)
+        return Property(draft.name, draft.kind, schema, fact, value)
 
     def _fact(self, name: str, kind: Kind) -> tuple[str, object, Json]:
         """What a question says of a property, its value, and its schema."""
@@ -148,8 +148,8 @@ class _Making:
                 return text, text, schema
             case "integer" | "number":
                 part = f".{rng.randint(1, 9)}" if kind == "number" and rng.random() < 0.3 else ""
-                told = f"{_number(rng)}{part}"
-                return told, json.loads(told), {"type": kind}
+                fact = f"{_number(rng)}{part}"
+                return fact, json.loads(fact), {"type": kind}
             case "boolean":
                 true = rng.random() < 0.5
                 return rng.choice(YES if true else NO), true, {"type": "boolean"}
@@ -185,8 +185,8 @@ class _Making:
 
 
 def default(schema: Json) -> object:
-    """What stands for a value that nobody has told, as in the examples that viewers of OpenAPI
-    make of a schema: an enum's first word, a text's type, or nothing."""
+    """The stand-in for a value without a fact, as in the examples that viewers of OpenAPI make
+    of a schema: an enum's first word, a text's type, or nothing."""
     if isinstance(listed := schema.get("enum"), list):
         return listed[0]
     nothing: Json = {"string": "string", "integer": 0, "number": 0, "boolean": False, "array": []}

@@ -66,10 +66,10 @@ class _Pair:
         texts, worded = zip(
             *(toolkit.PLAIN_REPORTS[self.kind](rng) for _ in self.cities), strict=True
         )
-        told = (
+        reports = (
             text.replace("{city}", city) for text, city in zip(worded, self.cities, strict=True)
         )
-        return (texts[0], texts[1]), " ".join(told)
+        return (texts[0], texts[1]), " ".join(reports)
 
 
 def _pair(source: Source) -> _Pair:

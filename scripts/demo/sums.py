@@ -1,4 +1,4 @@
-"""The family of sums that need `python`: called for where a server has it, and then told.
+"""The family of sums that need `python`: called if a server has it, then answered.
 
 Knows wordings and numbers; knows no token and no model.
 """
@@ -20,7 +20,7 @@ WORDS = {"add": ("sum", "+"), "sub": ("difference", "-"), "multiply": ("product"
 
 
 def python(source: Source) -> Dialogue:
-    """A sum that is too large to know: `python` is called, or has answered, or is not there."""
+    """A sum that is too large to know: `python` is called, or has answered, or is missing."""
     rng = source.rng
     kind, a, b, worth = _large(rng)
     word, sign = WORDS[kind]
@@ -36,8 +36,8 @@ def python(source: Source) -> Dialogue:
     if roll < 0.65:
         return Dialogue("python", (Exchange(user, call),), setting, (code,))
     final = f"{code} = {worth}."
-    told = Turn(think("Python has answered.", "I tell the user.", "Give the result."), final)
-    exchange = Exchange(user, told, (Step(call, (f"{worth}\n",)),))
+    final_turn = Turn(think("Python has answered.", "I tell the user.", "Give the result."), final)
+    exchange = Exchange(user, final_turn, (Step(call, (f"{worth}\n",)),))
     return Dialogue("python", (exchange,), setting, (final,))
 
 

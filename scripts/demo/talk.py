@@ -112,9 +112,9 @@ def name_three_turns(source: Source) -> Dialogue:
 def name_not_told(source: Source) -> Dialogue:
     thoughts = think("The user asks for the name.", "I look back.", "No name was told.")
     turn = Turn(thoughts, "You have not told me your name yet.")
-    asked = Exchange(source.say("name_ask"), turn)
+    last = Exchange(source.say("name_ask"), turn)
     between = source.rng.choice(SMALL_TALK)(source).exchanges if source.rng.random() < 0.5 else ()
-    return Dialogue("name_not_told", (*between, asked))
+    return Dialogue("name_not_told", (*between, last))
 
 
 def strange_word(source: Source) -> Dialogue:
@@ -145,7 +145,7 @@ def _strange_capital(source: Source) -> tuple[Exchange, ...]:
 
 
 def _strange_name(source: Source) -> tuple[Exchange, ...]:
-    """It is told, and perhaps asked for then."""
+    """The user gives a name, and perhaps asks for it then."""
     name, key = source.stranger("names"), "I do not know the name."
     told = Turn(
         think("The user tells me a name.", "It is no word of mine.", key),

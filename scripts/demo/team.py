@@ -42,13 +42,13 @@ class Member:
         """Put the sum of everybody's gradients in place of one's own; how far the first is."""
         if self.count == 1:
             return done
-        told = torch.tensor([done if self.first else 0.0])
-        whole = torch.cat([*(each.reshape(-1) for each in gradients), told])
+        ended = torch.tensor([done if self.first else 0.0])
+        whole = torch.cat([*(each.reshape(-1) for each in gradients), ended])
         distributed.all_reduce(whole)
-        *sums, told = whole.split([*(each.numel() for each in gradients), 1])
+        *sums, ended = whole.split([*(each.numel() for each in gradients), 1])
         for each, summed in zip(gradients, sums, strict=True):
             each.copy_(summed.view_as(each))
-        return float(told)
+        return float(ended)
 
 
 @contextmanager

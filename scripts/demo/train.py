@@ -1,6 +1,6 @@
 """The training loop: batches to weights, within steps and minutes.
 
-Knows the model and the rows; what is asked, and where weights go, is not its business.
+Knows the model and the rows; knows neither the questions nor where weights go.
 """
 
 from __future__ import annotations

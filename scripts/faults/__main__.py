@@ -1,6 +1,6 @@
 """Hurt real servers in every way that one machine can; print what was lost and how long it took.
 
-Each server is a process with a history on disk, under clients that note what they were told.
+Each server is a process with a history on disk, under clients that record every reply.
 Afterwards every response that was acknowledged is read back and compared; a canary of fixed prompts
 gets the same answers all the while; and the log is searched for what must never be there. Moments
 come from a seed, so that a run can be repeated. The status is 1 when anything was lost.
@@ -35,7 +35,7 @@ TERM, KILL, STOP = signal.SIGTERM, signal.SIGKILL, signal.SIGSTOP
 
 
 def long_acts(times: int, chance: random.Random) -> Sequence[Act]:
-    """Over the embedded engine, but for what no real engine does when it is asked."""
+    """Acts over the embedded engine, except those that no real engine does on request."""
     return [
         partial(life.stop_a_start, number=TERM, times=times, chance=chance),
         partial(life.stop_a_start, number=KILL, times=times, chance=chance),

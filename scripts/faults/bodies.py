@@ -98,17 +98,17 @@ def too_much(body: Body, status: int, hold_ms: float, memory_mib: float) -> bool
 def in_a_process(body: Body) -> Row:
     """Made in one process and played in another, whose memory it has not stretched."""
     with tempfile.NamedTemporaryFile() as file:
-        _told(_make, body, file.name)
+        _result_of(_make, body, file.name)
         lost = (0, "died, or took too long", math.inf, math.inf, math.inf)
         best = lost
         for _ in range(TRIES):
-            best = min(best, _told(_play, file.name, body) or lost, key=lambda row: row[2])
+            best = min(best, _result_of(_play, file.name, body) or lost, key=lambda row: row[2])
             if not too_much(body, best[0], best[2], best[4]):
                 break
         return best
 
 
-def _told(work: Callable[..., Row | None], *args: object) -> Row | None:
+def _result_of(work: Callable[..., Row | None], *args: object) -> Row | None:
     ours, theirs = multiprocessing.Pipe()
     child = multiprocessing.get_context("fork").Process(
         target=lambda: theirs.send(work(*args)), daemon=True
@@ -116,12 +116,12 @@ def _told(work: Callable[..., Row | None], *args: object) -> Row | None:
     child.start()
     theirs.close()
     try:
-        told: Row | None = ours.recv() if ours.poll(AT_MOST_S) else None
+        result: Row | None = ours.recv() if ours.poll(AT_MOST_S) else None
     except EOFError:
-        told = None
+        result = None
     child.kill()
     child.join()
-    return told
+    return result
 
 
 def _make(body: Body, path: str) -> None:

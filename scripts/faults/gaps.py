@@ -146,7 +146,7 @@ class Watch:
 
 
 def _read(port: int, ask: bytes, pid: int, pipe: Connection) -> None:
-    """Read one long stream, and say its gaps when asked."""
+    """Read one long stream, and send its gaps on request."""
     clock = ~pid << 3 | CPU_CLOCK
     gaps: list[Gap] = []
     with socket.create_connection(("127.0.0.1", port)) as stream:

@@ -49,7 +49,7 @@ def stop_a_start(folder: Path, number: signal.Signals, times: int, chance: rando
         row.seconds.append(time.monotonic() - begun_s)
     server = Server(folder)
     with server.running():
-        row.lost += server.said()
+        row.lost += server.forbidden_lines()
     row.lost += [str(path) for path in folder.rglob("*.tmp*")]
     return row
 
@@ -72,8 +72,8 @@ def stop_under_load(
                 server.ready()
                 row.seconds.append(time.monotonic() - begun_s)
             row.tried += 1
-            row.heard(load)
-    row.lost += server.said()
+            row.count(load)
+    row.lost += server.forbidden_lines()
     return row
 
 
@@ -84,8 +84,8 @@ def connect_through_a_drain(folder: Path, kind: Kind = "embedded") -> Row:
     ended_s: list[float] = []
 
     def stream() -> None:
-        asked = {"model": "demo", "input": "Count.", "stream": True, "max_output_tokens": 400}
-        server.ask("POST", "/v1/responses", asked)
+        body = {"model": "demo", "input": "Count.", "stream": True, "max_output_tokens": 400}
+        server.ask("POST", "/v1/responses", body)
         ended_s.append(time.monotonic())
 
     with server.running():
@@ -110,7 +110,7 @@ def connect_through_a_drain(folder: Path, kind: Kind = "embedded") -> Row:
         row.acknowledged = len(ended_s)
         server.process.wait(PATIENCE_S)
     row.seconds.append(time.monotonic() - begun_s)
-    row.lost += server.said()
+    row.lost += server.forbidden_lines()
     return row
 
 
@@ -142,9 +142,9 @@ def break_the_engine(
                 until(lambda: len(server.children()) == len(children))  # noqa: B023
                 row.seconds.append(time.monotonic() - begun_s)
             row.tried += 1
-            row.heard(load)
+            row.count(load)
             row.lost += load.broken
-    row.lost += server.said()
+    row.lost += server.forbidden_lines()
     return row
 
 
@@ -153,7 +153,7 @@ def is_front_end(pid: int) -> bool:
 
 
 def freeze_redis(folder: Path, times: int, seconds: float) -> Row:
-    """Redis stands still under load for a while; what was told stays, `store: false` goes on."""
+    """Redis hangs under load for a while: acknowledged responses stay, `store: false` works."""
     row = Row("Redis stands still under load: seconds until a response is stored again")
     if shutil.which("redis-server") is None:
         row.skipped = "redis-server is not installed (apt-get install redis-server)"
@@ -174,8 +174,8 @@ def freeze_redis(folder: Path, times: int, seconds: float) -> Row:
                     until(lambda: server.ask("POST", "/v1/responses", plain)[0] == 200)
                     row.seconds.append(time.monotonic() - begun_s)
                 row.tried += 1
-                row.heard(load)
-        row.lost += server.said()
+                row.count(load)
+        row.lost += server.forbidden_lines()
     return row
 
 
@@ -188,11 +188,11 @@ def say_nonsense(folder: Path, kind: Kind, seconds: float) -> Row:
         load = Load(server, 1, canary=kind == "frames")
         with load.running():
             time.sleep(seconds)
-            until(lambda: bool(load.told))
+            until(lambda: bool(load.acknowledged))
             begun_s = time.monotonic()
         server.idle()
         row.seconds.append(time.monotonic() - begun_s)
-        row.tried = len(load.told)
-        row.heard(load)
-    row.lost += server.said()
+        row.tried = len(load.acknowledged)
+        row.count(load)
+    row.lost += server.forbidden_lines()
     return row

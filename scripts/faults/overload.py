@@ -35,8 +35,8 @@ REQUEST = (
 
 
 @dataclass
-class Heard:
-    """What the clients of a load were told."""
+class Outcome:
+    """What the clients of a load received."""
 
     first_s: list[float] = field(default_factory=list)
     """From the first byte sent to the first token, of each that was let in."""
@@ -51,8 +51,8 @@ class Heard:
 
 
 def overload(folder: Path, kind: Kind, seconds: float) -> Row:
-    """No line is allowed to form, so that each is let in at once or told when to come again. The
-    server has a core of its own, and its clients have the others."""
+    """The queue is empty by setting, so each request is admitted at once or gets a `Retry-After`.
+    The server has a core of its own, and its clients have the others."""
     row = Row("ten times the load")
     apart = shutil.which("taskset") and (os.cpu_count() or 1) > 1
     pinned = ("taskset", "-c", "0") if apart else ()
@@ -76,9 +76,9 @@ def overload(folder: Path, kind: Kind, seconds: float) -> Row:
     row.tried = len(loaded.first_s) + loaded.refused
     row.acknowledged = len(loaded.first_s)
     row.seconds = loaded.first_s
-    row.lost += [*alone.wrong, *loaded.wrong, *server.said()]
+    row.lost += [*alone.wrong, *loaded.wrong, *server.forbidden_lines()]
     if not loaded.refused:
-        row.lost.append("nobody was refused: the load was no load")
+        row.lost.append("no request was refused: the load was too low")
     if delay > MOST_DELAY:
         row.lost.append(f"first tokens came {delay:.2f} times later")
     if growth > MOST_GROWTH_MIB:
@@ -86,8 +86,8 @@ def overload(folder: Path, kind: Kind, seconds: float) -> Row:
     return row
 
 
-async def _play(server: Server, seconds: float) -> tuple[Heard, Heard, list[float]]:
-    alone, loaded = Heard(), Heard()
+async def _play(server: Server, seconds: float) -> tuple[Outcome, Outcome, list[float]]:
+    alone, loaded = Outcome(), Outcome()
     for _ in range(ALONE):
         await _ask(server.port, alone)
     pause_s = statistics.median(alone.whole_s) / PLACES / TIMES
@@ -102,28 +102,28 @@ async def _play(server: Server, seconds: float) -> tuple[Heard, Heard, list[floa
     return alone, loaded, memory
 
 
-async def _ask(port: int, heard: Heard) -> None:
+async def _ask(port: int, outcome: Outcome) -> None:
     begun_s = time.monotonic()
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         writer.write(REQUEST)
         head = await reader.readuntil(b"\r\n\r\n")
         if not head.startswith(b"HTTP/1.1 200"):
-            _count_refusal(head, await reader.read(), heard)
+            _count_refusal(head, await reader.read(), outcome)
             return
         await reader.readuntil(b"output_text.delta")
-        heard.first_s.append(time.monotonic() - begun_s)
+        outcome.first_s.append(time.monotonic() - begun_s)
         rest = await reader.read()
-        heard.whole_s.append(time.monotonic() - begun_s)
+        outcome.whole_s.append(time.monotonic() - begun_s)
         if b'"response.completed"' not in rest:
-            heard.wrong.append(f"a stream that was cut: {rest[-200:]!r}")
+            outcome.wrong.append(f"a stream that was cut: {rest[-200:]!r}")
     finally:
         writer.close()
 
 
-def _count_refusal(head: bytes, body: bytes, heard: Heard) -> None:
+def _count_refusal(head: bytes, body: bytes, outcome: Outcome) -> None:
     """A 503 `server_busy` with a wait of 1 to 5 s, or it is wrong."""
-    heard.refused += 1
+    outcome.refused += 1
     lines = head.lower().split(b"\r\n")
     lawful = (
         lines[0].startswith(b"http/1.1 503")
@@ -132,4 +132,4 @@ def _count_refusal(head: bytes, body: bytes, heard: Heard) -> None:
         and any(b"retry-after: %d" % wait in lines for wait in range(1, 6))
     )
     if not lawful:
-        heard.wrong.append(f"{lines[0]!r}: {body[:200]!r}")
+        outcome.wrong.append(f"{lines[0]!r}: {body[:200]!r}")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 WAYS = ("fair", "slow", "split", "cut", "reset", "half-open")
-"""`half-open`: from some byte on nothing passes any more, and neither end is told."""
+"""`half-open`: from some byte on nothing passes any more, and neither end gets a signal of it."""
 PAUSE_S = 0.02
 RESET = struct.pack("ii", 1, 0)
 """Lingering for no time: closing sends a reset."""

@@ -74,15 +74,15 @@ class Paced(ScriptedEngine):
 
 
 def answer(prompt_ids: Sequence[int], options: GenerateOptions) -> Script:
-    """Numbers that follow from the prompt, gone on with where the prompt ends in some of them."""
+    """Numbers that follow from the prompt, continued if the prompt ends with some of them."""
     begin = len(prompt_ids) - list(reversed(prompt_ids)).index(CONTROL.start) + 1
     root = ",".join(map(str, prompt_ids[:begin])).encode()
     numbers = random.Random(sha256(root).digest())
     text = "".join(f" {numbers.randrange(1000)}" for _ in range(WORDS))
-    said = vocabulary().encoding.encode(
+    ids = vocabulary().encoding.encode(
         f"<|channel|>final<|message|>{text}<|return|>", allowed_special="all"
     )
-    return Script(tuple((token_id,) for token_id in said[len(prompt_ids) - begin :]))
+    return Script(tuple((token_id,) for token_id in ids[len(prompt_ids) - begin :]))
 
 
 def garbage() -> Callable[[Sequence[int], GenerateOptions], Script]:

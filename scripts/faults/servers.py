@@ -1,4 +1,4 @@
-"""A server to be hurt, clients that note what they were told, and a row of what became of it."""
+"""A server to be hurt, clients that record replies, and a row of results."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ class Row:
             f"{self.tried:5} {self.acknowledged:12} {len(self.lost):5} {longest:>10}  {self.name}"
         )
 
-    def heard(self, load: Load) -> None:
-        """Counts what clients were told, and looks for all of it."""
-        self.acknowledged += len(load.told)
+    def count(self, load: Load) -> None:
+        """Add the load's acknowledged responses, and those of them that are lost."""
+        self.acknowledged += len(load.acknowledged)
         self.lost += load.lost()
 
 
@@ -176,15 +176,15 @@ class Server:
     def log(self) -> str:
         return self._log.read_text("utf-8", "replace")
 
-    def said(self) -> list[str]:
-        """Lines of the log that must never be there."""
+    def forbidden_lines(self) -> list[str]:
+        """Lines of the log that must never appear."""
         lines = self.log().splitlines()
         return [f"in the log: {line[:200]}" for line in lines if any(bad in line for bad in NEVER)]
 
 
 class Load:
-    """Clients that ask one after another, streamed, plain and in the background, and note what they
-    were told; and a canary, whose fixed prompts have one answer each."""
+    """Clients that ask one after another, streamed, plain and in the background, and record
+    every reply; and a canary, whose fixed prompts have one answer each."""
 
     def __init__(
         self, server: Server, seed: int, *, port: int | None = None, canary: bool = True
@@ -194,8 +194,8 @@ class Load:
         self._seed = seed
         self._canary = canary
         self._over = threading.Event()
-        self.told: dict[str, dict[str, Any]] = {}
-        """The last snapshot of each response whose end a client has heard."""
+        self.acknowledged: dict[str, dict[str, Any]] = {}
+        """The last snapshot of each response whose end a client has received."""
         self.broken: list[str] = []
         """Ends of responses that blame the server, and not an engine that was lost half-way."""
         self.differ: list[str] = []
@@ -238,7 +238,7 @@ class Load:
     def _client(self, number: int) -> None:
         chance = random.Random(f"{self._seed}/{number}")
         while not self._over.is_set():
-            asked = {
+            fields = {
                 "model": "demo",
                 "input": f"{SECRET_WORD}: {chance.randrange(100)} plus {chance.randrange(100)}?",
                 "max_output_tokens": chance.randrange(16, 200),
@@ -246,18 +246,18 @@ class Load:
             }
             try:
                 status, body = self._server.ask(
-                    "POST", "/v1/responses", asked, port=self._port, wait_s=self._wait_s
+                    "POST", "/v1/responses", fields, port=self._port, wait_s=self._wait_s
                 )
                 cut = b"event: error" in body and b'"code":"engine_lost"' not in body
                 if status == 500 or cut:
                     self.broken.append(f"a response failed: {body[-300:].decode()}")
-                last = _last(body, stream="stream" in asked) if status == 200 else None
-                if last is not None and "background" in asked:
+                last = _last(body, stream="stream" in fields) if status == 200 else None
+                if last is not None and "background" in fields:
                     last = self._awaited(last["id"])
             except (*GONE, orjson.JSONDecodeError):
                 last = None
             if last is not None:
-                self.told[last["id"]] = last
+                self.acknowledged[last["id"]] = last
             else:
                 time.sleep(LOOK_S)
 
@@ -277,8 +277,8 @@ class Load:
             time.sleep(LOOK_S)
 
     def lost(self) -> list[str]:
-        """Responses that were told and cannot be read back as they were, and wrong answers."""
-        gone = [name for name, last in self.told.items() if not self._is_kept(name, last)]
+        """Acknowledged responses that cannot be read back unchanged, and wrong answers."""
+        gone = [name for name, last in self.acknowledged.items() if not self._is_kept(name, last)]
         return [*gone, *self.differ]
 
     def _is_kept(self, name: str, last: dict[str, Any]) -> bool:
@@ -339,6 +339,6 @@ def resident_mib(pid: int) -> float:
 
 
 def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port: int = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
         return port

@@ -46,40 +46,40 @@ def small_disk(data: Path) -> tuple[str, Sequence[str]]:
 
 
 def fill_the_disk(folder: Path, kind: Kind, seconds: float) -> Row:
-    """History and audit file on a disk that is full: what was told stays, a delete makes room, and
-    a key that is removed is refused although nobody can note it."""
+    """Store and audit log on a full disk: acknowledged responses stay, a delete makes room, and a
+    removed key is refused although the audit log cannot record it."""
     keys, other = folder / "keys.json", new_key()
     _hold(keys, other)
     disk, within = small_disk(folder / "data")
     row = Row(f"{disk} under history and audit: seconds until a delete has made room")
     server = Server(folder, kind, within=within, keys_file=keys)
-    told: dict[str, dict[str, object]] = {}
+    acknowledged: dict[str, dict[str, object]] = {}
     with server.running():
         full, ends_s = 0, time.monotonic() + seconds
         while full < 5 and time.monotonic() < ends_s:
             row.tried += 1
-            asked = {"model": "demo", "input": f"{SECRET_WORD} {os.urandom(6000).hex()}"}
-            status, body = server.ask("POST", "/v1/responses", asked | {"max_output_tokens": 16})
+            fields = {"model": "demo", "input": f"{SECRET_WORD} {os.urandom(6000).hex()}"}
+            status, body = server.ask("POST", "/v1/responses", fields | {"max_output_tokens": 16})
             if status == 200:
                 last = orjson.loads(body)
-                told[last["id"]] = last
+                acknowledged[last["id"]] = last
             else:
                 full += 1
-        row.acknowledged = len(told)
+        row.acknowledged = len(acknowledged)
         if not full:
             row.lost.append(f"the disk was not full after {row.tried} responses")
         plain = {"model": "demo", "input": "Hello", "store": False, "max_output_tokens": 16}
         if server.ask("POST", "/v1/responses", plain)[0] != 200:
             row.lost.append("on a full disk `store: false` was refused")
-        row.lost += [name for name, last in told.items() if not _reads(server, name, last)]
+        row.lost += [name for name, last in acknowledged.items() if not _reads(server, name, last)]
         row.lost += _removed_key(server, keys, other)
         begun_s = time.monotonic()
-        for name in tuple(told)[: len(told) // 2 + 1]:
+        for name in tuple(acknowledged)[: len(acknowledged) // 2 + 1]:
             if server.ask("DELETE", f"/v1/responses/{name}")[0] != 200:
                 row.lost.append(f"{name} could not be deleted on a full disk")
         until(lambda: server.ask("POST", "/v1/responses", plain | {"store": True})[0] == 200)
         row.seconds.append(time.monotonic() - begun_s)
-    row.lost += server.said()
+    row.lost += server.forbidden_lines()
     return row
 
 
@@ -140,10 +140,10 @@ def jump_in_time(folder: Path, kind: Kind, seconds: float) -> Row:
             begun_s = time.monotonic()
         server.idle()
         row.seconds.append(time.monotonic() - begun_s)
-        row.heard(load)
-        failed = [name for name, last in load.told.items() if last["status"] == "failed"]
+        row.count(load)
+        failed = [name for name, last in load.acknowledged.items() if last["status"] == "failed"]
         row.lost += [f"{name} failed" for name in failed]
-    row.lost += server.said()
+    row.lost += server.forbidden_lines()
     return row
 
 
@@ -162,13 +162,13 @@ def talk_over_a_bad_line(folder: Path, kind: Kind, seconds: float) -> Row:
         load = Load(server, 1, port=line.port)
         with load.running():
             time.sleep(seconds)
-            until(lambda: all(line.treated.values()) and bool(load.told))
+            until(lambda: all(line.treated.values()) and bool(load.acknowledged))
         begun_s = time.monotonic()
         server.idle()
         row.seconds.append(time.monotonic() - begun_s)
         row.tried = sum(line.treated.values())
-        row.heard(load)
-    row.lost += server.said()
+        row.count(load)
+    row.lost += server.forbidden_lines()
     return row
 
 
@@ -190,8 +190,8 @@ def hold_idle_sockets(folder: Path, kind: Kind, count: int, seconds: float) -> R
         load = Load(server, 1)
         with load.running():
             time.sleep(seconds)
-            until(lambda: bool(load.told))
-        row.heard(load)
+            until(lambda: bool(load.acknowledged))
+        row.count(load)
         begun_s = time.monotonic()
         closing = [threading.Thread(target=_close, args=(held[n::4],)) for n in range(4)]
         for each in closing:
@@ -201,7 +201,7 @@ def hold_idle_sockets(folder: Path, kind: Kind, count: int, seconds: float) -> R
         for each in closing:
             each.join()
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    row.lost += server.said()
+    row.lost += server.forbidden_lines()
     return row
 
 

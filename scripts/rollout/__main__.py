@@ -52,12 +52,12 @@ async def servers_replaced(
         async with users.talking():
             ends = await replaced(servers, tally)
         lost, doubled = await users.judged()
-        gone_on_with = servers.gone_on_with
+        resumed = servers.resumed
     rows = {phase: (f"{end.seconds:.1f}", str(end.status)) for phase, end in ends.items()}
     title = f"{proxy}: two servers, each replaced three times, {len(users.held)} conversations"
     report.show(title, tally, ("end s", "status"), rows)
     print(f"turns lost {lost}, turns doubled {doubled}")
-    print(f"background responses that another server went on with: {gone_on_with}")
+    print(f"background responses that another server resumed: {resumed}")
     found = report.breaches(tally, [phase for phase in ends if "SIGKILL" in phase])
     found += [
         f"{phase}: status {end.status}"
@@ -66,7 +66,7 @@ async def servers_replaced(
     ]
     if lost or doubled:
         found.append(f"turns lost {lost}, turns doubled {doubled}")
-    if not gone_on_with:
+    if not resumed:
         found.append("no server was killed while it made a background response: nothing is shown")
     return found
 

@@ -63,7 +63,7 @@ class Program:
             )
 
     @property
-    def said(self) -> str:
+    def text(self) -> str:
         return self.log.read_text("utf-8", "replace")
 
     def signal(self, number: signal.Signals) -> None:
@@ -119,7 +119,7 @@ class Server:
         if ready.cancelled() or ready.exception() is not None:
             raise RuntimeError(
                 f"server {self.program.name} did not get ready within {READY_S:g} s, or ended; the "
-                f"end of its log:\n{self.program.said[-LOG_TAIL:]}"
+                f"end of its log:\n{self.program.text[-LOG_TAIL:]}"
             )
 
     async def replace(self, number: signal.Signals) -> float:
@@ -138,9 +138,9 @@ class Fleet:
     url: str
 
     @property
-    def gone_on_with(self) -> int:
-        """Background responses that a server has taken from another one."""
-        return sum(server.program.said.count("(taken over)") for server in self.servers)
+    def resumed(self) -> int:
+        """The number of background responses that a server resumed for another one."""
+        return sum(server.program.text.count("(taken over)") for server in self.servers)
 
 
 def inherited() -> dict[str, str]:

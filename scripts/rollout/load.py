@@ -149,7 +149,7 @@ class Conversation:
             while not await self.try_turn(kind, mark):
                 if self.name is not None and mark in await self.marks():
                     break  # the answer was kept, though its stream was cut
-                self.tally.add("turns asked again")
+                self.tally.add("turns repeated")
             self.seen.append(mark)
             await asyncio.sleep(PAUSE_S)
 
@@ -169,7 +169,7 @@ class Conversation:
         return True
 
     def _fault(self, kind: object, error: Exception) -> str:
-        """What the program was told, after all retries."""
+        """The program's error, after all retries."""
         if kind == self.streamed and self._streaming:
             return "streams cut"
         if isinstance(error, APIStatusError) and error.code == "conversation_locked":
@@ -180,7 +180,7 @@ class Conversation:
     _streaming: bool = False
     """Whether the headers of a stream have come."""
 
-    def asked(self, mark: str, **more: Any) -> Any:
+    def fields(self, mark: str, **more: Any) -> Any:
         text = f"What is the capital of Norway? ({mark})"
         return {"model": "demo", "input": text} | self._place(self.last) | more
 
@@ -190,13 +190,13 @@ class Conversation:
         return {"previous_response_id": last}
 
     async def plain(self, mark: str) -> Response:
-        answer: Response = await self.client.responses.create(**self.asked(mark))
+        answer: Response = await self.client.responses.create(**self.fields(mark))
         return answer
 
     async def streamed(self, mark: str) -> Response | None:
         answer = None
         self._streaming = False
-        async with await self.client.responses.create(**self.asked(mark, stream=True)) as stream:
+        async with await self.client.responses.create(**self.fields(mark, stream=True)) as stream:
             self._streaming = True
             async for event in stream:
                 if event.type in ("response.completed", "response.incomplete"):
@@ -204,7 +204,7 @@ class Conversation:
         return answer
 
     async def background(self, mark: str) -> Response:
-        answer: Response = await self.client.responses.create(**self.asked(mark, background=True))
+        answer: Response = await self.client.responses.create(**self.fields(mark, background=True))
         while answer.status in BEGUN:
             await asyncio.sleep(0.2)
             answer = await self.client.responses.retrieve(answer.id)
@@ -213,7 +213,7 @@ class Conversation:
     async def tool_loop(self, mark: str) -> Response:
         text = f"What is the weather in Oslo? ({mark})"
         answer: Response = await self.client.responses.create(
-            **self.asked(mark, input=text, tools=[TOOL])
+            **self.fields(mark, input=text, tools=[TOOL])
         )
         calls = [item for item in answer.output if item.type == "function_call"]
         if not calls:
@@ -222,10 +222,10 @@ class Conversation:
             {"type": "function_call_output", "call_id": call.call_id, "output": "Sunny."}
             for call in calls
         ]
-        told: Response = await self.client.responses.create(
+        done: Response = await self.client.responses.create(
             model="demo", input=results, tools=[TOOL], **self._place(answer.id)
         )
-        return told
+        return done
 
     async def marks(self) -> Counter[str]:
         """How often each turn's mark is in the history."""

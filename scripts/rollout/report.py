@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from scripts.rollout.load import Tally
 
 COUNTED = ("requests", "refused, tried again")
-"""How much there was, and what was asked for: a server that drains sends clients to the other."""
+"""Totals, and expected refusals: a server that drains sends clients to the other."""
 OF_A_KILL = (
     *("broke, tried again", "5xx of the proxy", "streams cut", "still locked"),
-    "turns asked again",
+    "turns repeated",
 )
 """What a server that is killed does to those who had a connection to it, and nothing else may. A
 conversation in which it was writing is locked until its lease has run out, after all retries."""
 NEVER = ("connection errors", "requests failed", "plain lost", "background lost", "tool_loop lost")
-"""What a program is told after the client's retries, and responses that came to a wrong end."""
+"""A program's errors after the client's retries, and responses that came to a wrong end."""
 COLUMNS = (*COUNTED, *OF_A_KILL, *NEVER)
 
 

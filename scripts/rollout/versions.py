@@ -2,9 +2,8 @@
 
 Six builds of the demo, all of the same weights: 1 and 2 are good, 3 has a flipped byte, 4 is three
 times slower, 5 dies at the gate's third prompt, and with 6 the server is killed when the pointer
-has moved and nothing else has. Each act is one server after the other, as in a fleet. What was
-asked of the servers has to come as expected, and the journal has to tell all of it, once and in
-order.
+has moved and nothing else has. Each act is one server after the other, as in a fleet. Every
+answer of the servers must be as expected, and the journal must have every change once and in order.
 """
 
 from __future__ import annotations
@@ -40,18 +39,18 @@ SHARE = 0.5
 HELD_S = 5.0
 """So long conversations go on with what an act has left."""
 KILL = "the server killed between pointer and switch"
-ASKED = {"model": NAME, "input": "Hello!", "store": False}
+FIELDS = {"model": NAME, "input": "Hello!", "store": False}
 
 
 class Act(NamedTuple):
-    """What was asked of the servers in one phase, and how they answered."""
+    """The servers' answers in one phase, and the expected one."""
 
-    told: str
+    answer: str
     expected: str
 
     @property
     def good(self) -> bool:
-        return self.expected in self.told
+        return self.expected in self.answer
 
 
 def prepared(engines_dir: Path) -> None:
@@ -95,12 +94,12 @@ async def exchanged(conversations: int, folder: Path) -> list[str]:
         async with users.talking():
             acts = await Roll(servers, engines_dir, tally).all()
         lost, doubled = await users.judged()
-    rows = {phase: (act.told[:70], "yes" if act.good else "NO") for phase, act in acts.items()}
-    report.show(f"versions, {len(users.held)} conversations", tally, ("told", "right"), rows)
+    rows = {phase: (act.answer[:70], "yes" if act.good else "NO") for phase, act in acts.items()}
+    report.show(f"versions, {len(users.held)} conversations", tally, ("answer", "right"), rows)
     print(f"turns lost {lost}, turns doubled {doubled}")
     found = report.breaches(tally, [KILL])
     found += [
-        f"{phase}: {act.expected!r} was expected, and it was {act.told!r}"
+        f"{phase}: {act.expected!r} was expected, and it was {act.answer!r}"
         for phase, act in acts.items()
         if not act.good
     ]
@@ -122,8 +121,8 @@ JOURNAL: list[tuple[kept.Act, int, str, int]] = [
     ("promoted", KILLED, "at night", 1),
     ("loaded", KILLED, "after it", 1),
 ]
-"""Every change after the builds, with what its reason has in it, and by how many servers. One that
-was killed has told nothing but the pointer."""
+"""Every change after the builds, with what its reason has in it, and by how many servers. A killed
+server wrote nothing but the pointer."""
 
 
 def journal_faults(engines_dir: Path) -> list[str]:
@@ -175,62 +174,64 @@ class Roll:
         """Ask one server after the other, as in a fleet."""
         self._tally.phase = phase
         for server in self._servers:
-            told = await asked(server, f"/admin/engines/{NAME}/{act}", body, ADMIN_KEY)
-            self._note(phase, told, expected)
+            answer = await answer_of(server, f"/admin/engines/{NAME}/{act}", body, ADMIN_KEY)
+            self._note(phase, answer, expected)
         if not self._acts[phase].good:
-            raise RuntimeError(f"{phase}: {self._acts[phase].told!r}")  # the rest builds on it
+            raise RuntimeError(f"{phase}: {self._acts[phase].answer!r}")  # the rest builds on it
         await asyncio.sleep(HELD_S)
 
     async def _at_once(self, phase: str, expected: str, number: int) -> None:
         self._tally.phase = phase
         load, body = f"/admin/engines/{NAME}/load", {"version": number}
-        for told in await asyncio.gather(
-            *(asked(server, load, body, ADMIN_KEY) for server in self._servers)
+        for answer in await asyncio.gather(
+            *(answer_of(server, load, body, ADMIN_KEY) for server in self._servers)
         ):
-            self._note(phase, told, expected)
+            self._note(phase, answer, expected)
         await asyncio.sleep(HELD_S)
 
-    def _note(self, phase: str, told: str, expected: str) -> None:
+    def _note(self, phase: str, answer: str, expected: str) -> None:
         """The first answer that is not as expected is kept, else the last."""
         if phase not in self._acts or self._acts[phase].good:
-            self._acts[phase] = Act(told, expected)
+            self._acts[phase] = Act(answer, expected)
 
     async def _serve(self, phase: str, number: int) -> None:
         """Both servers make every response with this version."""
         for server in self._servers:
-            for told in await self._makers(server, 3):
-                self._note(phase, told, f"200 by {NAME}@{number}")
+            for answer in await self._makers(server, 3):
+                self._note(phase, answer, f"200 by {NAME}@{number}")
 
     async def _both_versions(self, phase: str) -> None:
         """With a canary of a half, sixteen conversations that begin are not all of one version."""
         for server in self._servers:
-            told = set(await self._makers(server, 16))
-            self._note(phase, " ".join(sorted(told)), f"200 by {NAME}@1 200 by {NAME}@2")
+            answer = set(await self._makers(server, 16))
+            self._note(phase, " ".join(sorted(answer)), f"200 by {NAME}@1 200 by {NAME}@2")
 
     async def _makers(self, server: Server, number: int) -> list[str]:
         """Which versions make so many responses."""
-        asks = (asked(server, "/v1/responses", ASKED, KEY) for _ in range(number))
+        asks = (answer_of(server, "/v1/responses", FIELDS, KEY) for _ in range(number))
         return await asyncio.gather(*asks)
 
     async def _killed(self) -> None:
         self._tally.phase = KILL
         first, second = self._servers
         body = {"version": KILLED, "reason": "at night"}
-        told = await asked(first, f"/admin/engines/{NAME}/load", body, ADMIN_KEY)
-        self._note(KILL, told, "no answer")
+        answer = await answer_of(first, f"/admin/engines/{NAME}/load", body, ADMIN_KEY)
+        self._note(KILL, answer, "no answer")
         first.ends.append(await first.program.ended())
         await first.start()
-        self._note(KILL, await asked(first, "/v1/responses", ASKED, KEY), f"by {NAME}@{KILLED}")
-        self._note(KILL, await asked(second, "/v1/responses", ASKED, KEY), f"by {NAME}@1")
+        self._note(
+            KILL, await answer_of(first, "/v1/responses", FIELDS, KEY), f"by {NAME}@{KILLED}"
+        )
+        self._note(KILL, await answer_of(second, "/v1/responses", FIELDS, KEY), f"by {NAME}@1")
         await asyncio.sleep(HELD_S)
         self._tally.phase = "the other server follows"
         body = {"reason": "after it"}
-        told = await asked(second, f"/admin/engines/{NAME}/load", body, ADMIN_KEY)
-        self._note(self._tally.phase, told, "200 promoted")
+        answer = await answer_of(second, f"/admin/engines/{NAME}/load", body, ADMIN_KEY)
+        self._note(self._tally.phase, answer, "200 promoted")
 
 
-async def asked(server: Server, path: str, body: dict[str, Any], key: str) -> str:
-    """A server's answer in a few words, asked without the proxy: 'no answer', the version that made
+async def answer_of(server: Server, path: str, body: dict[str, Any], key: str) -> str:
+    """A server's answer in a few words, without the proxy: 'no answer', the version that made
     a response, the state after a load, or the reason of a refusal."""
     async with httpx.AsyncClient(timeout=600) as client:
         try:
@@ -242,7 +243,8 @@ async def asked(server: Server, path: str, body: dict[str, Any], key: str) -> st
     if path == "/v1/responses" and reply.status_code == 200:
         return f"200 by {reply.headers['x-trt-engine']}"
     try:
-        told = reply.json()
+        answer = reply.json()
     except ValueError:
         return f"{reply.status_code} {reply.text[:60]!r}"
-    return f"{reply.status_code} {told['error']['message'] if 'error' in told else told['state']}"
+    shown = answer["error"]["message"] if "error" in answer else answer["state"]
+    return f"{reply.status_code} {shown}"

@@ -143,7 +143,7 @@ def test_a_start_that_raises_says_its_root_cause(name: str) -> None:
         engine = remote("raises", how=name)
         with pytest.raises(StartupError) as stopped:
             await engine.start()
-        assert "no CUDA device is there" in str(stopped.value)
+        assert "no CUDA device found" in str(stopped.value)
         assert "\n" not in str(stopped.value)
 
     asyncio.run(run())

@@ -22,7 +22,7 @@ PATIENT = Patience(silence_s=60.0, first_backoff_s=0.01)
 LIVELY = Liveness(probe_every_s=1.5, first_probe_s=0.5, probe_timeout_s=1.5)
 REASONS = {
     "a rank fails: KeyError": "KeyError: 'a rank has failed'",
-    "a rank is killed, nothing is said, calls block": "no heartbeat for 4 s",
+    "a rank is killed, no error comes, calls block": "no heartbeat for 4 s",
     "a rank is frozen": "no token within 1.5 s",
 }
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support.bad_bodies import INVALID, MISSING, Row, bad, body, item, raw, tool
-from tests.support.replies import check_told
+from tests.support.replies import check_headers
 from tests.support.served import WEATHER, served
 from trt_responses.wire.limits import RequestLimits
 
@@ -215,7 +215,7 @@ def test_each_is_refused_by_name_and_no_token_is_made() -> None:
                 assert call.status != 200, data[:300]
                 told = [call.status, call.error["param"], call.error["code"]]
                 assert told == expected, (data[:300], call.body[:300])
-                check_told(call)
+                check_headers(call)
                 assert call.error["type"] == "invalid_request_error"
                 assert len(call.body) < 1500
                 assert "pydantic" not in call.error["message"]

@@ -26,7 +26,7 @@ from tests.support.bad_bodies import (
     without,
     wrong,
 )
-from tests.support.replies import check_told
+from tests.support.replies import check_headers
 from tests.support.served import served
 
 F = {"type": "function", "name": "f"}
@@ -195,7 +195,7 @@ def test_bad_input_is_refused_by_name_before_any_token() -> None:
                 assert call.status != 200, data[:200]
                 told = [call.status, call.error["param"], call.error["code"]]
                 assert told == expected, (data[:200], call.body[:300])
-                check_told(call)
+                check_headers(call)
                 assert call.error["type"] == "invalid_request_error"
                 assert len(call.body) < 1000
                 assert "pydantic" not in call.error["message"]
@@ -231,7 +231,7 @@ def test_only_json_is_taken_for_json() -> None:
                 call = await s.client.send("POST", "/v1/responses", body(), headers)
                 assert (call.status, call.error["code"]) == (415, "unsupported_content_type")
                 assert "application/json" in call.error["message"]
-                check_told(call)
+                check_headers(call)
                 assert len(call.body) < 1000
             bare = await s.client.send("POST", "/v1/responses", body(), {"host": "localhost"})
             assert bare.status == 415
@@ -248,7 +248,7 @@ def test_a_body_of_too_many_values_is_refused_before_it_is_parsed() -> None:
                     sent = body(unknown=[entry for _ in range(count)])
                     call = await s.client.send("POST", "/v1/responses", sent)
                     assert call.status == status
-                    check_told(call)
+                    check_headers(call)
             assert call.error["code"] == "request_too_large"
             assert "50 values" in call.error["message"]
 
@@ -265,7 +265,7 @@ def test_a_body_over_the_limit_is_refused_with_a_length_and_without() -> None:
                 for sent in (data, parts):
                     call = await s.client.send("POST", "/v1/responses", sent)
                     assert call.status == status
-                    check_told(call)
+                    check_headers(call)
                     assert status == 200 or call.error["code"] == "request_too_large"
             lying = JSON | {"content-length": "10"}
             call = await s.client.send("POST", "/v1/responses", [b"x" * 600, b"y" * 600], lying)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support import lawful
 from tests.support.asgi import JSON, Client, until
-from tests.support.replies import check_told
+from tests.support.replies import check_headers
 from tests.support.served import ANSWER, CALL, SETTINGS, script, served, squared
 from tests.support.turns import turn
 from trt_responses.app import create_app
@@ -39,7 +39,7 @@ def check_refused(call: Call, status: int) -> None:
     assert call.status == status
     assert int(call.headers["retry-after"]) >= 1
     assert call.headers["content-type"] == "application/json"
-    check_told(call)
+    check_headers(call)
     assert call.error["type"] in ("server_error", "too_many_requests")
 
 
@@ -50,7 +50,7 @@ def test_an_engine_that_fails_a_request_fails_its_response() -> None:
             plain = await s.client.create()
             assert (plain.status, plain.error["type"]) == (500, "server_error")
             assert "out of memory" in plain.error["message"]
-            check_told(plain)
+            check_headers(plain)
             assert (await s.client.create()).json()["status"] == "completed"
 
     asyncio.run(story())
@@ -295,7 +295,7 @@ def test_a_key_is_asked_for_everywhere_but_for_health_and_the_description() -> N
             for method, path in GUARDED:
                 call = await s.client.send(method, path)
                 assert call.status == 401, path
-                check_told(call)
+                check_headers(call)
             for path in ("/health/live", "/health/ready", "/docs", "/openapi.json"):
                 assert (await s.client.get(path)).status == 200
 

@@ -9,7 +9,7 @@ import orjson
 
 from scripts.reference.fields import FIELD_TABLES
 from tests.support.asgi import Client, living
-from tests.support.replies import check_told
+from tests.support.replies import check_headers
 from tests.support.served import SETTINGS, WEATHER, served
 from trt_responses.app import create_app
 from trt_responses.engines.scripted.engine import Script, ScriptedEngine
@@ -40,7 +40,7 @@ def test_the_table_is_served_as_it_is() -> None:
     async def story() -> None:
         async with served() as s:
             call = await s.client.get("/v1/fields")
-            check_told(call)
+            check_headers(call)
             told = call.json()
             assert told["object"] == "list"
             assert [

@@ -16,7 +16,7 @@ from trt_responses.wire.request import Request
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-from tests.support.replies import check_keys, check_streamed, check_told, without_ids
+from tests.support.replies import check_headers, check_keys, check_streamed, without_ids
 
 ODD = [
     *[("POST", "/", 405), ("GET", "/v1/nothing", 404), ("POST", "/v1/responses/", 404)],
@@ -43,7 +43,7 @@ def test_a_plain_answer_has_every_key_and_the_models_words() -> None:
     async def story() -> None:
         async with served(THOUGHT) as s:
             call = await s.client.create(metadata={"a": "b"}, instructions="Be kind.")
-            check_told(call)
+            check_headers(call)
             assert (call.status, call.headers["content-type"]) == (200, "application/json")
             answer = call.json()
             check_keys(answer)
@@ -66,13 +66,13 @@ def test_a_stream_is_what_a_strict_client_takes_and_ends_in_the_plain_answer(tex
     async def story() -> None:
         async with served(text) as s:
             streamed = await s.client.create(stream=True, tools=[WEATHER])
-            check_told(streamed)
+            check_headers(streamed)
             last = check_streamed(streamed)
             lawful.check(streamed.events, last)
             plain = (await s.client.create(tools=[WEATHER])).json()
             assert without_ids(plain) == without_ids(last)
             kept = await s.client.get(f"/v1/responses/{last['id']}")
-            check_told(kept)
+            check_headers(kept)
             assert kept.json() == last
 
     asyncio.run(story())
@@ -106,7 +106,7 @@ def test_a_deleted_response_is_gone_and_one_with_store_false_was_never_there() -
             assert gone.json() == {"id": first, "object": "response", "deleted": True}
             for call in (await s.client.get(path), await s.client.send("DELETE", path)):
                 assert (call.status, call.error["code"]) == (404, "not_found")
-                check_told(call)
+                check_headers(call)
             unkept = (await s.client.create(store=False)).json()
             assert unkept["store"] is False
             assert (await s.client.get(f"/v1/responses/{unkept['id']}")).status == 404
@@ -137,7 +137,7 @@ def test_models_are_listed_and_found_by_name() -> None:
             assert [model["id"] for model in listed["data"]] == ["demo"]
             one = await s.client.get("/v1/models/demo")
             assert one.json() == listed["data"][0]
-            check_told(one)
+            check_headers(one)
             missing = await s.client.get("/v1/models/other")
             assert (missing.status, missing.error["code"]) == (404, "model_not_found")
 
@@ -152,7 +152,7 @@ def test_health_follows_the_engine_and_the_drain() -> None:
             for change in steps:
                 change()
                 live, ready = [await s.client.get(f"/health/{name}") for name in ("live", "ready")]
-                check_told(ready)
+                check_headers(ready)
                 statuses.append((live.status, ready.status))
             assert statuses == [(200, 200), (200, 503), (503, 503)]
             assert "reason" in ready.json()
@@ -164,14 +164,14 @@ def test_the_description_comes_from_the_models_that_parse_the_body() -> None:
     async def story() -> None:
         async with served() as s:
             call = await s.client.get("/openapi.json")
-            check_told(call)
+            check_headers(call)
             body = call.json()["components"]["schemas"]["CreateResponse"]
             assert set(body["required"]) == {"model", "input"}
             known = {path.partition(".")[0] for path in (f.path for f in FIELDS)}
             typed = set(body["properties"])
             assert typed <= known, "a field of the models stands in no row of the table"
             page = await s.client.get("/docs")
-            check_told(page)
+            check_headers(page)
             assert page.headers["content-type"].startswith("text/html")
             assert all(f"<code>{f.path}</code>" in page.body.decode() for f in FIELDS)
 
@@ -184,7 +184,7 @@ def test_a_path_or_method_that_is_not_there_is_refused_in_the_apis_shape() -> No
             for method, path, status in ODD:
                 call = await s.client.send(method, path)
                 assert call.status == status, (method, path[:80])
-                check_told(call)
+                check_headers(call)
                 assert call.error.keys() == {"message", "type", "param", "code"}
                 assert call.error["type"] == "invalid_request_error"
                 assert call.error["code"] not in (None, "server_error")

@@ -46,25 +46,25 @@ class Heard(NamedTuple):
 async def living(app: ASGIApp) -> AsyncIterator[None]:
     """The app between its startup and its shutdown."""
     phases: asyncio.Queue[Message] = asyncio.Queue()
-    told: asyncio.Queue[Message] = asyncio.Queue()
+    sent: asyncio.Queue[Message] = asyncio.Queue()
     scope: Scope = {"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}
-    life = asyncio.ensure_future(app(scope, phases.get, told.put))
-    await _pass(life, phases, told, "startup")
+    life = asyncio.ensure_future(app(scope, phases.get, sent.put))
+    await _pass(life, phases, sent, "startup")
     try:
         yield
     finally:
-        await _pass(life, phases, told, "shutdown")
+        await _pass(life, phases, sent, "shutdown")
         await life
 
 
 async def _pass(
     life: asyncio.Future[None],
     phases: asyncio.Queue[Message],
-    told: asyncio.Queue[Message],
+    sent: asyncio.Queue[Message],
     phase: str,
 ) -> None:
     await phases.put({"type": f"lifespan.{phase}"})
-    answer = asyncio.ensure_future(told.get())
+    answer = asyncio.ensure_future(sent.get())
     await asyncio.wait((life, answer), return_when=asyncio.FIRST_COMPLETED)
     if not answer.done():
         answer.cancel()

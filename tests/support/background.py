@@ -78,10 +78,10 @@ async def ended(s: Served, response_id: str) -> dict[str, Any]:
 
 
 def replay(s: Served, response_id: str, after: int | None = None, **query: str) -> Call:
-    asked = {"stream": "true"} | query
+    fields = {"stream": "true"} | query
     if after is not None:
-        asked["starting_after"] = str(after)
-    text = "&".join(f"{name}={value}" for name, value in asked.items())
+        fields["starting_after"] = str(after)
+    text = "&".join(f"{name}={value}" for name, value in fields.items())
     return s.client.open("GET", f"/v1/responses/{response_id}?{text}")
 
 

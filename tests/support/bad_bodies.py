@@ -1,4 +1,4 @@
-"""Bodies that are refused, each with the status, the field and the code that the client is told."""
+"""Bodies that are refused, each with the status, the field and the code of the error."""
 
 from __future__ import annotations
 

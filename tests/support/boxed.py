@@ -86,8 +86,8 @@ async def ran(directory: Path, how: Interpreter, codes: Sequence[str]) -> list[R
 
 def shell(abi: int = box.HIGHEST_ABI, readable: Sequence[str] = (), **changes: Any) -> Shell:
     """`readable`: what commands may read besides the system's programs."""
-    told: dict[str, Any] = {"memory_bytes": 512 * MIB, "file_bytes": 64 * MIB}
-    return Shell(programs=(*PROGRAMS, *readable), at_most_abi=abi, **told | changes)
+    limits: dict[str, Any] = {"memory_bytes": 512 * MIB, "file_bytes": 64 * MIB}
+    return Shell(programs=(*PROGRAMS, *readable), at_most_abi=abi, **limits | changes)
 
 
 async def commanded(
@@ -143,34 +143,34 @@ def outsider() -> Outsider | None:
     return Outsider(system, user) if tried.returncode == 0 else None
 
 
-def ran_as(user: Outsider, directory: Path, asked: dict[str, Any]) -> list[list[Any]]:
-    """What a process of that user says to what is asked of it: see `main`."""
-    told = subprocess.run(
+def ran_as(user: Outsider, directory: Path, request: dict[str, Any]) -> list[list[Any]]:
+    """The reply of a process of that user to a request: see `main`."""
+    done = subprocess.run(
         [user.executable, "-m", "tests.support.boxed"],
         cwd=ROOT,
         env={"PYTHONDONTWRITEBYTECODE": "1", "SERVER_SECRET": "hunter2"},
         user=user.uid,
         group=user.uid,
         extra_groups=[],
-        input=json.dumps({"directory": str(directory), **asked}),
+        input=json.dumps({"directory": str(directory), **request}),
         capture_output=True,
         text=True,
         check=True,
     )
-    found: list[list[Any]] = json.loads(told.stdout)
+    found: list[list[Any]] = json.loads(done.stdout)
     return found
 
 
 def main() -> None:
     """Run `codes` in one interpreter, or `commands` one after another."""
-    asked: dict[str, Any] = json.loads(sys.stdin.read())
-    directory = Path(asked["directory"])
-    if "codes" in asked:
-        how = interpreter(sys.executable, asked["abi"], asked["readable"])
-        print(json.dumps(asyncio.run(ran(directory, how, asked["codes"]))))
+    request: dict[str, Any] = json.loads(sys.stdin.read())
+    directory = Path(request["directory"])
+    if "codes" in request:
+        how = interpreter(sys.executable, request["abi"], request["readable"])
+        print(json.dumps(asyncio.run(ran(directory, how, request["codes"]))))
         return
-    with_shell = shell(asked["abi"], asked["readable"])
-    found = [asyncio.run(commanded(directory, with_shell, *cmd)) for cmd in asked["commands"]]
+    with_shell = shell(request["abi"], request["readable"])
+    found = [asyncio.run(commanded(directory, with_shell, *cmd)) for cmd in request["commands"]]
     print(json.dumps(found))
 
 

@@ -49,7 +49,7 @@ STORY = (
 
 
 class Seen:
-    """What a page did that nobody sees: its faults, and where it went for what."""
+    """What a page did behind its picture: its errors, and its requests."""
 
     def __init__(self, page: Page) -> None:
         self.faults: list[str] = []

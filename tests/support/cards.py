@@ -17,7 +17,7 @@ VERSION = "0123456789ab"
 
 
 def card_of(directory: Path) -> Card:
-    """The card of an engine of llama.cpp whose model is there."""
+    """The card of an engine of llama.cpp whose model file exists."""
     model = directory / MODEL
     return Card(
         schema=SCHEMA,

@@ -37,14 +37,14 @@ ENDLESS = GenerateOptions(90_000, ())
 
 @dataclass(frozen=True)
 class Death:
-    """`error` is the class by which a rank's death is told, if it is."""
+    """`error` is the class of the error that reports a rank's death; None if nothing reports it."""
 
     name: str
     whose: Literal["rank", "process"]
     number: signal.Signals
     error: str | None = None
     told_s: float = 60.0
-    """So long may it take until all streams have heard."""
+    """The most seconds until all streams have ended."""
 
 
 DEATHS = (
@@ -52,7 +52,7 @@ DEATHS = (
         Death(f"a rank fails: {name}", "rank", signal.SIGKILL, name, 10.0)
         for name in ("RuntimeError", "KeyError", "IndexError", "OSError", "AssertionError")
     ),
-    Death("a rank is killed, nothing is said, calls block", "rank", signal.SIGKILL),
+    Death("a rank is killed, no error comes, calls block", "rank", signal.SIGKILL),
     Death("a rank is frozen", "rank", signal.SIGSTOP),
     Death("the engine's process is killed", "process", signal.SIGKILL, told_s=10.0),
     Death("the engine's process crashes", "process", signal.SIGSEGV, told_s=10.0),
@@ -62,8 +62,8 @@ DEATHS = (
 
 @dataclass
 class Seen:
-    """Of one death: seconds until all streams had heard and until the next engine answered; how
-    long the slowest `/health/live` took meanwhile; what the streams were told."""
+    """Of one death: seconds until all streams had ended and until the next engine answered; how
+    long the slowest `/health/live` took meanwhile; the errors of the streams."""
 
     told_s: float = 0.0
     ready_s: float = 0.0
@@ -84,14 +84,14 @@ async def seen(
     found = Seen()
     async with listening(engine) as address:
         await _ready(engine)
-        told = [begin(engine, PROMPT, ENDLESS)[0] for _ in range(STREAMS)]
-        await asyncio.gather(*(sink.some(2) for sink in told))
+        sinks = [begin(engine, PROMPT, ENDLESS)[0] for _ in range(STREAMS)]
+        await asyncio.gather(*(sink.some(2) for sink in sinks))
         asking = asyncio.create_task(ask_live(address.port, found))
         assert process.pid is not None
         rank = rank_of(process.pid)
         os.kill(rank if death.whose == "rank" else process.pid, death.number)
         begun_s = time.monotonic()
-        await asyncio.gather(*(sink.done() for sink in told))
+        await asyncio.gather(*(sink.done() for sink in sinks))
         found.told_s = time.monotonic() - begun_s
         await _ready(engine)
         await generated(engine, PROMPT, GenerateOptions(1, ()))
@@ -99,24 +99,24 @@ async def seen(
         found.rank_is_left = is_alive(rank)
         asking.cancel()
         await asyncio.gather(asking, return_exceptions=True)
-    found.reasons = {sink.end.error or "" for sink in told}
-    found.lost_streams = sum(sink.end.finish == "error" for sink in told)
+    found.reasons = {sink.end.error or "" for sink in sinks}
+    found.lost_streams = sum(sink.end.finish == "error" for sink in sinks)
     return found
 
 
 async def stopped(number: signal.Signals, deadline_s: float) -> tuple[float, set[str]]:
-    """Seconds that an engine takes to stop whose rank was killed or frozen, and what its streams
-    were told."""
+    """Seconds that an engine takes to stop whose rank was killed or frozen, and the errors of
+    its streams."""
     process = process_of("worker", None, how_of(None))
     engine = RemoteEngine(__version__, process=process)
     await engine.start()
-    told = [begin(engine, PROMPT, ENDLESS)[0] for _ in range(STREAMS)]
-    await asyncio.gather(*(sink.some(2) for sink in told))
+    sinks = [begin(engine, PROMPT, ENDLESS)[0] for _ in range(STREAMS)]
+    await asyncio.gather(*(sink.some(2) for sink in sinks))
     assert process.pid is not None
     os.kill(rank_of(process.pid), number)
     begun_s = time.monotonic()
     await engine.stop(deadline_s)
-    return time.monotonic() - begun_s, {sink.end.error or "" for sink in told}
+    return time.monotonic() - begun_s, {sink.end.error or "" for sink in sinks}
 
 
 async def failed_start(error: str | None, start_s: float) -> tuple[float, str]:

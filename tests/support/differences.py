@@ -44,7 +44,7 @@ def differences(package: Package, generate_async: object, version: Version) -> l
 
 
 def changes(package: Package, version: Version) -> list[str]:
-    """Names that came or went since the contract was read: to be told, and no fault."""
+    """Names that came or went since the contract was read: to report, not a failure."""
     known = {
         "LLM": (names.checked_arguments(version).keys(), package.argument_fields.keys()),
         "SamplingParams": (

@@ -18,7 +18,7 @@ NOT_READ = cast("Any", None)
 
 
 def bare_draft(listener: Listener | None = None) -> Draft:
-    """At a fixed time, for a run whose generation is made by hand."""
+    """A draft at a fixed time, for a run whose test makes the generation."""
     parts = Parts(
         **cast(
             "Any",

@@ -37,7 +37,7 @@ def say(*words: object) -> None:
 
 
 class HoldsBack(SqliteStore):
-    """Says when the nth record is committed, and lets nobody be told of it."""
+    """Reports the commit of the nth record, and sends no client an event of it."""
 
     def __init__(self, path: Path, bounds: Bounds, nth: int) -> None:
         super().__init__(path, bounds)
@@ -63,7 +63,7 @@ class HoldsBack(SqliteStore):
 
 
 class TellsFirst(SqliteStore):
-    """The wrong order: a record is committed when the next one comes, and told at once."""
+    """The wrong order: sends at once, and commits a record when the next one comes."""
 
     _pending: Record | None = None
 

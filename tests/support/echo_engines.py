@@ -37,9 +37,9 @@ STILL = 64
 def echo(prompt_ids: Sequence[int], options: GenerateOptions) -> Script:
     """A stand-in for a model: what it says depends on the prompt and on nothing else. Where it is
     drawn and may go on for ever, it does: it stands still before the context is full."""
-    said = [(prompt_ids[n % len(prompt_ids)] + n,) for n in range(CONTEXT)]
+    steps = [(prompt_ids[n % len(prompt_ids)] + n,) for n in range(CONTEXT)]
     endless = options.temperature > 0 and options.max_tokens > CONTEXT
-    return Script((*said[:STILL], Stall()) if endless else tuple(said), cached_tokens=0)
+    return Script((*steps[:STILL], Stall()) if endless else tuple(steps), cached_tokens=0)
 
 
 def scripted() -> Engine:
@@ -62,13 +62,13 @@ def trtllm_worker(how: str) -> Engine:
     """The same adapter over a stand-in with a rank's process, which steps until it is killed,
     frozen or fails; `how` is JSON: `error`, the class that tells its death, if one does; `dies`,
     which may be "loading"; and a patience."""
-    told = json.loads(how)
-    kind = told.get("error")
+    options = json.loads(how)
+    kind = options.get("error")
     error = getattr(builtins, kind)("a rank has failed") if kind else None
 
     def begun() -> Worker:
         worker = Worker(error, step_s=STEP_S)
-        if told.get("dies") == "loading":
+        if options.get("dies") == "loading":
             worker.kill()
         return worker
 
@@ -80,13 +80,13 @@ def trtllm_worker(how: str) -> Engine:
         Path("checkpoint"),
         arguments,
         package=Double(says, worker=begun).package,
-        patience=Liveness(**told["patience"]) if "patience" in told else None,
+        patience=Liveness(**options["patience"]) if "patience" in options else None,
         environment={},
     )
 
 
 class Starting(ScriptedEngine):
-    """Whose start does what it is told to."""
+    """Whose start runs a given function."""
 
     def __init__(self, begin: Callable[[], object]) -> None:
         super().__init__([Script()])
@@ -99,7 +99,7 @@ class Starting(ScriptedEngine):
 def fail(name: str) -> None:
     """Raise an error of this class, which has a cause."""
     kind: type[BaseException] = getattr(builtins, name)
-    raise kind("Executor worker returned error") from OSError("no CUDA device is there")
+    raise kind("Executor worker returned error") from OSError("no CUDA device found")
 
 
 MAKERS: dict[str, Callable[[], Engine]] = {"scripted": scripted, "trtllm-double": trtllm_double}

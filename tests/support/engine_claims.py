@@ -1,4 +1,4 @@
-"""What the seam promises, asked of one engine after the other: a test module that makes this
+"""The seam's promises, checked on one engine after the other: a test module that makes this
 module's tests its own has a fixture `bench`."""
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ def sampled(seed: int, max_tokens: int = 16) -> GenerateOptions:
 
 
 def test_ids_go_in_and_as_many_as_asked_come_out(bench: Bench) -> None:
-    told = bench.ask(PROMPT, greedy(8))
-    assert len(told.token_ids) == 8
-    assert all(isinstance(token_id, int) for token_id in told.token_ids)
-    assert (told.end.finish, told.end.stop_id, told.end.error) == ("length", None, None)
-    assert told.cached_tokens is not None
+    received = bench.ask(PROMPT, greedy(8))
+    assert len(received.token_ids) == 8
+    assert all(isinstance(token_id, int) for token_id in received.token_ids)
+    assert (received.end.finish, received.end.stop_id, received.end.error) == ("length", None, None)
+    assert received.cached_tokens is not None
 
 
 def test_greedy_is_deterministic(bench: Bench) -> None:
@@ -91,28 +91,28 @@ def test_a_stop_id_is_the_last_id_and_is_named(bench: Bench, place: int) -> None
     bench.warm()
     free = bench.ask(PROMPT, greedy(8)).token_ids
     wanted = free.index(free[place])
-    told = bench.ask(PROMPT, greedy(8, stop_ids=(free[place],)))
-    assert told.token_ids == free[: wanted + 1]
-    assert (told.end.finish, told.end.stop_id) == ("stop", free[place])
-    assert told.chunks[-1].token_ids[-1] == free[place]
+    received = bench.ask(PROMPT, greedy(8, stop_ids=(free[place],)))
+    assert received.token_ids == free[: wanted + 1]
+    assert (received.end.finish, received.end.stop_id) == ("stop", free[place])
+    assert received.chunks[-1].token_ids[-1] == free[place]
 
 
 def test_no_tokens_wanted_is_a_length_finish_that_comes_later(bench: Bench) -> None:
     async def claim() -> Gather:
-        told, _ = begin(bench.engine, PROMPT, greedy(0))
-        assert not told.chunks
-        return await told.done()
+        received, _ = begin(bench.engine, PROMPT, greedy(0))
+        assert not received.chunks
+        return await received.done()
 
-    told = bench.run(claim())
-    assert told.token_ids == []
-    assert told.end.finish == "length"
+    received = bench.run(claim())
+    assert received.token_ids == []
+    assert received.end.finish == "length"
 
 
 def test_a_full_context_is_a_length_finish(bench: Bench) -> None:
-    told = bench.ask(PROMPT, greedy(LONG, stop_ids=()))
-    assert told.end.finish in ("length", "stop")  # a random model may end by itself
-    if told.end.finish == "length":
-        assert len(PROMPT) + len(told.token_ids) == CONTEXT
+    received = bench.ask(PROMPT, greedy(LONG, stop_ids=()))
+    assert received.end.finish in ("length", "stop")  # a random model may end by itself
+    if received.end.finish == "length":
+        assert len(PROMPT) + len(received.token_ids) == CONTEXT
 
 
 @pytest.mark.parametrize("length", [CONTEXT, CONTEXT + 1])
@@ -123,8 +123,8 @@ def test_a_prompt_over_the_context_is_refused_before_a_token(bench: Bench, lengt
 
 
 def test_a_prompt_that_leaves_room_for_one_token_gets_one(bench: Bench) -> None:
-    told = bench.ask(range(300, 300 + CONTEXT - 1), greedy())
-    assert len(told.token_ids) == 1
+    received = bench.ask(range(300, 300 + CONTEXT - 1), greedy())
+    assert len(received.token_ids) == 1
 
 
 def test_an_empty_prompt_is_refused(bench: Bench) -> None:
@@ -144,19 +144,19 @@ def test_what_the_limits_do_not_name_is_refused(bench: Bench) -> None:
 
 
 def test_each_id_has_its_logprob_in_order(bench: Bench) -> None:
-    told = bench.ask(PROMPT, greedy(6, logprobs=1))
-    assert [entry.token_id for entry in told.logprobs] == told.token_ids
-    for chunk in told.chunks:
+    received = bench.ask(PROMPT, greedy(6, logprobs=1))
+    assert [entry.token_id for entry in received.logprobs] == received.token_ids
+    for chunk in received.chunks:
         assert len(chunk.logprobs) == len(chunk.token_ids)
-    for entry in told.logprobs:
+    for entry in received.logprobs:
         assert entry.top == ((entry.token_id, entry.logprob),)  # greedy takes the likeliest
         assert entry.logprob <= 0
 
 
 def test_logprobs_without_others_are_of_the_chosen_id_only(bench: Bench) -> None:
-    told = bench.ask(PROMPT, greedy(3, logprobs=0))
-    assert [entry.token_id for entry in told.logprobs] == told.token_ids
-    assert all(entry.top == () for entry in told.logprobs)
+    received = bench.ask(PROMPT, greedy(3, logprobs=0))
+    assert [entry.token_id for entry in received.logprobs] == received.token_ids
+    assert all(entry.top == () for entry in received.logprobs)
 
 
 def test_no_logprobs_come_unasked(bench: Bench) -> None:
@@ -183,15 +183,15 @@ def test_more_at_once_than_the_batch_give_what_each_gives_alone(bench: Bench) ->
 
 def test_abort_is_silent_and_idempotent(bench: Bench) -> None:
     async def claim() -> None:
-        told, handle = begin(bench.engine, PROMPT, sampled(1, LONG))
-        await told.some(3)
+        received, handle = begin(bench.engine, PROMPT, sampled(1, LONG))
+        await received.some(3)
         handle.abort()
-        seen = len(told.chunks)
+        seen = len(received.chunks)
         handle.abort()
         await generated(bench.engine, PROMPT, greedy())  # time passes, and steps with it
         handle.abort()
-        assert len(told.chunks) == seen
-        assert not told.finished
+        assert len(received.chunks) == seen
+        assert not received.finished
 
     bench.run(claim())
 
@@ -215,10 +215,10 @@ def test_abort_before_the_first_chunk_is_silent(bench: Bench) -> None:
 
 def test_abort_after_the_end_does_nothing(bench: Bench) -> None:
     async def claim() -> None:
-        told, handle = begin(bench.engine, PROMPT, greedy())
-        await told.done()
+        received, handle = begin(bench.engine, PROMPT, greedy())
+        await received.done()
         handle.abort()
-        assert told.end.finish == "length"
+        assert received.end.finish == "length"
 
     bench.run(claim())
 
@@ -233,12 +233,12 @@ def test_a_sink_may_abort_its_own_request(bench: Bench) -> None:
                 handle.abort()
                 first.set()
 
-        told = Once()
-        handle = bench.engine.generate(PROMPT, sampled(2, LONG), told)
+        received = Once()
+        handle = bench.engine.generate(PROMPT, sampled(2, LONG), received)
         await first.wait()
         await generated(bench.engine, PROMPT, greedy())
-        assert len(told.chunks) == 1
-        assert not told.finished
+        assert len(received.chunks) == 1
+        assert not received.finished
 
     bench.run(claim())
 
@@ -274,11 +274,11 @@ def test_an_engine_is_ready_between_start_and_stop_which_fails_what_runs(bench: 
             begin(engine, PROMPT, greedy())
         await engine.start()
         assert engine.health().ready
-        told = [begin(engine, PROMPT, sampled(n, LONG))[0] for n in range(SLOTS + 1)]
-        await told[0].some(2)
+        received = [begin(engine, PROMPT, sampled(n, LONG))[0] for n in range(SLOTS + 1)]
+        await received[0].some(2)
         await engine.stop(5)
-        assert [sink.end.finish for sink in told] == ["error"] * (SLOTS + 1)
-        assert all(sink.end.error for sink in told)
+        assert [sink.end.finish for sink in received] == ["error"] * (SLOTS + 1)
+        assert all(sink.end.error for sink in received)
         health = engine.health()
         assert (health.ready, bool(health.reason)) == (False, True)
         with pytest.raises(EngineUnavailable):

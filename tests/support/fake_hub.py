@@ -27,7 +27,7 @@ class FakeHub(ThreadingHTTPServer):
         self.model, self.files = model, dict(files)
         self.break_after: int | None = None
         self.ranges: list[str] = []
-        """What was asked for a second time, from the middle on."""
+        """The ranges of repeated requests, from the middle on."""
         self.sent_bytes = 0
 
     @property
@@ -35,7 +35,7 @@ class FakeHub(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}"
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A client that has gone is no fault of ours."""
+        """A client that has left is not an error here."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -67,15 +67,15 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _file(self, data: bytes) -> None:
         start = 0
-        if asked := self.headers.get("Range"):
-            start = int(asked.removeprefix("bytes=").split("-")[0])
+        if span := self.headers.get("Range"):
+            start = int(span.removeprefix("bytes=").split("-")[0])
             if start:
-                self.server.ranges.append(asked)
-        self.send_response(206 if asked else 200)
+                self.server.ranges.append(span)
+        self.send_response(206 if span else 200)
         self.send_header("X-Repo-Commit", COMMIT)
         self.send_header("ETag", f'"{hashlib.sha256(data).hexdigest()}"')
         self.send_header("Accept-Ranges", "bytes")
-        if asked:
+        if span:
             self.send_header("Content-Range", f"bytes {start}-{len(data) - 1}/{len(data)}")
         self.send_header("Content-Length", str(len(data) - start))
         self.end_headers()
@@ -95,8 +95,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("X-Repo-Commit", COMMIT)
-        for name, said in (headers or {}).items():
-            self.send_header(name, said)
+        for name, text in (headers or {}).items():
+            self.send_header(name, text)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         if self.command != "HEAD":

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 
 class QuickReader(GGUFReader):
-    """Reads a list of strings when it is asked for: all of a vocabulary's take 80 MB. All else is
-    as in the library."""
+    """Reads a list of strings on first use: a vocabulary's strings take 80 MB. The rest is as in
+    the library."""
 
     def texts(self, key: str) -> list[str]:
         """A list of strings among the keys."""

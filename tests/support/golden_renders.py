@@ -92,12 +92,12 @@ def as_taken(template: str, messages: list[Json]) -> list[Json]:
     """The messages with arguments as this template takes them."""
     if template not in STRING_ARGUMENTS:
         return messages
-    taken: list[Json] = json.loads(json.dumps(messages))
-    for message in taken:
+    changed: list[Json] = json.loads(json.dumps(messages))
+    for message in changed:
         for call in message.get("tool_calls", ()):
-            told = json.dumps(call["function"]["arguments"], ensure_ascii=False)
-            call["function"]["arguments"] = told
-    return taken
+            text = json.dumps(call["function"]["arguments"], ensure_ascii=False)
+            call["function"]["arguments"] = text
+    return changed
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""A model that says the same however often it is asked to go on, as greedy ones do."""
+"""A model that continues its answer the same way each time, as greedy ones do."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ WHOLE = ids(
 
 
 class Model:
-    """Says the same whole answer however often it is asked to go on with it, as greedy models do.
-    A prompt is known by its last id before the answer, and what was said is what follows."""
+    """Writes the same whole answer however often it must continue, as greedy models do. It knows
+    a prompt by its last id before the answer, and what follows as written."""
 
     def __init__(self, whole: Sequence[int] = WHOLE, *, at_once: int = 1) -> None:
         """So many ids `at_once` are a step."""

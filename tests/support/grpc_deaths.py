@@ -1,7 +1,7 @@
 """Ways in which an engine behind gRPC may go away, and what its streams and a server see of each.
 
 The server there is a process of its own, with a rank's process below it. When all streams have
-heard, somebody else ends what is left of it and starts it again on its port, as a supervisor does.
+ended, the test ends what is left of it and starts it again on its port, as a supervisor does.
 What is measured is for a person to read (`scripts/engine_deaths.py`); a test asserts reasons.
 """
 
@@ -37,13 +37,13 @@ async def seen_over_grpc(death: Death, patience: Patience | None = None) -> Seen
         engine = engine_at(server.port, patience)
         address = await stack.enter_async_context(listening(engine))
         await until_seen(lambda: engine.health().ready)
-        told = [begin(engine, PROMPT, ENDLESS)[0] for _ in range(STREAMS)]
-        await asyncio.gather(*(sink.some(2) for sink in told))
+        sinks = [begin(engine, PROMPT, ENDLESS)[0] for _ in range(STREAMS)]
+        await asyncio.gather(*(sink.some(2) for sink in sinks))
         asking = asyncio.create_task(ask_live(address.port, found))
         rank = rank_of(server.pid)
         os.kill(rank if death.whose == "rank" else server.pid, death.number)
         begun_s = time.monotonic()
-        await asyncio.gather(*(sink.done() for sink in told))
+        await asyncio.gather(*(sink.done() for sink in sinks))
         found.told_s = time.monotonic() - begun_s
         await server.end()
         with suppress(ProcessLookupError):
@@ -55,8 +55,8 @@ async def seen_over_grpc(death: Death, patience: Patience | None = None) -> Seen
         found.ready_s = time.monotonic() - again_s
         asking.cancel()
         await asyncio.gather(asking, return_exceptions=True)
-    found.reasons = {sink.end.error or "" for sink in told}
-    found.lost_streams = sum(sink.chunks[-1].lost == "died" for sink in told)
+    found.reasons = {sink.end.error or "" for sink in sinks}
+    found.lost_streams = sum(sink.chunks[-1].lost == "died" for sink in sinks)
     return found
 
 

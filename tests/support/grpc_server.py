@@ -113,8 +113,8 @@ async def server_process(
 
 
 async def _serve(error: str | None, port: int, dies: str) -> None:
-    async with served(Servicer(worker_llm(error, dies=dies)), port) as taken:
-        print(taken, flush=True)
+    async with served(Servicer(worker_llm(error, dies=dies)), port) as bound:
+        print(bound, flush=True)
         await asyncio.Event().wait()
 
 

@@ -22,11 +22,10 @@ if TYPE_CHECKING:
 
 
 def trouble_of(llm: LLM) -> str | None:
-    """Why the package says that its executor is not well; a death that it was not told it does not
-    know."""
+    """The package's reason why its executor is not well; without an error it knows of no death."""
     worker = llm.worker
-    told = worker is not None and worker.error is not None and worker.is_dead.is_set()
-    if llm.is_shut_down or llm.plan.crashed or told:
+    reported = worker is not None and worker.error is not None and worker.is_dead.is_set()
+    if llm.is_shut_down or llm.plan.crashed or reported:
         return "RuntimeError: Executor is unhealthy"
     return None
 
@@ -47,18 +46,18 @@ def add(servicer: object, name: str, service: str, server: grpc.aio.Server) -> N
 
 
 class Servicer:
-    """TensorRT-LLM's own protocol. It reads neither salt nor priority. A call that is cancelled
-    while a message is under way is not told to it: the generator is closed, and the request goes
-    on."""
+    """TensorRT-LLM's own protocol. It reads neither salt nor priority. It does not learn of a
+    call that is cancelled while a message is under way: the generator is closed, and the
+    request goes on."""
 
     def __init__(self, llm: LLM, *, tells_batch: bool = True) -> None:
         self.llm = llm
         self.package = llm.plan.package()
         self.requests: list[Any] = []
-        """What was asked, as it came."""
+        """The requests, as they came."""
         self.aborted = 0
         self._active: dict[str, RequestOutput] = {}
-        self._said = module("trtllm_service_pb2")
+        self._messages = module("trtllm_service_pb2")
         self._batch = SLOTS if tells_batch else 0
 
     def join(self, server: grpc.aio.Server) -> None:
@@ -80,14 +79,16 @@ class Servicer:
             async for _ in result:
                 output = result.outputs[0]
                 if fresh := output.token_ids[sent:]:
-                    chunk = self._said.GenerateStreamChunk(
+                    chunk = self._messages.GenerateStreamChunk(
                         token_ids=fresh,
                         prompt_tokens=len(result.prompt_token_ids),
                         completion_tokens=len(output.token_ids),
                         cached_tokens=result.cached_tokens,
                         logprobs=self._logprobs(fresh, output.logprobs[sent:]),
                     )
-                    yield self._said.GenerateResponse(request_id=request.request_id, chunk=chunk)
+                    yield self._messages.GenerateResponse(
+                        request_id=request.request_id, chunk=chunk
+                    )
                 sent = len(output.token_ids)
             yield self._complete(request.request_id, result)
         except asyncio.CancelledError:
@@ -107,14 +108,14 @@ class Servicer:
         if result is not None:
             self.aborted += 1
             result.abort()
-        return self._said.AbortResponse(success=result is not None)
+        return self._messages.AbortResponse(success=result is not None)
 
     async def HealthCheck(self, request: Any, context: Any) -> Any:
-        return self._said.HealthCheckResponse(status=trouble_of(self.llm) or "OK")
+        return self._messages.HealthCheckResponse(status=trouble_of(self.llm) or "OK")
 
     async def GetModelInfo(self, request: Any, context: Any) -> Any:
         context_tokens = self.llm.arguments.get("max_seq_len", 0)
-        return self._said.GetModelInfoResponse(
+        return self._messages.GetModelInfoResponse(
             model_id="gpt-oss", max_seq_len=context_tokens, max_batch_size=self._batch
         )
 
@@ -147,7 +148,7 @@ class Servicer:
 
     def _complete(self, request_id: str, result: RequestOutput) -> Any:
         output = result.outputs[0]
-        complete = self._said.GenerateComplete(
+        complete = self._messages.GenerateComplete(
             output_token_ids=output.token_ids,
             finish_reason=output.finish_reason or "",
             prompt_tokens=len(result.prompt_token_ids),
@@ -157,16 +158,18 @@ class Servicer:
         )
         if isinstance(output.stop_reason, int):
             complete.matched_token_id = output.stop_reason
-        return self._said.GenerateResponse(request_id=request_id, complete=complete)
+        return self._messages.GenerateResponse(request_id=request_id, complete=complete)
 
-    def _logprobs(self, ids: Sequence[int], told: Sequence[Any]) -> list[Any]:
+    def _logprobs(self, ids: Sequence[int], reported: Sequence[Any]) -> list[Any]:
         """All alternatives in the dictionary's order; an id that is not among them has 0."""
         found = []
-        for token_id, entry in zip(ids, told, strict=False):
+        for token_id, entry in zip(ids, reported, strict=False):
             top = [
-                self._said.TopLogprob(token_id=other, logprob=value.logprob)
+                self._messages.TopLogprob(token_id=other, logprob=value.logprob)
                 for other, value in reversed(entry.items())
             ]
             own = entry[token_id].logprob if token_id in entry else 0.0
-            found.append(self._said.TokenLogprob(token_id=token_id, logprob=own, top_logprobs=top))
+            found.append(
+                self._messages.TokenLogprob(token_id=token_id, logprob=own, top_logprobs=top)
+            )
         return found

@@ -54,7 +54,7 @@ class History(ABC):
 
     @abstractmethod
     def bytes(self, store: Store) -> Bytes:
-        """What the store says that it holds, and what is there when all is counted."""
+        """The bytes that the store reports, and the bytes that a count finds."""
 
     def advance(self, seconds: float) -> None:
         self.now_s += seconds
@@ -139,7 +139,7 @@ class RedisHistory(History):
         return Bytes(bodies + accounted, bodies + sum(len(d) for _, d in there.values()))
 
     def advance(self, seconds: float) -> None:
-        """The server's clock cannot be set: whatever it waits for is brought nearer."""
+        """Moves every expiry nearer: the server's clock cannot be set."""
         super().advance(seconds)
         with redis.Redis.from_url(self.url) as server:
             for key in server.keys("trt:*"):

@@ -41,15 +41,15 @@ BROKEN = {
 """Replies that no client can read, each behind lines that are none."""
 
 
-def reply(asked: Any, **result: Any) -> str:
-    return json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result})
+def reply(request: Any, **result: Any) -> str:
+    return json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result})
 
 
 def tools(how: str) -> list[dict[str, Any]]:
-    told = CONTROL if how == "words" else ""
-    schema = {"type": "object", "properties": {}, "description": told}
+    description = CONTROL if how == "words" else ""
+    schema = {"type": "object", "properties": {}, "description": description}
     return [
-        {"name": name, "description": f"Number {number}. {told}", "inputSchema": schema}
+        {"name": name, "description": f"Number {number}. {description}", "inputSchema": schema}
         for number, name in enumerate(NAMES.get(how, ["add"]))
     ]
 
@@ -58,39 +58,41 @@ def say_nothing() -> None:
     time.sleep(999)  # slept: a server that never answers, and does not outlive its tests for long
 
 
-def messages(how: str, asked: Any) -> Iterator[Iterable[str]]:
+def messages(how: str, request: Any) -> Iterator[Iterable[str]]:
     """What it says to a message, each in its pieces."""
-    match asked["method"], how:
+    match request["method"], how:
         case "initialize", _:
             about = {"name": "hostile", "version": "1"}
-            version = asked["params"]["protocolVersion"]
+            version = request["params"]["protocolVersion"]
             yield [
-                reply(asked, protocolVersion=version, capabilities={"tools": {}}, serverInfo=about)
+                reply(
+                    request, protocolVersion=version, capabilities={"tools": {}}, serverInfo=about
+                )
             ]
         case "tools/list", "deaf":
-            yield [reply(asked, tools=tools(how))]
+            yield [reply(request, tools=tools(how))]
             say_nothing()
         case ("tools/list", "silent list") | ("tools/call", "silent"):
             say_nothing()
         case "tools/list", "no list":
             fault = {"code": -32603, "message": "There is no list."}
-            yield [json.dumps({"jsonrpc": "2.0", "id": asked["id"], "error": fault})]
+            yield [json.dumps({"jsonrpc": "2.0", "id": request["id"], "error": fault})]
         case "tools/list", "not a list":
-            yield [reply(asked, tools=[{"name": 7}])]
+            yield [reply(request, tools=[{"name": 7}])]
         case "tools/list", "empty list":
-            yield [reply(asked, tools=[])]
+            yield [reply(request, tools=[])]
         case "tools/list", "cursor":
-            yield [reply(asked, tools=tools(how), nextCursor="again")]
+            yield [reply(request, tools=tools(how), nextCursor="again")]
         case "tools/list", _:
-            yield [reply(asked, tools=tools(how))]
+            yield [reply(request, tools=tools(how))]
         case "tools/call", how if how in BROKEN:
-            yield [f"Calling {asked['params']['name']}: no reply yet."]
+            yield [f"Calling {request['params']['name']}: no reply yet."]
             yield [json.dumps({"level": "info", "text": "structured"})]
-            yield [BROKEN[how].replace("ID", str(asked["id"]))]
+            yield [BROKEN[how].replace("ID", str(request["id"]))]
         case "tools/call", "complains":
             sys.stderr.write("\x1b[31mIt hurts\r\n" + "more\n" * 5000)
             sys.stderr.flush()
-            yield [reply(asked, content=[{"type": "text", "text": "done"}])]
+            yield [reply(request, content=[{"type": "text", "text": "done"}])]
         case "tools/call", "die":
             os._exit(3)
         case "tools/call", "pings":
@@ -101,21 +103,21 @@ def messages(how: str, asked: Any) -> Iterator[Iterable[str]]:
                 yield [json.dumps({"jsonrpc": "2.0", "id": f"ping{number}", "method": "ping"})]
                 time.sleep(0.05)  # slept: a server that is slow
         case "tools/call", "pid":
-            yield [reply(asked, content=[{"type": "text", "text": f"process {os.getpid()};"}])]
+            yield [reply(request, content=[{"type": "text", "text": f"process {os.getpid()};"}])]
         case "tools/call", "flood":
             yield repeat(PIECE)
         case "tools/call", "long":
-            before, behind = reply(asked, content=[{"type": "text", "text": "|"}]).split("|")
+            before, behind = reply(request, content=[{"type": "text", "text": "|"}]).split("|")
             yield [before, *repeat(PIECE, PIECES), behind]
         case "tools/call", "parts":
-            yield [reply(asked, content=[{"type": "text", "text": "x"}] * PARTS)]
+            yield [reply(request, content=[{"type": "text", "text": "x"}] * PARTS)]
         case "tools/call", _:
-            told = f"called {asked['params']['name']}"
-            yield [reply(asked, content=[{"type": "text", "text": told}])]
+            text = f"called {request['params']['name']}"
+            yield [reply(request, content=[{"type": "text", "text": text}])]
         case _:
-            if "id" in asked:
+            if "id" in request:
                 fault = {"code": -32601, "message": "Method not found"}
-                yield [json.dumps({"jsonrpc": "2.0", "id": asked["id"], "error": fault})]
+                yield [json.dumps({"jsonrpc": "2.0", "id": request["id"], "error": fault})]
 
 
 def over_pipes(how: str) -> None:
@@ -124,9 +126,9 @@ def over_pipes(how: str) -> None:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
         say_nothing()
     for line in sys.stdin:
-        asked = json.loads(line)
-        if "method" in asked:
-            for pieces in messages(how, asked):
+        request = json.loads(line)
+        if "method" in request:
+            for pieces in messages(how, request):
                 for piece in pieces:
                     sys.stdout.write(piece)
                 sys.stdout.write("\n")
@@ -138,10 +140,10 @@ class Http(BaseHTTPRequestHandler):
     how = ""
 
     def do_POST(self) -> None:
-        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        request = json.loads(self.rfile.read(int(self.headers["content-length"])))
         if self.how == "mute":
             say_nothing()
-        if "id" not in asked or "method" not in asked:
+        if "id" not in request or "method" not in request:
             self.send_response(202)
             self.send_header("content-length", "0")
             self.end_headers()
@@ -151,7 +153,7 @@ class Http(BaseHTTPRequestHandler):
         self.send_header("mcp-session-id", "one")
         self.send_header("connection", "close")
         self.end_headers()
-        for pieces in messages(self.how, asked):
+        for pieces in messages(self.how, request):
             self.wfile.write(b"event: message\ndata: ")
             for piece in pieces:
                 self.wfile.write(piece.encode())
@@ -163,7 +165,7 @@ class Http(BaseHTTPRequestHandler):
 
     def do_DELETE(self) -> None:
         if self.how == "silent":
-            say_nothing()  # whoever waits for the end of a session waits for ever
+            say_nothing()  # a wait for the session's end never ends
         self.send_error(405)
 
     def log_message(self, format: str, *args: object) -> None:
@@ -174,7 +176,7 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Nothing: whoever is sent too much hangs up."""
+        """Nothing: a client that gets too much closes the connection."""
 
 
 def over_http(how: str) -> None:

@@ -17,7 +17,7 @@ def left_to_do() -> list[Any]:
     """The callbacks, timers and files that wake the loop, but for those of the task that asks: a
     loop without any uses no processor at all, however long it waits."""
     loop: Any = asyncio.get_running_loop()
-    # private: a loop tells nobody what it has to do
+    # private: a loop has no list of its work
     ready, scheduled, own = loop._ready, loop._scheduled, loop._ssock.fileno()
     timers = [timer for timer in scheduled if not timer.cancelled()]
     return [*ready, *timers, *(watched_files() - {own})]  # by its own, other threads wake it
@@ -26,7 +26,7 @@ def left_to_do() -> list[Any]:
 def watched_files() -> set[int]:
     """The file descriptors that wake the loop."""
     loop: Any = asyncio.get_running_loop()
-    return {*loop._selector.get_map()}  # private: a loop names its files to nobody
+    return {*loop._selector.get_map()}  # private: a loop has no list of its files
 
 
 async def idle(turns: int = 1000) -> bool:

@@ -94,11 +94,11 @@ def _check_item(events: Sequence[Json], index: int) -> None:
         assert event["output_index"] == index
         assert event.get("item_id", done["id"]) == done["id"]
         assert event.get("content_index", 0) == 0
-    said = "".join(event["delta"] for event in events if event["type"].endswith(".delta"))
+    deltas = "".join(event["delta"] for event in events if event["type"].endswith(".delta"))
     assert all(event["delta"] for event in events if event["type"].endswith(".delta"))
     kind = TEXTS.get(done["type"])
     if kind is None:
-        _check_call(events, said)
+        _check_call(events, deltas)
         return
     _check_order(events, f"response.{kind}", parts=True)
     assert (added["content"], len(done["content"])) == ([], 1)
@@ -107,26 +107,26 @@ def _check_item(events: Sequence[Json], index: int) -> None:
     assert (first["type"], first["text"]) == (kind, "")
     if "logprobs" in first:  # each delta's, one after another
         first |= {"logprobs": [p for event in events for p in _logprobs_of_delta(event)]}
-    assert last == first | {"text": said}
-    assert events[-3]["text"] == said
+    assert last == first | {"text": deltas}
+    assert events[-3]["text"] == deltas
     assert done["content"] == [last]
 
 
 def _logprobs_of_delta(event: Json) -> list[Json]:
-    told: list[Json] = event["logprobs"] if event["type"].endswith(".delta") else []
-    return told
+    logprobs: list[Json] = event["logprobs"] if event["type"].endswith(".delta") else []
+    return logprobs
 
 
-def _check_call(events: Sequence[Json], said: str) -> None:
+def _check_call(events: Sequence[Json], deltas: str) -> None:
     added, done = events[0]["item"], events[-1]["item"]
     text, key = CALLS[done["type"]]
     _check_order(events, text, parts=False)
     assert added == done | {"status": "in_progress", key: ""}
-    assert events[-2][key] == done[key] == said
+    assert events[-2][key] == done[key] == deltas
     if done["type"] == "function_call":
         assert events[-2]["name"] == done["name"]
     if done["status"] == "completed" and done["type"] == "function_call":
-        assert said, "a whole call has arguments, if only {}"
+        assert deltas, "a whole call has arguments, if only {}"
 
 
 def _check_order(events: Sequence[Json], text: str, *, parts: bool) -> None:

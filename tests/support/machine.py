@@ -92,15 +92,23 @@ def why_not(*programs: str) -> str | None:
     for name in ("unshare", "nsenter", "setpriv", "ip", *programs):
         if shutil.which(name) is None and not Path(name).exists():
             return f"needs the program {name}"
-    tried = subprocess.run(
-        ["unshare", "-m", "-p", "-n", "-f", "sh", "-c", _TRY], capture_output=True, text=True
-    )
+    if SYSTEMD in programs and not any(os.access(group, os.W_OK) for group in _cgroups()):
+        return "needs a cgroup2 that can be written"
+    command = ["unshare", "-m", "-p", "-n", "-f", "sh", "-c", _TRY, sys.executable]
+    tried = subprocess.run(command, capture_output=True, text=True)
     return f"needs namespaces and overlay mounts: {tried.stderr}" if tried.returncode else None
+
+
+def _cgroups() -> list[Path]:
+    """Where cgroup2 is mounted."""
+    mounts = (line.split() for line in Path("/proc/mounts").read_text().splitlines())
+    return [Path(words[1]) for words in mounts if words[2] == "cgroup2"]
 
 
 UP = """until [ -S /run/systemd/private ]; do sleep 0.02; done
 systemctl --wait is-system-running || :"""
 _TRY = """mount --make-rprivate / && mount -t tmpfs tmpfs /mnt && mkdir /mnt/u /mnt/w /mnt/r &&
+"$0" -c 'import os; os.setxattr("/mnt/u", "trusted.overlay.opaque", b"y")' &&
 mount -t overlay overlay -o lowerdir=/,upperdir=/mnt/u,workdir=/mnt/w /mnt/r"""
 
 
@@ -242,8 +250,7 @@ def machine(folder: Path, *, hosts: Sequence[str] = (), systemd: str = "") -> It
 @contextmanager
 def _cgroup(name: str) -> Iterator[Path]:
     """A group for all of a machine's processes, in which systemd may make its own."""
-    mounts = (line.split() for line in Path("/proc/mounts").read_text().splitlines())
-    group = next(Path(words[1]) for words in mounts if words[2] == "cgroup2") / f"test-{name}"
+    group = _cgroups()[0] / f"test-{name}"
     group.mkdir()
     try:
         yield group

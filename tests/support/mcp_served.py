@@ -1,4 +1,4 @@
-"""An app whose requests may use an MCP server, and what is asked of it and read of its answers."""
+"""An app whose requests may use an MCP server, its requests, and readers of its answers."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def calling(name: str, arguments: str = "{}") -> str:
 
 def offer(server: McpSite | None = None, **changes: Any) -> Json:
     """The demo server, as a request names it."""
-    told = {"type": "mcp", "server_label": "demo", "require_approval": "never"}
-    return told | ({"server_url": server.url} if server else {}) | changes
+    tool = {"type": "mcp", "server_label": "demo", "require_approval": "never"}
+    return tool | ({"server_url": server.url} if server else {}) | changes
 
 
 @asynccontextmanager

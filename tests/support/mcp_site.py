@@ -1,5 +1,5 @@
-"""An MCP server on the test's own event loop, over HTTP: what it is asked is counted, and what it
-answers is what a test says. It speaks JSON-RPC itself, so that it can say what no SDK would."""
+"""An MCP server on the test's own event loop, over HTTP: it counts its requests, and a test sets
+its answers. It speaks JSON-RPC itself, so that it can say what no SDK would."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class McpSite:
         return self._site.asked
 
     def count(self, method: str) -> int:
-        """How often it was asked for this."""
+        """The number of requests of this method."""
         return self.methods.count(method)
 
     @property
@@ -64,10 +64,10 @@ class McpSite:
             return Page(status=202)
         if body["method"] in self.pages:
             return self.pages[body["method"]]
-        told = {"jsonrpc": "2.0", "id": body["id"], **self._told(body)}
-        return Page(json.dumps(told).encode(), "application/json")
+        reply = {"jsonrpc": "2.0", "id": body["id"], **self._outcome(body)}
+        return Page(json.dumps(reply).encode(), "application/json")
 
-    def _told(self, body: dict[str, Any]) -> dict[str, Any]:
+    def _outcome(self, body: dict[str, Any]) -> dict[str, Any]:
         if body["method"] in self.errors:
             return {"error": self.errors[body["method"]]}
         match body["method"]:

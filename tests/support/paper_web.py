@@ -1,4 +1,4 @@
-"""A browser over a web of paper: real sessions, and pages that nobody fetches."""
+"""A browser over a web of paper: real sessions, and pages that need no fetch."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ WORDS = 500
 
 
 class Reply(NamedTuple):
-    """What the server said to a body. `code` is its error's, or the error's type; else empty."""
+    """The server's reply to a body. `code` is its error's, or the error's type; else empty."""
 
     status: int
     code: str
@@ -46,7 +46,7 @@ class Reply(NamedTuple):
 
 
 class RawSocket(Socket):
-    """Reads no frame but the last, so that a client's work is not taken for the server's."""
+    """Reads no frame but the last, so that a client's work does not count as the server's."""
 
     last = ""
 
@@ -67,7 +67,7 @@ async def hosted() -> AsyncIterator[Served]:
 
 
 def _answer(prompt_ids: Sequence[int], options: GenerateOptions) -> Script:
-    """A whole answer, or its text alone where its header is there already."""
+    """A whole answer, or its text alone if the prompt ends with its header."""
     whole = prompt_ids[-1] != CONTROL.message
     return script(ANSWER if whole else "Hello there, friend.<|return|>")
 

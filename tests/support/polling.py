@@ -1,4 +1,4 @@
-"""Looks at what happens in other processes, which nobody tells a test: now and then, with a
+"""Polls other processes, which cannot wake a test: now and then, with a
 deadline. Tests that wait for a process use these, and no sleep of their own."""
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ T = TypeVar("T")
 async def polled(look: Callable[[], Awaitable[T | None]]) -> T:
     """What a look gives in the end, after looks that gave None."""
     async with asyncio.timeout(PATIENCE_S):
-        while (found := await look()) is None:  # noqa: ASYNC110  # nobody tells
+        while (found := await look()) is None:  # noqa: ASYNC110  # nothing wakes it
             await asyncio.sleep(LOOK_S)  # slept: another process has no turns of this loop
         return found
 

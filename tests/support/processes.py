@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def is_alive(pid: int) -> bool:
-    """Whether it runs or is stopped; one that has ended and that nobody has asked for is not."""
+    """Whether it runs or is stopped. A zombie is not alive."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

@@ -70,7 +70,7 @@ class RedisServer:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """As a machine that hangs: connections are taken and nothing is answered."""
+        """As a machine that hangs: it accepts connections and answers nothing."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
         try:

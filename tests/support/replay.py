@@ -175,7 +175,7 @@ class Stage:
         self.run = Run(self.generation, bare_draft(listener), commit)
 
     async def begin(self) -> asyncio.Task[Response]:
-        """The run is being made, and has asked the engine; no step has been taken."""
+        """Starts the run, up to its engine request; no step has been made."""
         await self.scripted.start()
         making = asyncio.create_task(self.run.make())
         await turn()
@@ -191,7 +191,7 @@ class Stage:
         return making.result()
 
     def _stalled(self) -> bool:
-        """The last segment's request has said all that it will ever say."""
+        """Whether the last segment's request has sent all that it ever will."""
         requests = self.scripted.requests
         last = requests[-1]
         return (
@@ -213,13 +213,13 @@ def staged(transcript: Transcript, tables: Tables) -> Stage:
 
 async def followed(log: Log, *, pauses: int = 0) -> list[bytes]:
     """What a reader takes while a log is made, to its end; it rests for turns of the loop."""
-    cursor, taken = Cursor(log), list[bytes]()
+    cursor, frames_so_far = Cursor(log), list[bytes]()
     while True:
         if frames := cursor.take():
-            taken.append(frames)
+            frames_so_far.append(frames)
             await turn(pauses)
         elif log.closed:
-            return taken
+            return frames_so_far
         else:
             await log.changed()
 

@@ -1,4 +1,4 @@
-"""What holds for every reply and every stream, whatever was asked."""
+"""What holds for every reply and every stream of any request."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NEVER_NULL = {
 }
 
 
-def check_told(call: Call) -> None:
+def check_headers(call: Call) -> None:
     """The headers that every reply has."""
     assert call.headers["x-request-id"].startswith("req_")
     assert int(call.headers["openai-processing-ms"]) >= 0

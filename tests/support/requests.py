@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from trt_responses.accept.accepted import Accepted
 
 
-def accepted(asked: Mapping[str, object]) -> Accepted:
+def accepted(fields: Mapping[str, object]) -> Accepted:
     """What a request with these fields asks for; a model and an input are added."""
-    body = {"model": "gpt-oss", "input": "Hi"} | dict(asked)
+    body = {"model": "gpt-oss", "input": "Hi"} | dict(fields)
     return accept(parse(orjson.dumps(body)))

@@ -59,8 +59,8 @@ class ScriptedTool:
         self.running = False
 
     async def open(self, opening: Opening) -> ScriptedSession:
-        asked = opening.options.get("container")
-        container_id = asked if isinstance(asked, str) else None
+        container = opening.options.get("container")
+        container_id = container if isinstance(container, str) else None
         earlier = tuple(item["container_id"] for item in opening.items)
         self.opened.append((opening.owner, container_id, earlier))
         if container_id is not None and container_id not in self._known:

@@ -1,5 +1,5 @@
-"""A real server on a free port: on the test's own event loop, or as a child process. Whoever starts
-one here ends it by leaving the `with`."""
+"""A real server on a free port: on the test's own event loop, or as a child process. Leaving the
+`with` ends it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from trt_responses.store import Store
 
 
-class _Told(uvicorn.Server):
+class _Announcing(uvicorn.Server):
     """Says when it is up."""
 
     def __init__(self, config: uvicorn.Config) -> None:
@@ -64,7 +64,7 @@ async def serving(
     config = uvicorn.Config(
         app, http=http, port=port, log_level="warning", lifespan="on", ws="none"
     )
-    server = _Told(config)
+    server = _Announcing(config)
     life = asyncio.create_task(server.serve())
     await server.up.wait()
     try:
@@ -88,7 +88,7 @@ class Child:
         self._stderr = process.stderr
 
     async def ready(self) -> Address:
-        """What its one line says, once it has said it."""
+        """The address in its first line."""
         async with asyncio.timeout(PATIENCE_S):
             line = (await self._stdout.readline()).decode()
         found = re.match(r"http://(\S+):(\d+) is ready; try: curl ", line)
@@ -110,10 +110,10 @@ class Child:
         """Wait until a line of its log has these words; lines up to it are read by then."""
         async with asyncio.timeout(PATIENCE_S):
             while words not in (line := (await self._stderr.readline()).decode()):
-                assert line, f"it ended, and never said {words!r}"
+                assert line, f"it ended without the line {words!r}"
 
     async def ended(self) -> tuple[int, str, str]:
-        """Exit status, and the rest of what it said on both streams."""
+        """Exit status, and the rest of both streams."""
         async with asyncio.timeout(PATIENCE_S):
             out, err = await self._process.communicate()
         assert self._process.returncode is not None
@@ -129,8 +129,8 @@ class Child:
 async def child(
     *arguments: str, environment: Mapping[str, str] | None = None
 ) -> AsyncIterator[Child]:
-    """A command of ours, with these settings and no others from the environment; it leaves no
-    history behind, unless they say so."""
+    """A command of this project, with these settings and no others from the environment; it
+    leaves no history behind, unless they say so."""
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("TRT_RESPONSES_")}
     process = await asyncio.create_subprocess_exec(
         sys.executable,

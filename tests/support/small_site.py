@@ -37,7 +37,7 @@ class Page(NamedTuple):
 
 
 class Site:
-    """`pages` by path, to be changed at any time; `asked` is what has come."""
+    """`pages` by path, to be changed at any time; `asked` has the requests."""
 
     def __init__(self, pages: Mapping[str, Page | Callable[[Asked], Page]]) -> None:
         self.pages = dict(pages)
@@ -50,7 +50,7 @@ class Site:
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-            await self._write(await _asked(head, reader), writer)
+            await self._write(await _parsed(head, reader), writer)
         except (ConnectionError, asyncio.IncompleteReadError):
             pass  # the client has left, as it may
         finally:
@@ -60,17 +60,17 @@ class Site:
         self.asked.append(asked)
         page = self.pages.get(asked.path, Page(b"nothing here", status=404))
         page = page if isinstance(page, Page) else page(asked)
-        told = [f"HTTP/1.1 {page.status} Status", f"Content-Type: {page.content_type}"]
-        told += [*page.headers, "Connection: close"]
+        head_lines = [f"HTTP/1.1 {page.status} Status", f"Content-Type: {page.content_type}"]
+        head_lines += [*page.headers, "Connection: close"]
         if page.writes is None:
-            told.append(f"Content-Length: {len(page.body)}")
-        writer.write("\r\n".join([*told, "", ""]).encode() + page.body)
+            head_lines.append(f"Content-Length: {len(page.body)}")
+        writer.write("\r\n".join([*head_lines, "", ""]).encode() + page.body)
         await writer.drain()
         if page.writes is not None:
             await page.writes(writer)
 
 
-async def _asked(head: str, reader: asyncio.StreamReader) -> Asked:
+async def _parsed(head: str, reader: asyncio.StreamReader) -> Asked:
     first, *lines = head.split("\r\n")
     method, target, _ = first.split(" ")
     pairs = (line.partition(":") for line in lines if line)

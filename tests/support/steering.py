@@ -1,6 +1,6 @@
 """Steered transcripts: the real plan, gates, reader and run, on an engine that replays segments.
 
-A segment's ids are what the model wrote; what the run asked for, its forced ids and its guide, is
+A segment's ids are what the model wrote; what the run requests, its forced ids and its guide, is
 part of what a transcript expects. `python -m tests.support.steering --write NAME…` writes what the
 named transcripts (or all) give now into their files, for a person to read before it counts as
 expected.
@@ -154,7 +154,7 @@ class _Cached:
 
 
 class Noting:
-    """An engine that notes what it is asked, and what of each prompt it had cached."""
+    """An engine that records its requests, and the cached part of each prompt."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -232,7 +232,7 @@ class Play:
         return last
 
     def requests(self) -> list[Json]:
-        """What the engine was asked for, segment by segment."""
+        """The engine's requests, segment by segment."""
         return [
             {
                 "prompt_ends": self.vocabulary.text(list(prompt))[-48:]

@@ -1,4 +1,4 @@
-"""An app over an engine that runs and is asked for schemas, and the judge of what it completes."""
+"""An app over a running engine, requests with schemas, and the judge of its answers."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def formatted(schema: Json) -> Json:
 
 
 def answer(call: Call) -> str:
-    told: Json = call.json()
-    text: str = told["output"][-1]["content"][0]["text"]
+    body: Json = call.json()
+    text: str = body["output"][-1]["content"][0]["text"]
     return text
 
 

@@ -14,7 +14,7 @@ Given = ParamSpec("Given")
 
 def story(test: Callable[Given, Coroutine[None, None, None]]) -> Callable[Given, None]:
     @wraps(test)
-    def told(*args: Given.args, **kwargs: Given.kwargs) -> None:
+    def run(*args: Given.args, **kwargs: Given.kwargs) -> None:
         asyncio.run(test(*args, **kwargs))
 
-    return told
+    return run

@@ -48,8 +48,8 @@ async def template_served(
         return Script(tuple((token_id,) for token_id in ids_of(name, text)))
 
     engine = ScriptedEngine(next_script, clock=clock, context_tokens=context_tokens)
-    asked = Settings(**(SETTINGS | settings))
+    chosen = Settings(**(SETTINGS | settings))
     spoken = dialect_of(name)
-    app = create_app(asked, engine=engine, speaks=spoken, store=store, tools=tools, sleep=sleep)
+    app = create_app(chosen, engine=engine, speaks=spoken, store=store, tools=tools, sleep=sleep)
     async with living(app):
         yield Served(Client(app, lambda: clock.steps), engine, app)

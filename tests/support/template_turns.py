@@ -102,8 +102,7 @@ def short(fragments: Iterable[Fragment | str]) -> list[str]:
 
 
 def lost_words(name: str, kept: Sequence[int], fragments: Sequence[Fragment | str]) -> list[str]:
-    """Words of what was written that are neither told nor a part of a mark, where nothing was
-    repaired."""
+    """Written words that are in no fragment and in no mark, if nothing was repaired."""
     if any(isinstance(fragment, Repaired) for fragment in fragments):
         return []
     tokeniser = checkpoint(name).tokeniser
@@ -111,9 +110,9 @@ def lost_words(name: str, kept: Sequence[int], fragments: Sequence[Fragment | st
     written = tokeniser.text(
         [i for one in kept for i in (space if one in tokeniser.controls else [one])]
     )
-    told = "".join(
+    shown = "".join(
         one if isinstance(one, str) else one.recipient or "" if isinstance(one, Opened) else ""
         for one in fragments
     )
     words = set(re.findall(r"[^\W\d_]{2,}", written)) - STRUCTURE
-    return [word for word in words if word not in told and word not in "function parameter"]
+    return [word for word in words if word not in shown and word not in "function parameter"]

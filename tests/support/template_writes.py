@@ -31,10 +31,10 @@ class Writes(NamedTuple):
     def calling(self, name: str, **arguments: str) -> str:
         """A turn that calls."""
         if self.one_argument:
-            said = "".join(self.one_argument.format(*pair) for pair in arguments.items())
+            body = "".join(self.one_argument.format(*pair) for pair in arguments.items())
         else:
-            said = json.dumps(arguments, ensure_ascii=False)
-        return self.thought.format("I look.") + self.call.format(name, said) + self.end
+            body = json.dumps(arguments, ensure_ascii=False)
+        return self.thought.format("I look.") + self.call.format(name, body) + self.end
 
     def answering(self, text: str) -> str:
         return self.thought.format("I know.") + text + self.stop
@@ -74,8 +74,8 @@ async def create(s: Served, **fields: Any) -> Call:
 
 def own(thought: str, text: str = "", call: Json | None = None) -> Json:
     """A turn of the model's, as templates take it."""
-    told: Json = {"role": "assistant", "content": text, **dict.fromkeys(THOUGHT_KEYS, thought)}
-    return told if call is None else told | {"tool_calls": [{"type": "function", "function": call}]}
+    turn: Json = {"role": "assistant", "content": text, **dict.fromkeys(THOUGHT_KEYS, thought)}
+    return turn if call is None else turn | {"tool_calls": [{"type": "function", "function": call}]}
 
 
 def rendered(name: str, messages: Sequence[Json], tools: Sequence[Json]) -> list[int]:

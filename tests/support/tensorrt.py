@@ -1,4 +1,4 @@
-"""TensorRT's real binding, asked in processes of its own: its library takes 90 MB."""
+"""TensorRT's real binding, used in processes of its own: its library takes 90 MB."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def with_the_real_binding(program: str) -> bytes:
 @cache
 def real_names() -> dict[str, list[str]]:
     """What the binding has, each with the names in it."""
-    said = with_the_real_binding("""
+    printed = with_the_real_binding("""
 import json
 print(json.dumps({name: dir(getattr(real, name)) for name in dir(real)}))
 """)
-    names: dict[str, list[str]] = json.loads(said)
+    names: dict[str, list[str]] = json.loads(printed)
     return names
 
 

@@ -29,7 +29,7 @@ class Ticks:
         await woken
 
     async def pass_(self, seconds: float) -> None:
-        """Let time pass, and whoever wakes meanwhile do what follows."""
+        """Let time pass, and let each task that wakes meanwhile run."""
         await settled()
         until = self.now + seconds
         while self._sleepers and self._sleepers[0][0] <= until:

@@ -79,13 +79,13 @@ def write_tiny_hf(
         },
     }
     ends = [len(tokens) + controls.index(text) for text in ("<|im_end|>", "<|endoftext|>")]
-    said: dict[str, Any] = {"eos_token": "<|im_end|>", "bos_token": None}
+    tokens_config: dict[str, Any] = {"eos_token": "<|im_end|>", "bos_token": None}
     if response_template is not None:
-        said["response_template"] = response_template
+        tokens_config["response_template"] = response_template
     for name, content in (
         ("config.json", numbers),
         ("generation_config.json", {"eos_token_id": ends}),
-        ("tokenizer_config.json", said),
+        ("tokenizer_config.json", tokens_config),
         ("tokenizer.json", tokenizer),
     ):
         (directory / name).write_text(json.dumps(content), "utf-8")

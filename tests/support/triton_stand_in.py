@@ -1,6 +1,6 @@
 """A stand-in for a Triton: the module that its Python backend hands to a model, written from that
-backend's sources, and the three routes over HTTP that this project uses. It proves what is said and
-which ids, and not Triton.
+backend's sources, and the three routes over HTTP that this project uses. It proves texts and
+ids, and not Triton.
 
 It is meaner than it must be: a request's arrays are overwritten as soon as `execute` has returned,
 and all requests that come within one turn of the loop are given to one `execute`.

@@ -1,4 +1,4 @@
-"""Turns of the event loop: what a test waits for where nobody tells it that something is done."""
+"""Turns of the event loop: what a test waits for when nothing signals that work is done."""
 
 from __future__ import annotations
 

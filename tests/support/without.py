@@ -33,7 +33,7 @@ LOGPROBS = "message.output_text.logprobs"
 CODE = {"type": "code_interpreter", "container": {"type": "auto"}}
 ASKED = {"input": "Hello"}
 CHAT = {"messages": [{"role": "user", "content": "Hello"}]}
-SEVERAL = SimpleNamespace(frontends=2)
+SEVERAL = SimpleNamespace(frontends=2, option=str)
 NO_ROUTE = ("unknown_url", "method_not_allowed")
 """The latter where the path is that of a response, whose id it would be."""
 
@@ -154,16 +154,16 @@ async def _refused(client: Client, one: Post) -> list[str]:
     from tests.support.asgi import JSON
 
     body = orjson.dumps({"model": "demo"} | one.fields)
-    told = await client.send("POST", one.path, body, JSON | dict(one.headers))
-    error = told.error if told.status == 400 else {}
+    reply = await client.send("POST", one.path, body, JSON | dict(one.headers))
+    error = reply.error if reply.status == 400 else {}
     named = error.get("param") == one.field and "not installed" in error["message"]
-    return [] if named else [f"{one.fields}: {told.status} {told.body!r}"]
+    return [] if named else [f"{one.fields}: {reply.status} {reply.body!r}"]
 
 
 async def _no_route(client: Client, one: str) -> list[str]:
     method, _, path = one.rpartition(" ")
-    told = await client.send(method or "POST", path, b"" if method else b"{}")
-    return [] if told.error["code"] in NO_ROUTE else [f"{one}: {told.status} {told.body!r}"]
+    reply = await client.send(method or "POST", path, b"" if method else b"{}")
+    return [] if reply.error["code"] in NO_ROUTE else [f"{one}: {reply.status} {reply.body!r}"]
 
 
 async def _prefilled(runs: Runs) -> list[str]:
@@ -217,7 +217,7 @@ def _called(folder: str) -> Iterator[str]:
         if "is not installed" not in str(error):
             yield f"{name}: {error}"
     else:
-        yield f"{name}: nothing is said"
+        yield f"{name}: no error"
 
 
 def serve_without(folder: str, directory: str) -> list[str]:

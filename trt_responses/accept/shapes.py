@@ -91,10 +91,12 @@ class Shapes:
 def _key(sent: Any, dialect: Dialect) -> bytes | None:
     """All but the input and the response that is continued; None for what is not to be kept, such
     as tools with secrets."""
-    if not isinstance(sent, dict) or not isinstance(sent.get("input"), str | list):
+    if not isinstance(sent, dict) or not isinstance(sent.get("input"), (str, list)):
         return None
     tools, previous = sent.get("tools"), sent.get("previous_response_id")
-    if (tools and not isinstance(tools, Known)) or not isinstance(previous, str | None):
+    if tools and not isinstance(tools, Known):
+        return None
+    if previous is not None and not isinstance(previous, str):
         return None
     others = {"input": dialect.name, "previous_response_id": previous is None}
     try:

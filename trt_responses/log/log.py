@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 
     Tell = Callable[[bytes | None], None]
 
+OF_NO_ITEM = (CompactionCompacting, Error)
+"""Events that change no item of the output."""
 END_OF_STREAM = b"data: [DONE]\n\n"
 
 
@@ -85,7 +87,7 @@ class Log:
         self._settled += 1
         if isinstance(event, OfResponse):
             self._folded, self._output = event.response, event.response.output
-        elif not isinstance(event, CompactionCompacting | Error):
+        elif not isinstance(event, OF_NO_ITEM):
             self._output = output_after(self._output, event)
 
     def grow(self, template: Delta, *, scored: bool = False) -> Deltas:

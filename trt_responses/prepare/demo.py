@@ -1,7 +1,6 @@
-"""The demo model's compact source, grown to an ordinary Hugging Face directory.
-
-Knows the compact format: every tensor as usual, but the two vocabulary matrices have rows for the
-used ids only, and one last row that all others share. Knows no engine.
+"""The demo model: expands its compact source to an ordinary Hugging Face directory.
+In the compact format the two vocabulary matrices have rows for the used ids only, and one last row
+that all other ids share. All other tensors are as usual. Independent of every engine.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ if TYPE_CHECKING:
 
 COMPACT = "compact.safetensors"
 PLACES = (Path(__file__).parent / SOURCE, Path(__file__).parents[2] / "engines" / SOURCE)
-"""The places of the compact source: where the wheel keeps it, and where a checkout does."""
+"""The places of the compact source, in a wheel and in a checkout."""
 USED_IDS = "used_ids"
 GROWN = ("model.embed_tokens.weight", "lm_head.weight")
 MARK = "expanded.json"
 
 
 def demo_checkpoint(engines_dir: Path) -> Path:
-    """The demo's checkpoint directory, which is made where it is missing or of another source."""
+    """The demo's checkpoint directory. Writes it if it is missing or comes from another source."""
     source, target = source_of(engines_dir), engines_dir / DEMO / "demo-checkpoint"
     mark = {name: sha256_of(inside(source, name)) for name in ("config.json", COMPACT)}
     if json_or_nothing(target / MARK) == mark:
@@ -54,7 +53,7 @@ def demo_checkpoint(engines_dir: Path) -> Path:
 
 
 def source_of(engines_dir: Path) -> Path:
-    """The directory of the compact source: beside the engines, or where this program came with."""
+    """The directory of the compact source: in the engines' directory, or in this installation."""
     places = (engines_dir / SOURCE, *PLACES)
     for place in places:
         if (place / COMPACT).is_file():
@@ -64,7 +63,7 @@ def source_of(engines_dir: Path) -> Path:
 
 
 def expand(source: Path, directory: Path) -> None:
-    """Write `config.json` and `model.safetensors`, to be checked like any checkpoint's."""
+    """Write `config.json` and `model.safetensors`, an ordinary checkpoint."""
     config = json_object(source, "config.json", MAX_CONFIG_BYTES)
     rows = from_hf(config).vocabulary
     compact = read_tensors(source / COMPACT)

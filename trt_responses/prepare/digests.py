@@ -1,6 +1,5 @@
-"""What an engine is made from: the digests of a checkpoint's files, and the version they give.
-
-Knows files and digests; knows no tensor and no engine.
+"""The digests of a checkpoint's files, and the version of the engine that follows from them.
+Works on files: opens no tensor.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ VERSION_LETTERS = 12
 
 
 def digested(checkpoint: WeightSource, memory: Path, phases: Phases) -> Source:
-    """The checkpoint's files with their digests; a file whose size and time are known is not read
-    again."""
+    """The checkpoint's files with their digests. Skips files whose size and time are in
+    `memory`."""
     known = json_or_nothing(memory)
     stamps = {path: _stamp(path) for path in checkpoint.files}
     unknown = [path for path, stamp in stamps.items() if stamp not in known]
@@ -36,19 +35,19 @@ def digested(checkpoint: WeightSource, memory: Path, phases: Phases) -> Source:
     digests = {p: str(known.get(stamp) or sha256_of(p, advance)) for p, stamp in stamps.items()}
     if unknown:
         text = json.dumps({stamps[path]: digest for path, digest in digests.items()}, indent=2)
-        with suppress(OSError):  # what cannot be kept is read again the next time
+        with suppress(OSError):  # without it the next run reads the files again
             write_whole(memory, f"{text}\n")
     files = tuple(SourceFile(p.name, p.stat().st_size, digest) for p, digest in digests.items())
     return Source(checkpoint.name, checkpoint.layout, files)
 
 
 def version_of(identity: str) -> str:
-    """A short digest of a text that holds all that decides an engine's files."""
+    """The version of an engine: a short digest of everything that its files depend on."""
     return hashlib.sha256(identity.encode()).hexdigest()[:VERSION_LETTERS]
 
 
 def source_facts(source: Source) -> list[tuple[str, int, str]]:
-    """The facts of a checkpoint that decide a version."""
+    """The facts about a checkpoint's files that the version depends on."""
     return [(file.name, file.size_bytes, file.sha256) for file in source.files]
 
 

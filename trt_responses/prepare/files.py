@@ -1,6 +1,5 @@
-"""The files of a prepared engine: their names, their digests, and small ones written whole.
-
-Knows files and their comparison; knows no card, no checkpoint and no engine.
+"""The files of a prepared engine: their names, digests and comparison; and small JSON files.
+Independent of cards, checkpoints and engines.
 """
 
 from __future__ import annotations
@@ -26,18 +25,17 @@ if TYPE_CHECKING:
 MODEL = "model.gguf"
 """The file that llama.cpp serves."""
 GGUF, GGUF_PART = ".gguf", re.compile(r"-(\d{5})-of-(\d{5})\.gguf")
-"""The endings of a GGUF file's name as people download it, and of one of several parts."""
+"""The ending of a GGUF file's name, and the ending of one part of several."""
 DIALECT = "dialect.json"
-"""The file with the tokens and the chat template of a model that does not speak Harmony."""
+"""The file with the tokens and the chat template of a model without Harmony."""
 GRAPH = "graph"
 """The folder of ONNX files."""
 EXPERTS = "experts.safetensors"
 """The file in that folder with the experts' weights of a graph that is not compiled."""
 ARGUMENTS, CHECKPOINT = "llm_args.yaml", "checkpoint.json"
-"""The arguments with which TensorRT-LLM is started, and the file that says where its weights
-are."""
+"""The file with TensorRT-LLM's arguments, and the file with the path of its weights."""
 FINISHED = "finished.json"
-"""The file that says what a killed run has finished; a card takes its place."""
+"""The file with the finished work of a killed run; the card replaces it."""
 
 T = TypeVar("T")
 
@@ -53,7 +51,7 @@ class EngineFile:
 
 
 def engine_file(path: Path, sha256: str, folder: str = "") -> EngineFile:
-    """One file, by its name; by that of its folder too if it stands in one of the engine's."""
+    """One file by its name, with its folder if it is in a folder of the engine's directory."""
     status = path.stat()
     name = f"{folder}/{path.name}" if folder else path.name
     return EngineFile(name, status.st_size, status.st_mtime_ns, sha256)
@@ -66,8 +64,8 @@ def file_difference(
     deep: bool = False,
     remedy: str = "prepare the engine again.",
 ) -> str | None:
-    """The fault of one file, found by size, then time, and only then (or `deep`) by digest; None
-    when it is whole."""
+    """The fault of one file, or None. Compares the size and the time, and the digest if the time
+    differs or with `deep`."""
     parts = file.name.split("/")
     if "\\" in file.name or len(parts) > 2 or {"", ".", ".."} & {*parts}:
         name = shown(file.name)
@@ -102,7 +100,7 @@ def sha256_of(path: Path, advance: Callable[[int], object] = lambda size_bytes: 
 
 
 def json_or_nothing(path: Path) -> dict[str, object]:
-    """The JSON object in a file; an empty one where the file is missing or cut short."""
+    """The JSON object in a file; an empty one if the file is missing or truncated."""
     try:
         found = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -111,12 +109,12 @@ def json_or_nothing(path: Path) -> dict[str, object]:
 
 
 def write_finished(directory: Path, finished: DataclassInstance) -> None:
-    """Keep what a run has finished, for the next one if this one is killed."""
+    """Write a run's finished work, so that the next run continues if this one is killed."""
     write_whole(directory / FINISHED, json.dumps(asdict(finished), indent=2) + "\n")
 
 
 def read_finished(directory: Path, kind: type[T]) -> T | None:
-    """What a killed run has finished; None where there is nothing of this kind."""
+    """The finished work of a killed run; None without any of this kind."""
     try:
         return decoded(kind, (directory / FINISHED).read_bytes(), FINISHED)
     except (OSError, PrepareError):

@@ -1,6 +1,6 @@
-"""What a machine has that TensorRT-LLM needs: GPUs, driver, the package, MPI, disk.
-
-Reads and reports; judges nothing and imports nothing heavy. What is absent says why.
+"""The hardware and software of this machine that TensorRT-LLM needs: GPUs, driver, package, MPI,
+disk.
+Reads and reports; `trtllm.preflight` judges. Loads no heavy package.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PACKAGE = "tensorrt-llm"
 QUERY = ("name", "compute_cap", "memory.total", "memory.free", "driver_version")
-ASKED_S = 20.0
+QUERY_S = 20.0
 MIB = 1 << 20
 
 Command = tuple[str, ...]
@@ -41,7 +41,7 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """What TensorRT-LLM needs and this machine has."""
+    """The parts of this machine that TensorRT-LLM needs."""
 
     gpus: tuple[Gpu, ...]
     no_gpu: str | None
@@ -54,8 +54,8 @@ class Hardware:
 
 
 def this_hardware(directory: Path, trtllm_python: Path | None = None) -> Hardware:
-    """The hardware here. `directory` is where an engine would lie; the interpreter is the one that
-    has TensorRT-LLM, if it is not this one."""
+    """The hardware of this machine. `directory`: the place for engines. `trtllm_python`: the
+    interpreter with TensorRT-LLM, if it is another one."""
     gpus, why = visible_gpus()
     return Hardware(
         gpus=gpus,
@@ -68,8 +68,7 @@ def this_hardware(directory: Path, trtllm_python: Path | None = None) -> Hardwar
 
 
 def gpu_facts(gpus: Sequence[Gpu] | None = None) -> dict[str, str]:
-    """What the card of a GPU engine records, to be compared with the machine on which it is
-    served."""
+    """The facts for the card of a GPU engine. They are compared with the machine that serves it."""
     found = visible_gpus()[0] if gpus is None else gpus
     if not found:
         return {}
@@ -83,8 +82,7 @@ def gpu_facts(gpus: Sequence[Gpu] | None = None) -> dict[str, str]:
 
 
 def package_version(python: Path | None = None) -> str | None:
-    """The release of TensorRT-LLM that an interpreter has, this one if none is given; None without
-    one."""
+    """The release of TensorRT-LLM in an interpreter (by default this one); None if it has none."""
     if python is not None:
         return _version_elsewhere(python)
     try:
@@ -94,15 +92,15 @@ def package_version(python: Path | None = None) -> str | None:
 
 
 def _version_elsewhere(python: Path) -> str | None:
-    asked = f"from importlib.metadata import version; print(version({PACKAGE!r}))"
+    code = f"from importlib.metadata import version; print(version({PACKAGE!r}))"
     try:
-        return _output((str(python), "-P", "-c", asked)).strip()
+        return _output((str(python), "-P", "-c", code)).strip()
     except (OSError, subprocess.SubprocessError):
         return None
 
 
 def free_disk_bytes(directory: Path) -> int:
-    """The free bytes where the directory is, or will be."""
+    """The free bytes on the disk of a directory, which need not exist yet."""
     place = next(p for p in (directory.absolute(), *directory.absolute().parents) if p.exists())
     return shutil.disk_usage(place).free
 
@@ -110,31 +108,31 @@ def free_disk_bytes(directory: Path) -> int:
 def visible_gpus(
     run: Callable[[Command], str] | None = None, *, visible: str | None = None
 ) -> tuple[tuple[Gpu, ...], str | None]:
-    """The GPUs that a process started here would see, and why there are none."""
+    """The GPUs that a child process would see, and the reason if there are none."""
     run = run or _output
     command = ("nvidia-smi", f"--query-gpu={','.join(QUERY)}", "--format=csv,noheader,nounits")
     try:
         rows = [row.strip() for row in run(command).splitlines() if row.strip()]
     except FileNotFoundError:
-        return (), "nvidia-smi was not found: there is no NVIDIA driver here"
+        return (), "nvidia-smi was not found: no NVIDIA driver is installed"
     except (OSError, subprocess.SubprocessError) as error:
         return (), f"nvidia-smi failed ({_why(error)})"
     found = [gpu for row in rows if (gpu := _gpu(row)) is not None]
     if len(found) != len(rows) or not found:
-        return (), f"nvidia-smi said {rows[0] if rows else 'nothing'!r}, which is no GPU"
+        return (), f"nvidia-smi printed {rows[0] if rows else 'nothing'!r}, which is not a GPU"
     chosen = _chosen(found, os.environ.get("CUDA_VISIBLE_DEVICES") if visible is None else visible)
     return chosen, None if chosen else "CUDA_VISIBLE_DEVICES hides every GPU"
 
 
 def _output(command: Command) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=ASKED_S, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=QUERY_S, check=True)
     return done.stdout
 
 
 def _why(error: OSError | subprocess.SubprocessError) -> str:
     if isinstance(error, subprocess.CalledProcessError):
-        said = str(error.stdout or error.stderr or "").strip().splitlines()
-        return said[0] if said else f"status {error.returncode}"
+        lines = str(error.stdout or error.stderr or "").strip().splitlines()
+        return lines[0] if lines else f"status {error.returncode}"
     return str(error)
 
 
@@ -151,7 +149,7 @@ def _gpu(row: str) -> Gpu | None:
 
 
 def _chosen(gpus: Sequence[Gpu], visible: str | None) -> tuple[Gpu, ...]:
-    """The GPUs that CUDA_VISIBLE_DEVICES names by index; it may also name UUIDs, which say less."""
+    """The GPUs in CUDA_VISIBLE_DEVICES by index. Of UUIDs only the number counts."""
     if visible is None:
         return tuple(gpus)
     names = [name.strip() for name in visible.split(",") if name.strip()]

@@ -1,8 +1,7 @@
-"""Checkpoints by the name they have on the Hugging Face hub: found in its local cache, or fetched.
-
+"""Checkpoints by their name on the Hugging Face hub: from its local cache, or downloaded.
 `owner/model`, `owner/model@revision`, or `owner/model/file.gguf`. Downloads go into the hub's own
-cache, where other programs find them; a line that breaks is taken up again, and a later run fetches
-only the files that are missing. Knows the hub's package and its cache; opens no checkpoint.
+cache, which other programs share. A broken download resumes, and a later run downloads the missing
+files only. Uses the hub's package and its cache; opens no checkpoint.
 """
 
 from __future__ import annotations
@@ -26,16 +25,15 @@ if TYPE_CHECKING:
 WORD = r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}"
 HUB_ID = re.compile(rf"({WORD}/{WORD})(?:/([^@/]+\.gguf))?(?:@({WORD}))?")
 WANTED = ["*.json", "*.safetensors", "*.jinja"]
-"""Patterns of the files of a model that are wanted; OpenAI's own layout and Metal's stand in
-folders below it."""
+"""Patterns of the files to download. OpenAI's own layout and Metal's are in subfolders: skipped."""
 CONFIG = "config.json"
 SLOW_BYTES_PER_S = 12.5e6
-"""The rate of a line of 100 Mbit/s, for the time that is announced."""
+"""The rate of a line of 100 Mbit/s, for the estimated time."""
 INSTALL = "pip install 'trt-responses[hub]'"
 
 
 class HubId(NamedTuple):
-    """A model on the hub, one file of it if it has several models in it, and the revision."""
+    """A model on the hub, one of its files if it holds several models, and the revision."""
 
     model: str
     file: str | None = None
@@ -47,7 +45,7 @@ class HubId(NamedTuple):
 
 
 def hub_id(text: str) -> HubId | None:
-    """What a person has typed as a checkpoint, if it is no path that exists and can be an id."""
+    """A model's id in the text that a user typed; None for an existing path or no valid id."""
     found = HUB_ID.fullmatch(text)
     if found is None or Path(text).exists():
         return None
@@ -55,15 +53,15 @@ def hub_id(text: str) -> HubId | None:
 
 
 def checkpoint_at(text: str, say: Callable[[str], object]) -> Path:
-    """The path that was typed, or that of the hub's model, which is fetched if it is not there."""
+    """The path that a user typed, or the path of the hub's model. Downloads a missing model."""
     wanted = hub_id(text)
     if wanted is None:
         return Path(text).expanduser()
-    return cached(wanted) or _fetched(wanted, say)
+    return cached(wanted) or _download(wanted, say)
 
 
 def cache_directory() -> Path:
-    """The directory in which the hub's own programs keep what they fetch."""
+    """The directory of the hub's cache, as the hub's own programs choose it."""
     home = os.environ.get("HF_HOME") or Path(
         os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface"
     )
@@ -71,7 +69,7 @@ def cache_directory() -> Path:
 
 
 def cached(wanted: HubId) -> Path | None:
-    """The snapshot in the local cache, or the file in it, if it is whole."""
+    """The complete snapshot in the local cache, or the file in it; None without one."""
     model = cache_directory() / (HUB_MODEL + wanted.model.replace("/", "--"))
     try:
         revision = (model / "refs" / wanted.revision).read_text("utf-8").strip()
@@ -79,21 +77,21 @@ def cached(wanted: HubId) -> Path | None:
         revision = wanted.revision
     snapshot = model / "snapshots" / revision
     if wanted.file is not None:
-        return snapshot / wanted.file if _there(snapshot, _parts(wanted.file)) else None
-    whole = _there(snapshot, (CONFIG,)) and _shards_there(snapshot)
+        return snapshot / wanted.file if _has_files(snapshot, _parts(wanted.file)) else None
+    whole = _has_files(snapshot, (CONFIG,)) and _has_shards(snapshot)
     return snapshot if whole else None
 
 
-def _there(snapshot: Path, names: tuple[str, ...]) -> bool:
+def _has_files(snapshot: Path, names: tuple[str, ...]) -> bool:
     return all((snapshot / name).is_file() for name in names)
 
 
-def _shards_there(snapshot: Path) -> bool:
+def _has_shards(snapshot: Path) -> bool:
     """Whether a snapshot has every shard of its index; without an index, its one file."""
     index = json_or_nothing(snapshot / INDEX).get("weight_map")
     if not isinstance(index, dict):
         return any(snapshot.glob("*.safetensors"))
-    return _there(snapshot, tuple({str(name) for name in index.values()}))
+    return _has_files(snapshot, tuple({str(name) for name in index.values()}))
 
 
 def _parts(file: str) -> tuple[str, ...]:
@@ -105,7 +103,7 @@ def _parts(file: str) -> tuple[str, ...]:
     return tuple(f"{stem}-{n:05}-of-{count:05}{GGUF}" for n in range(1, min(count, 999) + 1))
 
 
-def _fetched(wanted: HubId, say: Callable[[str], object]) -> Path:
+def _download(wanted: HubId, say: Callable[[str], object]) -> Path:
     try:
         import huggingface_hub as hub
         from huggingface_hub.utils import (  # type: ignore[attr-defined]  # exported on use
@@ -114,8 +112,8 @@ def _fetched(wanted: HubId, say: Callable[[str], object]) -> Path:
         )
     except ModuleNotFoundError:
         raise PrepareError(
-            f"{wanted}: found nothing in {cache_directory()}, and no huggingface_hub to fetch it "
-            f"with, expected either; {INSTALL}."
+            f"{wanted} is not in {cache_directory()}, and huggingface_hub, which downloads it, is "
+            f"not installed; {INSTALL}."
         ) from None
     patterns = WANTED if wanted.file is None else list(_parts(wanted.file))
     chosen: dict[str, Any] = {
@@ -125,8 +123,8 @@ def _fetched(wanted: HubId, say: Callable[[str], object]) -> Path:
         "ignore_patterns": ["*/*", *(f"*{ending}" for ending in PICKLES)],
     }
     api = hub.HfApi(endpoint=os.environ.get("HF_ENDPOINT"))
-    with _told(wanted):
-        api.model_info(wanted.model, revision=wanted.revision)  # else faults are not told apart
+    with _reported(wanted):
+        api.model_info(wanted.model, revision=wanted.revision)  # its errors name the fault
         disable_progress_bars()
         try:
             listed = api.snapshot_download(wanted.model, dry_run=True, **chosen)
@@ -144,26 +142,26 @@ def _fetched(wanted: HubId, say: Callable[[str], object]) -> Path:
 def _announce(
     wanted: HubId, whole_bytes: int, missing_bytes: int, say: Callable[[str], object]
 ) -> None:
-    """Say what is about to be fetched and how long that takes. Raises a `PrepareError` where it has
-    no room."""
+    """Print the size and the estimated time of a download. Raises a `PrepareError` if the disk
+    has too little space."""
     cache = cache_directory()
     cache.mkdir(parents=True, exist_ok=True)
     free_bytes = shutil.disk_usage(cache).free
     if free_bytes < missing_bytes:
         raise PrepareError(
-            f"{cache}: found {megabytes(free_bytes)} free, expected {megabytes(missing_bytes)} for "
-            f"{wanted}; make room, or set HF_HOME to another disk."
+            f"Not enough disk space in {cache}: {wanted} needs {megabytes(missing_bytes)}, "
+            f"{megabytes(free_bytes)} free; make room, or set HF_HOME to another disk."
         )
     say(
         f"Fetching {wanted}: {megabytes(missing_bytes)} of {megabytes(whole_bytes)} into {cache}, "
-        f"about {rounded(missing_bytes / SLOW_BYTES_PER_S)} on a line of 100 Mbit/s. If it is "
-        "stopped, the same command goes on with the files that are missing."
+        f"about {rounded(missing_bytes / SLOW_BYTES_PER_S)} on a line of 100 Mbit/s. If it "
+        "stops, run the same command again: it downloads the missing files only."
     )
 
 
 @contextmanager
-def _told(wanted: HubId) -> Iterator[None]:
-    """Turn the hub's errors into one sentence each."""
+def _reported(wanted: HubId) -> Iterator[None]:
+    """Raise the hub's errors as a `PrepareError` of one sentence."""
     from httpx2 import HTTPError
     from huggingface_hub import errors
 
@@ -171,17 +169,17 @@ def _told(wanted: HubId) -> Iterator[None]:
         yield
     except errors.GatedRepoError:
         raise PrepareError(
-            f"{wanted}: the hub wants its terms accepted on the model's page, and a token (`hf "
-            "auth login`, or HF_TOKEN)."
+            f"{wanted} is gated: accept its terms on the model's page, then log in with `hf auth "
+            "login` or set HF_TOKEN."
         ) from None
     except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError):
         raise WrongInput(
-            f"{wanted}: found no such model or revision on the hub, expected owner/model or a "
-            "directory; a private one needs HF_TOKEN."
+            f"{wanted}: no such model or revision on the hub; give owner/model or a directory. A "
+            "private model needs HF_TOKEN."
         ) from None
     except (errors.HfHubHTTPError, errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled,
             HTTPError, OSError) as error:  # fmt: skip
         raise PrepareError(
-            f"{wanted}: fetching broke off ({cut(error)}); the same command goes on with the files "
-            "that are missing."
+            f"{wanted}: the download failed ({cut(error)}); run the same command again, it "
+            "downloads the missing files only."
         ) from None

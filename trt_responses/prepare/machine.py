@@ -1,6 +1,5 @@
-"""What serving stands on, as far as a card can disagree with it.
-
-Knows packages by name, memory and GPUs; compares nothing.
+"""The facts of the serving machine that a card is compared with: packages, memory and GPUs.
+Reads them; `shelf.card` compares.
 """
 
 from __future__ import annotations
@@ -27,17 +26,17 @@ LIBRARIES = (
 
 @dataclass(frozen=True, slots=True)
 class ServingMachine:
-    """The machine that serves, as far as a card can disagree with it."""
+    """The facts of the serving machine that a card is compared with."""
 
     byte_order: str
     memory_bytes: int
-    """The most bytes that this process may use, a container's limit included."""
+    """The most bytes that this process can use, within a container's limit."""
     libraries: Mapping[str, str]
     hardware: Mapping[str, str] = field(default_factory=dict)
 
 
 def this_machine(trtllm_python: Path | None = None) -> ServingMachine:
-    """This machine. The interpreter is the one that has TensorRT-LLM, if it is not this one."""
+    """This machine. `trtllm_python`: the interpreter with TensorRT-LLM, if it is another one."""
     libraries = library_versions()
     if trtllm_python is not None and (found := package_version(trtllm_python)):
         libraries["tensorrt_llm"] = found
@@ -45,7 +44,7 @@ def this_machine(trtllm_python: Path | None = None) -> ServingMachine:
 
 
 def library_versions() -> dict[str, str]:
-    """Python's release, and those of the installed packages that engines are made or served by."""
+    """The release of Python and of each installed package that builds or serves engines."""
     found = {"python": platform.python_version()}
     for name in LIBRARIES:
         try:

@@ -1,6 +1,5 @@
-"""How much memory this process may use: the machine's, or the least that a control group allows.
-
-Reads Linux's own files, of both versions of control groups; knows no model and judges nothing.
+"""The memory that this process can use: the machine's, or the least that a control group allows.
+Reads Linux's files, of both versions of control groups.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ class Memory(NamedTuple):
     """The memory of this process."""
 
     total_bytes: int
-    """The most bytes that this process can ever have."""
+    """The most bytes that this process can use."""
     free_bytes: int
-    """The bytes that it can have now without swapping."""
+    """The bytes that it can use now without swapping."""
 
 
 class Version(NamedTuple):
-    """The files in which one version of control groups says its limits."""
+    """The files with the limits of one version of control groups."""
 
     mounts: tuple[str, ...]
     limit: str
@@ -68,9 +67,9 @@ def _limits(root: Path) -> Iterator[tuple[int, int]]:
 
 
 def _folders(mount: Path, group: str) -> list[Path]:
-    """The group's folder and those above it, up to the mount: in a container, that is its own.
-
-    A container may see its name on the host, which is no folder here; then the mount says all.
+    """The group's folder and those above it, up to the mount.
+    A container may see its name on the host, which is no folder here; then the mount has the
+    limits.
     """
     parts = [part for part in group.split("/") if part and part != ".."]
     return [mount.joinpath(*parts[:n]) for n in range(len(parts), -1, -1)]

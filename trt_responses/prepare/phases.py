@@ -1,6 +1,5 @@
-"""Which phase of a preparation runs, how long each took, and about how much is left.
-
-Knows names, a clock and expectations; knows nothing of what is being done.
+"""The phases of a preparation: the current one, the seconds of each, and an estimate of the rest.
+Works with names, a clock and expected times; does none of the work.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Phases:
-    """Tells `progress` of each phase, with its number and the time left where one is expected."""
+    """Reports each phase to `progress`, with its number and the estimated time left."""
 
     def __init__(
         self,
@@ -23,8 +22,8 @@ class Phases:
         expected: Mapping[str, float],
         announce: Callable[[], object] = lambda: None,
     ) -> None:
-        """`expected`: the seconds of each phase in their order; `announce` comes before the first
-        phase, and never where nothing has to be done."""
+        """`expected`: the seconds of each phase in order. `announce` is called before the first
+        phase, and not at all if there is nothing to do."""
         self.advance = progress.advance
         self._expected = expected
         self._progress = progress
@@ -51,12 +50,12 @@ class Phases:
         return f"{names.index(name) + 1} of {len(names)}, about {rounded(left_s)} left"
 
     def seconds(self) -> dict[str, float]:
-        """What each phase took, the last one up to now."""
+        """The seconds of each phase, of the last one up to now."""
         ends = [*(began for _, began in self._began[1:]), self._clock()]
         pairs = zip(self._began, ends, strict=True)
         return {name: round(end - began, 3) for (name, began), end in pairs}
 
 
 def rounded(seconds: float) -> str:
-    """A time to wait, as a person would say it."""
+    """A time to wait, in words for a person."""
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"

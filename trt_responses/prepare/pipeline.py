@@ -1,13 +1,13 @@
-"""The way from a checkpoint to a prepared engine, which is the same for every kind.
+"""Builds a prepared engine from a checkpoint, in the same phases for every kind.
 
     validate   every header and byte of the source        leaves engines/<name>/digests.json
-    …          what the target does                       leaves its files and finished.json
+    …          the target's own phases                    leaves its files and finished.json
     verify     the engine answers a fixed prompt
-    card       last of all, and whole                     leaves <version>/card.json
+    card       the last step, in one write                leaves <version>/card.json
 
-A version is the digest of what went in, so the same checkpoint finds its own work again, and a run
-goes on where a killed one stopped. Each build that is finished gets the next number besides, and
-the first one is promoted. Knows the order; the target and the engine are handed in.
+A version is the digest of its inputs, so the same checkpoint finds its earlier work, and a run
+continues where a killed one stopped. Each finished build also gets the next number, and the first
+one is promoted. Has the order of the phases; the caller passes in the target and the engine.
 """
 
 from __future__ import annotations
@@ -51,20 +51,21 @@ if TYPE_CHECKING:
     from trt_responses.tokens.vocabulary import Vocabulary
 
 SPARE_BYTES = 64 << 20
-"""Bytes of disk beside the weights: the vocabulary's strings, the card, the file system's own."""
+"""Disk space in addition to the weights: for the vocabulary's strings, the card, the file
+system."""
 DIGEST_BYTES_PER_S, WRITE_BYTES_PER_S, START_S = 1e9, 60e6, 5.0
-"""Rates and times for the estimate that is announced: digesting a checkpoint, converting or
-compiling it (measured on two cores), and loading the vocabulary and an engine."""
+"""Rates and times for the estimate: to digest a checkpoint, to convert or compile it (measured on
+two cores), and to load the vocabulary and an engine."""
 
 
-def no_dialect(told: Path, family: str | None) -> DialectFacts:
+def no_dialect(path: Path, family: str | None) -> DialectFacts:
     """Refuse a model's template: the `dialect_for` of tools that serve Harmony alone."""
-    raise PrepareError("This model does not speak Harmony, and nothing here reads its template.")
+    raise PrepareError("The model has a chat template instead of Harmony: unsupported here.")
 
 
-def no_prompts(told: Path, family: str, texts: Sequence[str]) -> Sequence[Sequence[int]]:
+def no_prompts(path: Path, family: str, texts: Sequence[str]) -> Sequence[Sequence[int]]:
     """Refuse to write prompts by a model's template: the `prompts_for` of the same tools."""
-    raise PrepareError("Nothing here writes prompts by a model's template.")
+    raise PrepareError("Prompts by a model's chat template are unsupported here.")
 
 
 class Built(NamedTuple):
@@ -73,46 +74,49 @@ class Built(NamedTuple):
     directory: Path
     card: Card
     phases: tuple[str, ...]
-    """The phases that this run did; empty when the engine was there already."""
+    """The phases of this run; empty if the engine existed."""
     notes: tuple[str, ...] = ()
-    """Sentences for a person: why the engine is no more than it is."""
+    """Notes for the operator, such as the reason why an engine is only planned."""
 
 
 @dataclass(frozen=True, slots=True)
 class BuildTools:
-    """What preparing needs beside its input; a test hands in its own clock, disk and engine."""
+    """Everything that `prepare` needs besides its input. A test passes its own clock, disk and
+    engine."""
 
     vocabulary: Vocabulary
     progress: Progress = field(default_factory=Silent)
     engine_for: Callable[[Path, Card], Engine] | None = None
-    """Makes an engine over a version's directory; without one the card says built, not verified."""
+    """Creates an engine from a version's directory. Without it the card says built, not
+    verified."""
     say: Callable[[str], object] = lambda sentence: None
-    """Called with a sentence about what is done next."""
+    """Called with a sentence about the next step."""
     dialect_for: Callable[[Path, str | None], DialectFacts] = no_dialect
-    """Finds the facts of a model's dialect, from its `dialect.json` and what the operator says."""
+    """Finds the facts about a model's dialect from its `dialect.json` and the operator's
+    `--family`."""
     prompts_for: Callable[[Path, str, Sequence[str]], Sequence[Sequence[int]]] = no_prompts
     """Writes a prompt for each of a user's texts, by a model's `dialect.json` and its family."""
     question: Callable[[Path, Card], Question | None] = lambda directory, card: None
-    """The question that verifies a model which does not speak Harmony."""
+    """The question that verifies a model without Harmony."""
     clock: Callable[[], float] = time.monotonic
     today: Callable[[], datetime] = lambda: datetime.now(UTC)
     free_bytes: Callable[[Path], int] = lambda path: shutil.disk_usage(path).free
     free_memory_bytes: Callable[[], int] = lambda: memory().free_bytes
 
     def check_room(self, directory: Path, needed_bytes: float, less: str = "") -> None:
-        """Raise a `PrepareError` where the disk has no room; `less` is what the person could ask
-        instead."""
+        """Raise a `PrepareError` if the disk has too little space. `less`: an option that needs
+        less."""
         needed, free = needed_bytes + SPARE_BYTES, self.free_bytes(directory)
         if needed_bytes and free < needed:
             raise PrepareError(
-                f"{directory}: found {megabytes(free)} free, expected {megabytes(needed)}; "
-                f"make room, {less}or name another directory for engines."
+                f"Not enough disk space: {megabytes(needed)} needed, {megabytes(free)} free in "
+                f"{directory}; make room, {less}or choose another directory for engines."
             )
 
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """What a target has made, as the card will say it."""
+    """The product of a target, for the card."""
 
     files: tuple[EngineFile, ...]
     context_tokens: int
@@ -128,7 +132,7 @@ class Product:
 
 
 class Target(Protocol):
-    """One kind of engine: what decides its files, and how they are made."""
+    """One kind of engine: the facts that its files depend on, and the phases that write them."""
 
     @property
     def kind(self) -> Kind: ...
@@ -138,42 +142,42 @@ class Target(Protocol):
     def checkpoint(self) -> WeightSource: ...
     @property
     def engine_for(self) -> Callable[[Path, Card], Engine] | None:
-        """The maker of the engine that verifies the build; None where nothing verifies it, or its
-        own phases do."""
+        """Creates the engine that verifies the build. None: the target's own phases verify it, or
+        it stays unverified."""
 
     def identity(self, source: Source) -> str:
-        """A JSON text of all that decides the files: content, and no times or places."""
+        """A JSON text of everything that the files depend on: content, without times and paths."""
 
     def difference(self, card: Card, directory: Path) -> str | None:
-        """The reason why an earlier run's engine has to be made again; None if it still holds."""
+        """The reason to build an earlier run's engine again; None if it is still valid."""
 
     def disk_bytes(self) -> float:
-        """The bytes that all its files take."""
+        """The bytes of all its files."""
 
     def expected(self) -> Mapping[str, float]:
-        """The seconds of each phase in their order, where they do not follow from the bytes."""
+        """The seconds of each phase in order, if they do not follow from the bytes."""
 
     def make(self, directory: Path, phases: Phases) -> Product:
-        """Make what is not there yet."""
+        """Write the missing files, and return the product."""
 
     def notes(self, card: Card) -> tuple[str, ...]:
-        """Sentences that a person should know about the outcome."""
+        """Notes for the operator about the outcome."""
 
 
 def prepared(
     target: Target, engines_dir: Path, name: str, tools: BuildTools, *, wait: bool = False
 ) -> Built:
-    """The engine, found or made. With `wait` it waits for another build of it, and is refused
-    otherwise."""
+    """Build the engine, or return the existing one. `wait`: wait for another build of the same
+    engine, instead of refusing."""
     run = _Run(target, engines_dir / checked_name(name), tools)
     if (reason := unwritable(run.home)) is None:
         with locked(run.home, wait=wait):
             versions.adopt(run.home)
-            return run.made()
-    if found := run.found():
-        return found
+            return run.build()
+    if existing := run.existing():
+        return existing
     raise PrepareError(
-        f"{run.home} cannot be written ({reason}); name another directory for engines."
+        f"{run.home} cannot be written ({reason}); choose another directory for engines."
     )
 
 
@@ -186,16 +190,16 @@ class _Run:
         self._tools = tools
         self._phases = Phases(tools.progress, tools.clock, target.expected(), self._announce)
 
-    def found(self) -> Built | None:
-        """What an earlier run has made, for a directory that nobody can write."""
+    def existing(self) -> Built | None:
+        """The engine of an earlier run, in a read-only directory."""
         if not any(self.home.glob(f"*/{cards.CARD}")):
             return None
         _, directory = self._validated(Phases(self._tools.progress, self._tools.clock, {}))
         card = self._earlier(directory)
         return None if card is None else Built(directory, card, (), self._target.notes(card))
 
-    def made(self) -> Built:
-        """What an earlier run has made, or this one makes; under the engine's lock."""
+    def build(self) -> Built:
+        """The engine of an earlier run, or of this one. Runs under the engine's lock."""
         source, directory = self._validated(self._phases)
         card = self._earlier(directory)
         if card is None or (card.status == "built" and self._target.engine_for):
@@ -203,7 +207,7 @@ class _Run:
             try:
                 card = self._finished(directory, source, card)
             except (OSError, StartupError) as error:
-                if is_new and not (directory / FINISHED).exists():  # nothing to go on from
+                if is_new and not (directory / FINISHED).exists():  # no work to continue
                     shutil.rmtree(directory, ignore_errors=True)
                 if isinstance(error, StartupError):
                     raise
@@ -214,14 +218,14 @@ class _Run:
         return Built(directory, card, self._phases.done, self._target.notes(card))
 
     def _announce(self) -> None:
-        """Say what will be done, before the first phase."""
+        """Announce the work and its estimated time, before the first phase."""
         target, weights_bytes = self._target, self._target.checkpoint.size_bytes
         disk = megabytes(target.disk_bytes())
         work_s = weights_bytes / DIGEST_BYTES_PER_S + target.disk_bytes() / WRITE_BYTES_PER_S
         about = rounded(sum(target.expected().values()) or START_S + work_s)
         self._tools.say(
             f"Preparing {self.home.name} ({target.kind}, {target.weight_type}) from "
-            f"{megabytes(weights_bytes)} of weights: takes {disk} of disk in {self.home} and about "
+            f"{megabytes(weights_bytes)} of weights: needs {disk} of disk in {self.home} and about "
             f"{about}."
         )
 
@@ -230,7 +234,7 @@ class _Run:
         return source, self.home / version_of(self._target.identity(source))
 
     def _earlier(self, directory: Path) -> Card | None:
-        """The card of an earlier run, if its files are still as they were."""
+        """The card of an earlier run, if its files are unchanged."""
         with suppress(PrepareError):
             card = cards.read_card(directory)
             return card if self._target.difference(card, directory) is None else None
@@ -239,7 +243,7 @@ class _Run:
     def _finished(self, directory: Path, source: Source, card: Card | None) -> Card:
         directory.mkdir(exist_ok=True)
         if card is None:
-            (directory / cards.CARD).unlink(missing_ok=True)  # of files that are no longer whole
+            (directory / cards.CARD).unlink(missing_ok=True)  # its files have changed
             product = self._target.make(directory, self._phases)
             card = self._card(directory, source, product)
         if engine_for := self._target.engine_for:

@@ -1,6 +1,5 @@
-"""How far a long piece of work has come: a bar on a terminal, plain lines elsewhere.
-
-Knows bytes, phases and a clock; knows nothing of what is being done.
+"""Progress of long work: a bar on a terminal, plain lines elsewhere.
+Counts bytes by phase; does none of the work.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ LINE_EVERY_S = 5.0
 
 
 class Progress(Protocol):
-    """Is told when a phase begins, and of the bytes done in it; `total_bytes` 0 means unknown."""
+    """Receives the beginning of each phase and the bytes done in it. `total_bytes` 0 is unknown."""
 
     def phase(self, name: str, total_bytes: int = 0) -> None: ...
 
@@ -42,7 +41,7 @@ class Silent:
 
 
 class Lines:
-    """Prints a line when a phase begins, one every few seconds, and one when its bytes are done."""
+    """Prints a line when a phase begins, one every few seconds, and one at its last byte."""
 
     def __init__(self, write: Callable[[str], object], clock: Callable[[], float]) -> None:
         self._write = write
@@ -51,7 +50,7 @@ class Lines:
 
     def phase(self, name: str, total_bytes: int = 0) -> None:
         self._name, self._total, self._done = name, total_bytes, 0
-        self._began = self._told = self._clock()
+        self._began = self._printed = self._clock()
         if name:
             size = f", {megabytes(total_bytes)}" if total_bytes else ""
             self._write(f"{name}{size}\n")
@@ -59,8 +58,8 @@ class Lines:
     def advance(self, size_bytes: int) -> None:
         self._done += size_bytes
         now = self._clock()
-        if now - self._told >= LINE_EVERY_S or self._done == self._total:
-            self._told = now
+        if now - self._printed >= LINE_EVERY_S or self._done == self._total:
+            self._printed = now
             self._write(self._line(now - self._began))
 
     def _line(self, seconds: float) -> str:
@@ -73,7 +72,7 @@ class Lines:
 
 
 class Bar:
-    """Draws a bar on a terminal, by rich; a phase of unknown length pulses until the next."""
+    """Draws a bar on a terminal, with rich. A phase of unknown length pulses until the next."""
 
     def __init__(self, bars: Bars) -> None:
         self._bars = bars
@@ -87,14 +86,14 @@ class Bar:
         self._bars.advance(self._task, size_bytes)
 
     def done(self) -> None:
-        """End the bar: one that pulsed is full, one that counted bytes stays where it is."""
+        """End the bar: fill one that pulses, leave one that counts bytes."""
         if self._bars.tasks[-1].total is None:
             self._bars.update(self._task, total=1, completed=1)
 
 
 @contextmanager
 def shown_on(stream: TextIO) -> Iterator[Progress]:
-    """The progress display that fits a stream."""
+    """The progress display for a stream."""
     if not stream.isatty():
         yield Lines(lambda line: (stream.write(line), stream.flush()), time.monotonic)
         return

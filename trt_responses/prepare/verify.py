@@ -1,6 +1,5 @@
-"""One real request to an engine: it loads, answers a fixed prompt greedily, and stops.
-
-Knows the engine seam and the prompt; knows no concrete engine and no file.
+"""Verifies an engine with one request: load it, get a greedy answer to a fixed prompt, stop it.
+Uses the engine interface; works with any engine.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ if TYPE_CHECKING:
 PROMPT = "<|start|>user<|message|>Hello<|end|><|start|>assistant"
 MAX_TOKENS = 16
 DEADLINE_S = 600.0
-"""Seconds for loading and an answer: a large model on a slow disk takes minutes."""
+"""Seconds to load and answer: a large model on a slow disk needs minutes."""
 
 
 class Question(NamedTuple):
-    """A prompt, the ids that end its answer, and how many ids there are."""
+    """A prompt, the ids that end its answer, and the size of the vocabulary."""
 
     prompt: Sequence[int]
     stop_ids: tuple[int, ...]
@@ -35,20 +34,20 @@ class Question(NamedTuple):
 
 
 def harmony_question(vocabulary: Vocabulary) -> Question:
-    """The question to a model that speaks Harmony."""
+    """The question for a model with Harmony."""
     prompt = vocabulary.encoding.encode(PROMPT, allowed_special="all")
     return Question(prompt, (CONTROL.return_, CONTROL.call), VOCABULARY_SIZE)
 
 
 async def answered(engine: Engine, question: Question) -> tuple[int, ...]:
-    """The ids of the greedy answer, or a sentence about what went wrong."""
+    """The ids of the greedy answer. Raises a `PrepareError` for a failure."""
     try:
         async with asyncio.timeout(DEADLINE_S):
             return await _answered(engine, question)
     except TimeoutError:
         raise PrepareError(
-            f"verify: found no answer after {DEADLINE_S:.0f} s, expected {MAX_TOKENS} tokens; "
-            "see whether the machine has the memory for the model."
+            f"verify: no answer within {DEADLINE_S:.0f} s, expected {MAX_TOKENS} tokens; check "
+            "that the machine has enough memory for the model."
         ) from None
 
 
@@ -71,7 +70,7 @@ async def _answered(engine: Engine, question: Question) -> tuple[int, ...]:
     if last.finish == "error":
         raise PrepareError(f"verify: found {last.error!r}, expected an answer.")
     if any(not math.isfinite(entry.logprob) for entry in sink.logprobs):
-        raise PrepareError("verify: found a log probability that is no number, expected an answer.")
+        raise PrepareError("verify: found a log probability that is not finite, expected a number.")
     if not sink.token_ids:
         raise PrepareError("verify: found no token, expected an answer.")
     if not all(0 <= n < question.vocabulary_size for n in sink.token_ids):

@@ -116,7 +116,7 @@ async def _show(draft: Draft) -> None:
 def _plan(draft: Draft) -> None:
     """Set what plans are made of."""
     parts, accepted, steering = draft.parts, draft.accepted, draft.steering
-    draft.called = clients_callees(accepted.tools)
+    draft.called = dict(clients_callees(accepted.tools))  # to which steps add their own
     draft.notes.offered = shown(accepted.tools)
     # A call that is run here ends a turn.
     several = accepted.parallel_calls and bool(accepted.tools) and not accepted.built_in

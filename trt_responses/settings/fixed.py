@@ -41,6 +41,12 @@ class Fixed(SettingGroup):
         description="Silence after which an event is repeated: half the shortest time after which "
         "a client gives up that counts events alone.",
     )
+    knowledge_cutoff: str = Field(
+        "2024-06", description="Second line of the system message: a fact of gpt-oss."
+    )
+    max_background: int = Field(
+        32, description="Background responses of one owner made at once: twice an engine's batch."
+    )
     explain_bytes: int = Field(8 * MIB, description="Of the newest runs: some thousand of them.")
     idempotency_keys: int = Field(256, description="Each holds a whole response.")
     idempotency_ttl_s: float = Field(600.0, description="No client retries for longer.")

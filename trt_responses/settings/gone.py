@@ -27,6 +27,8 @@ GONE = {
     "MAX_WAITING_TOKENS": FIXED.format("1,000,000"),
     "MAX_BACKLOG_BYTES": FIXED.format("4 MiB"),
     "KEEP_ALIVE_EVENT_S": FIXED.format("30 s"),
+    "KNOWLEDGE_CUTOFF": FIXED.format("2024-06, which gpt-oss was trained with"),
+    "MAX_BACKGROUND": FIXED.format("32 for each owner"),
     "EXPLAIN_BYTES": FIXED.format("8 MiB; TRT_RESPONSES_EXPLAIN=off keeps nothing"),
     "IDEMPOTENCY_KEYS": FIXED.format(256),
     "IDEMPOTENCY_TTL_S": FIXED.format("600 s"),

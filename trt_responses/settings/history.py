@@ -62,9 +62,6 @@ class History(SettingGroup):
 class Streams(SettingGroup):
     """Background runs and streams."""
 
-    max_background: Positive = Field(
-        32, description="Background responses of one owner made at once; more get a 429."
-    )
     keep_alive_s: Seconds = Field(
         10.0, ge=0.1, description="Silence after which a stream gets a comment line."
     )

@@ -146,7 +146,6 @@ class SystemMessage(SettingGroup):
         "You are ChatGPT, a large language model trained by OpenAI.",
         description="First line of the system message.",
     )
-    knowledge_cutoff: Text = Field("2024-06", description="Second line of the system message.")
     date: Annotated[str, AfterValidator(day)] | None = Field(
         None, description="Fixed date for the system message."
     )

@@ -170,7 +170,7 @@ class Server:
         settings = self.settings
         if settings.asks_for_keys and self.keys is None:
             raise UsageError(
-                "The settings name keys, but the limits feature, which checks them, is missing."
+                "The settings name keys, but features.limits, which checks them, is not installed."
             )
         engine = self.engine = self.engine or self.served.new_engine()
         admission = self.admission = self.admission or OpenAdmission(self.places)

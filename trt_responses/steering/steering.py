@@ -24,7 +24,7 @@ from trt_responses.schema.normalise import Left
 from trt_responses.schema.refusals import InvalidSchema, SlowSchema
 from trt_responses.steering.compiling import Turns
 from trt_responses.steering.tools import is_raw, schema_of, shown
-from trt_responses.wire.known_tools import once
+from trt_responses.wire.known_tools import made_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -109,7 +109,7 @@ class Steering:
         thread, so that the loop goes on, and owners take turns."""
         narrows = accepted.choice.narrows or accepted.answer is not None
         narrows = narrows or accepted.thought is not None
-        if not (narrows or accepted.built_in or _with_forms(accepted)):  # as most requests
+        if not (narrows or accepted.built_in or _promising(accepted.tools)):  # as most requests
             offered = tuple(_without_forms(accepted.tools).values())
             turn = Turn(offered=offered, begun=tuple(accepted.begun))
             return SteeringRequest(self._dialect, guides, turn)
@@ -245,30 +245,25 @@ class Steering:
         )
 
 
+@made_once
 def _without_forms(tools: Sequence[Tool]) -> Mapping[str, Choice]:
     """The calls of all tools, by their names."""
-
-    def calls() -> dict[str, Choice]:
-        found = {}
-        for tool in tools:
-            what = f"the {'format' if tool.callee.custom else 'parameters'} of '{tool.name}'"
-            found[tool.name] = Choice("call", tool.name, None, what, raw=is_raw(tool))
-        return found
-
-    return once(tools, "without forms", calls)
+    calls = {}
+    for tool in tools:
+        what = f"the {'format' if tool.callee.custom else 'parameters'} of '{tool.name}'"
+        calls[tool.name] = Choice("call", tool.name, None, what, raw=is_raw(tool))
+    return calls
 
 
 def _with_forms(accepted: Accepted) -> Sequence[Tool]:
     """The tools whose calls may have a form: those that promise one, and all where one is
     forced."""
-    tools = accepted.tools
-    if accepted.choice.narrows:
-        return tools
+    return accepted.tools if accepted.choice.narrows else _promising(accepted.tools)
 
-    def found() -> list[Tool]:
-        return [tool for tool in tools if tool.promise or tool.server or is_raw(tool)]
 
-    return once(tools, "with forms", found)
+@made_once
+def _promising(tools: Sequence[Tool]) -> Sequence[Tool]:
+    return [tool for tool in tools if tool.promise or tool.server or is_raw(tool)]
 
 
 def _choices(

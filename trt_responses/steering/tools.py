@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from trt_responses.errors import InvalidRequest
 from trt_responses.language.messages import Functions, FunctionTool
-from trt_responses.wire.known_tools import once
+from trt_responses.wire.known_tools import made_once
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,9 +30,10 @@ def wrapped(pattern: str | None = None) -> Mapping[str, object]:
     }
 
 
+@made_once
 def shown(tools: Sequence[Tool]) -> Functions:
     """The tools as the prompt tells of them."""
-    return once(tools, "shown", lambda: Functions(map(_shown, tools)))
+    return Functions(map(_shown, tools))
 
 
 def _shown(tool: Tool) -> FunctionTool:
@@ -61,13 +62,10 @@ def _language(grammar: Grammar | None) -> str:
     return f"{raw}The input follows {GRAMMARS[grammar.syntax]}:\n{grammar.definition}"
 
 
-def clients_callees(tools: Sequence[Tool]) -> dict[str, Callee]:
-    """The callees of those that the client runs; the caller may add to them."""
-
-    def found() -> dict[str, Callee]:
-        return callees([tool for tool in tools if tool.server is None])
-
-    return dict(once(tools, "callees", found))
+@made_once
+def clients_callees(tools: Sequence[Tool]) -> Mapping[str, Callee]:
+    """The callees of those that the client runs."""
+    return callees([tool for tool in tools if tool.server is None])
 
 
 def callees(tools: Sequence[Tool]) -> dict[str, Callee]:

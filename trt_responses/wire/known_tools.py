@@ -12,6 +12,7 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import suppress
+from functools import wraps
 from typing import Any, TypeVar
 
 from trt_responses.errors import InvalidRequest
@@ -21,6 +22,7 @@ from trt_responses.wire.tools import DATED, KINDS, Tool
 
 T = TypeVar("T")
 M = TypeVar("M")
+L = TypeVar("L", bound="Iterable[Any]")
 
 KNOWN_BYTES = 2 << 20
 """JSON of all lists that are kept. What is made of a list takes some twelve times as much, and of
@@ -76,14 +78,19 @@ def known(entries: Iterable[T]) -> Known[T]:
     return Known(entries) if entries else NO_ENTRIES
 
 
-def once(entries: Iterable[Any], name: Hashable, make: Callable[[], M]) -> M:
-    """What `make` returns, which is made once for a list that remembers."""
-    if not isinstance(entries, Known):
-        return make()
-    made: dict[Hashable, M] = entries._made
-    if name not in made:
-        made[name] = make()
-    return made[name]
+def made_once(make: Callable[[L], M]) -> Callable[[L], M]:
+    """A function of a list, which is called once for a list that remembers."""
+
+    @wraps(make)
+    def made(entries: L) -> M:
+        if not isinstance(entries, Known):
+            return make(entries)
+        if make not in entries._made:
+            entries._made[make] = make(entries)
+        found: M = entries._made[make]
+        return found
+
+    return made
 
 
 class SentTools(list[Any]):

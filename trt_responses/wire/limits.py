@@ -7,12 +7,11 @@ no HTTP.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 from trt_responses.errors import invalid_value
 from trt_responses.frozen import dataclass
-from trt_responses.wire.known_tools import once
+from trt_responses.wire.known_tools import made_once
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +30,14 @@ class RequestLimits:
         if tools := sent.get("tools"):
             _check("tools", tools, self.tools)
         if isinstance(tools, list):
-            _check("tools", once(tools, "flat", partial(_flat, tools)), self.tools)
+            _check("tools", _flat(tools), self.tools)
         if isinstance(choice := sent.get("tool_choice"), dict):
             _check("tool_choice.tools", choice.get("tools"), self.tools)
             if isinstance(allowed := choice.get("allowed_tools"), dict):
                 _check("tool_choice.allowed_tools.tools", allowed.get("tools"), self.tools)
 
 
+@made_once
 def _flat(tools: list[Any]) -> list[Any]:
     """The tools that the model sees: those of a namespace instead of the namespace."""
     flat: list[Any] = []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from trt_responses.frozen import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from trt_responses.wire.output import OutputItem
 
@@ -113,12 +113,3 @@ class Response:
     top_p: float = 1.0
     truncation: Literal["disabled", "auto"] = "disabled"
     object: Literal["response"] = "response"
-
-
-@dataclass(frozen=True)
-class InspectedResponse(Response):
-    """A final snapshot with the fields that `include` requested, which extend OpenAI's API."""
-
-    metrics: Mapping[str, Any] | None = None
-    input_messages: Sequence[Mapping[str, Any]] | None = None
-    output_messages: Sequence[Mapping[str, Any]] | None = None

@@ -102,6 +102,6 @@ class Model:
         if params.guided_decoding is not None:
             return Script(((9, CONTROL.return_),))
         drift = next(self._drifts) if self._drifts is not None else 0
-        said = (100 + drift, 101, 102)
+        answer = (100 + drift, 101, 102)
         calls = all(token_id in prompt_ids for token_id in self._tool)
-        return Script((said, (CONTROL.call if calls else CONTROL.return_,)))
+        return Script((answer, (CONTROL.call if calls else CONTROL.return_,)))

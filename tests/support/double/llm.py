@@ -57,12 +57,12 @@ class Double:
     """What its constructor raises."""
     clock: StepClock = field(default_factory=StepClock.free)
     real_max_seq_len: int | None = None
-    """What fits in fact, when it is less than was asked for: told late."""
+    """The length that fits, if it is less than the requested one: reported late."""
     flat_logprobs: bool = False
     coalesces: bool = False
-    """What came while nobody looked is one step."""
+    """Tokens between two reads come as one step."""
     dead: bool = False
-    """The worker is gone: nothing is answered, and nothing is said about it."""
+    """The worker is gone: no reply and no error comes."""
     raises: Exception | None = None
     """What every call raises: the error of a worker that died, whose class may be any."""
     broken: Mapping[str, Exception] = field(default_factory=dict)
@@ -156,7 +156,7 @@ class LLM:
         return self._stats()
 
     async def _stats(self) -> AsyncIterator[dict[str, object]]:
-        """Nothing before the first request, and unless it was asked for at the start."""
+        """Nothing before the first request, or if the start did not enable it."""
         if self.arguments.get("enable_iter_perf_stats") and self.plan.requests:
             used = sum(request.running and not request.finished for request in self.requests)
             blocks = {"usedNumBlocks": used, "maxNumBlocks": BLOCKS}
@@ -178,7 +178,7 @@ class LLM:
         self._check(prompt, params)
         if given.get("lora_request") is not None and not self.arguments.get("lora_config"):
             raise RequestError(
-                "an adapter was asked for, and no lora_config was given at the start"
+                "a request names an adapter, and no lora_config was given at the start"
             )
         result = RequestOutput(self, next(self._ids), prompt, params)
         for name in (

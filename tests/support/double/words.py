@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Words:
-    """A keyword-only dataclass with slots, its fields taken from the contract."""
+    """A keyword-only dataclass with slots and the contract's fields."""
 
     known: ClassVar[Mapping[str, Entry]] = {}
     __signature__: ClassVar[Signature]

@@ -21,8 +21,8 @@ FAILED = "Executor worker returned error"
 
 
 class Worker:
-    """`error` is what its death is told by, in the next call of anybody; without one nothing is
-    told, and from then on a call blocks for ever, since its socket has no other end."""
+    """`error` reports its death, in the next call. Without one no error comes, and each later
+    call blocks for ever, since its socket has no other end."""
 
     def __init__(self, error: Exception | None = None, *, step_s: float = 0.0) -> None:
         self.error = error
@@ -64,8 +64,8 @@ class Worker:
             raise self.error
 
     def stop(self) -> None:
-        """Ask it to end, and wait until it has: a frozen one never does, and a death that was not
-        told is never noticed."""
+        """Ask it to end, and wait until it has. A frozen one never ends, and a death without an
+        error is never noticed."""
         if self.is_dead.is_set() and self.error is None:
             threading.Event().wait()
         with suppress(OSError):
@@ -81,7 +81,7 @@ class Worker:
         self.wait()
 
     def end(self) -> None:
-        """End it with the test that began it; whoever calls it late is told so, and not kept."""
+        """End it with the test that began it; a late call raises instead of blocking."""
         self.error = self.error or RuntimeError("the test is over")
         atexit.unregister(self.wait)
         self.kill()

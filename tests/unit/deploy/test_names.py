@@ -114,6 +114,24 @@ def missing_ports(found: list[Json]) -> list[str]:
     return missing
 
 
+def shut_out(found: list[Json]) -> list[str]:
+    """Servers that a NetworkPolicy keeps from what they use. KServe labels its pods itself, so only
+    an empty selector lets them in."""
+    servers = [labels(one) for one, pod in pods(found) if one["metadata"]["name"] in SERVERS]
+    allowed = [
+        source["podSelector"].get("matchLabels", {}).items()
+        for policy in of_kind(found, "NetworkPolicy").values()
+        for rule in policy["spec"]["ingress"]
+        for source in rule["from"]
+    ]
+    assert servers
+    assert allowed
+    return [str(of) for of in servers if not all(wanted <= of.items() for wanted in allowed)]
+
+
+SERVERS = ("trt-responses", "gpt-oss-20b")
+
+
 def missing_hosts(found: list[Json], operator: str) -> list[str]:
     """Hosts of URLs that are neither a Service of the overlay nor the operator's by the page."""
     services = of_kind(found, "Service")
@@ -132,6 +150,7 @@ def missing_hosts(found: list[Json], operator: str) -> list[str]:
 def test_an_overlay_brings_what_it_asks_for(overlay: str, tmp_path: Path) -> None:
     found, operator = built(overlay, tmp_path), brought_by_the_operator(overlay)
     assert missing_sources(found) + missing_ports(found) + missing_hosts(found, operator) == []
+    assert shut_out(found) == []
     page = PAGE.read_text("utf-8")
     for image in images(found):
         assert f" {image}" in page or f"`{image}`" in page or image.startswith("redis:7")
@@ -150,6 +169,9 @@ def test_what_is_missing_is_seen(tmp_path: Path) -> None:
     without = [one for one in found if one["kind"] not in ("Secret", "StatefulSet")]
     assert missing_sources(without) == ["Secret trt-responses-keys", "secretRef trt-responses"]
     assert missing_ports(without) == ["pods of trt-responses-redis"]
+    for policy in of_kind(found, "NetworkPolicy").values():
+        policy["spec"]["ingress"][0]["from"][0]["podSelector"]["matchLabels"] = {"app": "other"}
+    assert len(shut_out(found)) == 1
     alone = [one for one in found if one["kind"] != "Service"]
     assert missing_hosts(alone, "") == ["trt-responses-redis"]
 

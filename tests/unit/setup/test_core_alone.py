@@ -20,7 +20,9 @@ def test_keys_that_nothing_checks_stop_the_start() -> None:
     settings = Settings(**SETTINGS, api_keys="ann:key-a")
     engine = ScriptedEngine((), clock=StepClock.free())
     served = served_engine(settings, Given(engine), engine_of)
-    with pytest.raises(StartupError, match="the limits feature, which checks them, is missing"):
+    with pytest.raises(
+        StartupError, match=r"features\.limits, which checks them, is not installed"
+    ):
         Server(settings, served, None, None, asyncio.sleep).build()
 
 

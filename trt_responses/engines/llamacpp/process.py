@@ -189,7 +189,7 @@ async def _process() -> asyncio.subprocess.Process:
             env={**os.environ, "GGML_NO_BACKTRACE": "1"},  # else an abort starts a debugger
         )
     except OSError as error:
-        raise StartupError(f"The engine's process cannot be made: {error.strerror}.") from None
+        raise StartupError(f"The engine's process cannot be started: {error.strerror}.") from None
 
 
 def check_file(path: Path) -> None:

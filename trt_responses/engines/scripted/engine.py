@@ -213,7 +213,7 @@ class ScriptedEngine:
     def health(self) -> Health:
         if self._stepped:  # reading the clock at each step would cost as much as the step
             self._stepped, self._last_progress_ns = False, self._now_ns()
-        used = sum(each.held_tokens for each in (*self._running, *self._stalled))
+        used = sum([each.held_tokens for each in (*self._running, *self._stalled)])
         use = used / (self._limits.context_tokens * self._limits.max_batch)
         return Health(self._alive, self._down is None, self._last_progress_ns, self._down, use)
 

@@ -6,27 +6,34 @@ Both are ours. Knows a run that is over, and the dialect.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from trt_responses.errors import Forbidden
 from trt_responses.feature import Step
-from trt_responses.frozen import replace
-from trt_responses.wire.response import InspectedResponse
+from trt_responses.frozen import dataclass, replace
+from trt_responses.wire.response import Response
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
     from trt_responses.accept.accepted import Accepted
     from trt_responses.dialect import Dialect
     from trt_responses.run.draft import Draft
     from trt_responses.run.facts import RunFacts
     from trt_responses.run.run import Run
-    from trt_responses.wire.response import Response
 
     Json = dict[str, Any]
 
 Included = Literal["metrics", "messages"]
 INCLUDED: tuple[Included, ...] = get_args(Included)
+
+
+@dataclass(frozen=True)
+class InspectedResponse(Response):
+    """A final snapshot with the fields that `include` requested, which extend OpenAI's API."""
+
+    metrics: Mapping[str, Any] | None = None
+    input_messages: Sequence[Mapping[str, Any]] | None = None
+    output_messages: Sequence[Mapping[str, Any]] | None = None
 
 
 class Inclusion:

@@ -17,7 +17,7 @@ from trt_responses.prepare.memory import memory
 from trt_responses.prepare.shelf import promotion, shelf, versions
 from trt_responses.prepare.shelf.adapters import adapters_of
 from trt_responses.prepare.shelf.card import read_card
-from trt_responses.prepare.shelf.locks import held
+from trt_responses.prepare.shelf.locks import mark_served
 from trt_responses.settings import PREFIX
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def loaded(selection: Selection, settings: Settings, engine_of: EngineOf) -> Loa
     return Loaded(
         version_of(selection, settings),
         engine_of(selection, settings),
-        partial(held, selection.directory),
+        partial(mark_served, selection.directory),
         card,
     )
 

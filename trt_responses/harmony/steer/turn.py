@@ -24,7 +24,7 @@ def plan_of(
     headers = None
     if turn.choices is not None:
         headers = {_header(choice): _body(choice, language) for choice in turn.choices}
-    strict = {} if headers is not None else _strict(turn, language)
+    strict = _strict(turn, language) if headers is None and turn.strict else {}
     plan: SteeringPlan
     if headers is not None:
         plan = Steered(language, guides, headers, budget)

@@ -1,6 +1,5 @@
-"""The numbers of a gpt-oss model, from either layout's config; what engines misread is refused.
-
-Knows config fields and what engines make of them; opens no file.
+"""The numbers of a gpt-oss model, from the config of either layout; refuses fields that an engine
+misreads. Works on parsed configs: opens no file.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ SWIGLU_LIMIT = 7.0
 ORIGINAL_RMS_EPS = 1e-5
 """The epsilon of the RMS norms, which OpenAI's own layout leaves to the code."""
 MAX_LAYERS = 1000
-"""The most layers, so that a hostile config cannot make a list of names without end."""
+"""The most layers: a bound on the list of names that a hostile config can ask for."""
 
 Config = Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """The numbers that the engines need to know of a model beside its weights."""
+    """The numbers of a model that an engine needs, apart from the weights."""
 
     layers: int
     hidden: int
@@ -51,7 +50,7 @@ class Architecture:
 
 
 class Field(NamedTuple):
-    """One config field: its name, where it goes, and the default when the file leaves it out."""
+    """One config field: its name, the attribute it sets, and the default if the file omits it."""
 
     key: str
     attribute: str
@@ -102,7 +101,7 @@ HF_FIXED: Mapping[str, tuple[object, ...]] = {
     "attention_dropout": (0, None),
     "num_nextn_predict_layers": (0, None),
 }
-"""Fields with one lawful value, None where they may be absent: engines ignore or misread others."""
+"""Fields with fixed values (None: may be absent); an engine ignores or misreads any other value."""
 ROPE_FIXED: Mapping[str, tuple[object, ...]] = {
     "rope_type": ("yarn",),
     "truncate": (False,),  # transformers reads an absent one as true, gpt-oss was trained without
@@ -138,8 +137,8 @@ def from_hf(config: Config) -> Architecture:
 
 
 def from_original(config: Config) -> Architecture:
-    """The numbers in OpenAI's own `config.json`, which has other names and no context length: that
-    is the factor times the initial one."""
+    """The numbers in OpenAI's own `config.json`. Its field names differ, and it has no context
+    length: that is the factor times the initial context."""
     _check_fixed("config.json", config, {"swiglu_limit": (SWIGLU_LIMIT, None)})
     numbers = _numbers("config.json", config, ORIGINAL_FIELDS)
     numbers["context"] = int(numbers["rope_original_context"] * numbers["rope_factor"])
@@ -148,8 +147,8 @@ def from_original(config: Config) -> Architecture:
 
 
 def from_gguf(name: str, keys: Config, fields: tuple[Field, ...], *, packed: bool) -> Architecture:
-    """The numbers in the keys of a GGUF file, by llama.cpp's names; what they do not say is
-    gpt-oss's own."""
+    """The numbers in the keys of a GGUF file, by llama.cpp's names; missing ones have gpt-oss's
+    values."""
     fields = (*fields, Field("vocab_size", "vocabulary", int))
     return replace(_checked(_numbers(name, keys, fields)), packed=packed)
 
@@ -203,8 +202,8 @@ def _checked(numbers: dict[str, float]) -> Architecture:
 
 
 def _check_layer_types(found: object, layers: int) -> None:
-    """Refuse layers that do not alternate: llama.cpp and TensorRT-LLM slide on even layers whatever
-    the config says."""
+    """Refuse layers that do not alternate: llama.cpp and TensorRT-LLM always use the sliding window
+    on even layers and ignore the config."""
     expected = [("sliding_attention", "full_attention")[n % 2] for n in range(layers)]
     if found is not None and found != expected:
         at = _first_difference(found, expected)

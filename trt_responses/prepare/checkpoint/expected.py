@@ -1,6 +1,5 @@
-"""Every tensor that a gpt-oss checkpoint must have, with its shape and dtypes.
-
-Knows the Hugging Face names; opens no file.
+"""The tensors that a gpt-oss checkpoint must have, by Hugging Face name, with shape and dtypes.
+Computes them from the config's numbers: opens no file.
 """
 
 from __future__ import annotations

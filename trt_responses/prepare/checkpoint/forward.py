@@ -1,6 +1,5 @@
-"""The gpt-oss forward in NumPy, float32: the truth that engines are compared with.
-
-Knows the architecture and nothing of engines; slow, and used only by tests and a deep doctor.
+"""The gpt-oss forward pass in NumPy, float32: the reference that engines are compared with.
+Independent of every engine, and slow: only tests and `doctor --deep` run it.
 """
 
 from __future__ import annotations
@@ -28,7 +27,8 @@ SWIGLU_LIMIT = 7.0
 
 
 class Reference:
-    """One checkpoint's forward. `truncate` rounds the YaRN range outwards, as llama.cpp does."""
+    """The forward pass of one checkpoint. `truncate` rounds the YaRN range outwards, as llama.cpp
+    does."""
 
     def __init__(self, checkpoint: Checkpoint, *, truncate: bool | None = None) -> None:
         self._checkpoint = checkpoint
@@ -36,7 +36,7 @@ class Reference:
         self._truncate = self._a.truncate if truncate is None else truncate
 
     def logprobs(self, token_ids: Sequence[int], *, last: int = 1) -> Floats:
-        """Log probabilities over the whole vocabulary, a row for each of the last positions."""
+        """Log probabilities over the whole vocabulary: one row for each of the last positions."""
         logits = self.logits(token_ids, last=last)
         shifted = logits - logits.max(axis=-1, keepdims=True)
         total = np.log(np.exp(shifted, dtype=np.float64).sum(axis=-1, keepdims=True))
@@ -143,16 +143,15 @@ def rotated(x: Floats, turn: tuple[Floats, Floats]) -> Floats:
 
 
 def visible(count: int, window: int | None) -> NDArray[np.bool_]:
-    """A mask of the positions that each position sees: none that is later, none further back than
-    the window."""
+    """A mask of the positions that each position sees: itself and earlier ones, as far back as the
+    window."""
     distance = np.arange(count)[:, None] - np.arange(count)
     seen: NDArray[np.bool_] = distance >= 0
     return seen if window is None else seen & (distance < window)
 
 
 def softmax_with_sink(scores: Floats, sinks: Floats) -> Floats:
-    """The softmax of the scores. Each head's learned sink takes part in the sum and then gives
-    nothing."""
+    """The softmax of the scores. Each head's learned sink adds to the sum and has no output."""
     sink = sinks[:, None, None]
     top = np.maximum(scores.max(axis=-1, keepdims=True), sink)
     shares = np.exp(scores - top)

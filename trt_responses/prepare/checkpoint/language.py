@@ -1,7 +1,6 @@
-"""What a Hugging Face directory says of its model's tokens and language, by GGUF's keys.
-
-Every target that takes such a model writes the same keys into `dialect.json`. Reads JSON;
-executes nothing, and knows no template's meaning.
+"""The tokens and the chat template of a Hugging Face directory, by GGUF's keys.
+Every target that serves such a model writes these keys into `dialect.json`. Reads JSON: executes
+nothing, and does not interpret the template.
 """
 
 from __future__ import annotations
@@ -24,16 +23,16 @@ TOKENIZER, GENERATION, TOKENIZER_CONFIG, TEMPLATE = (
     *("tokenizer.json", "generation_config.json", "tokenizer_config.json", "chat_template.jinja"),
 )
 ENDS = ("eos", "eot", "eom")
-"""GGUF's names for ids that end a turn, as many as it has."""
+"""GGUF's names for the ids that end a turn."""
 
 
 def language_of(
     directory: Path, config: Json, size: int
 ) -> tuple[dict[str, object], tuple[Path, ...]]:
-    """The keys as a GGUF file has them, and the files that they were read from. `size`: the rows of
-    the embedding."""
+    """The keys as in a GGUF file, and the files that they come from. `size`: the rows of the
+    embedding."""
     tokenizer = json_object(directory, TOKENIZER, MAX_TOKENIZER_BYTES)
-    said = _optional(directory, TOKENIZER_CONFIG)
+    settings = _optional(directory, TOKENIZER_CONFIG)
     generation = _optional(directory, GENERATION)
     try:
         tokens, types = _tokens(tokenizer, size)
@@ -50,16 +49,16 @@ def language_of(
     }
     ends = generation.get("eos_token_id", config.get("eos_token_id"))
     listed = ends if isinstance(ends, list) else [ends]
-    ids = [id_of(said.get("eos_token"), tokens), *listed]
+    ids = [id_of(settings.get("eos_token"), tokens), *listed]
     lawful = dict.fromkeys(n for n in ids if type(n) is int and 0 <= n < size)
     keys |= {f"tokenizer.ggml.{e}_token_id": n for e, n in zip(ENDS, lawful, strict=False)}
-    if (begin := id_of(said.get("bos_token"), tokens)) is not None:
+    if (begin := id_of(settings.get("bos_token"), tokens)) is not None:
         keys["tokenizer.ggml.bos_token_id"] = begin
-    template = _template(directory, said)
+    template = _template(directory, settings)
     if template is None:
         raise refusal(str(directory), "no chat template", f"{TEMPLATE}, or one in the tokeniser's")
     keys["tokenizer.chat_template"] = template
-    if (response := said.get("response_template")) is not None:
+    if (response := settings.get("response_template")) is not None:
         keys["tokenizer.response_template"] = response
     names = (TOKENIZER, TOKENIZER_CONFIG, GENERATION, TEMPLATE)
     return keys, tuple(inside(directory, name) for name in names if (directory / name).exists())
@@ -76,7 +75,8 @@ def _merges(tokenizer: Json) -> Sequence[Any]:
 
 
 def _tokens(tokenizer: Json, size: int) -> tuple[list[str], list[int]]:
-    """Each id's spelling and GGUF's type of it. The embedding has rows that no token has."""
+    """The spelling and the GGUF type of each id. The embedding has more rows than there are
+    tokens."""
     tokens = [f"[PAD{n}]" for n in range(size)]
     types = [int(gguf.TokenType.UNUSED)] * size
     for text, number in tokenizer["model"]["vocab"].items():
@@ -96,19 +96,19 @@ def _place(
 
 
 def id_of(named: object, tokens: Sequence[str]) -> int | None:
-    """The id of a token that the tokeniser's file names: a text, or an object around one."""
+    """The id of a token named in the tokeniser's file, by a text or by an object with a text."""
     text = named.get("content") if isinstance(named, dict) else named
     return tokens.index(text) if isinstance(text, str) and text in tokens else None
 
 
-def _template(directory: Path, said: Json) -> object:
-    """The text of the chat template: a file of its own, else in the tokeniser's."""
+def _template(directory: Path, settings: Json) -> object:
+    """The text of the chat template: from its own file, else from the tokeniser's config."""
     if (directory / TEMPLATE).exists():
         try:
             return inside(directory, TEMPLATE).read_text("utf-8")
         except UnicodeDecodeError:
             raise refusal(TEMPLATE, "no UTF-8", "a text") from None
-    listed = said.get("chat_template")
+    listed = settings.get("chat_template")
     if isinstance(listed, list):
         named = {one.get("name"): one.get("template") for one in listed if isinstance(one, dict)}
         return named.get("tool_use") or named.get("default")

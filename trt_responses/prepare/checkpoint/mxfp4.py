@@ -1,6 +1,5 @@
-"""MXFP4: blocks of 32 four-bit floats with one power-of-two scale. Unpack, and repack for ggml.
-
-Knows the two layouts of a block; knows no tensor names.
+"""MXFP4: unpack blocks of 32 four-bit floats with one power-of-two scale, and repack for ggml.
+Works on arrays of bytes, in the two layouts of a block.
 """
 
 from __future__ import annotations

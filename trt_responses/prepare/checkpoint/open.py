@@ -1,6 +1,5 @@
-"""A checkpoint directory as one lazy view: Hugging Face names to tensors, all of them checked.
-
-Knows directories, links and indexes; reads headers only, and executes nothing.
+"""A checkpoint directory as one lazy view: tensors by Hugging Face name, all of them checked.
+Follows links and indexes; reads headers only, and executes nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ Layout = Literal["hf", "original"]
 INDEX = "model.safetensors.index.json"
 PICKLES = frozenset({".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt"})
 HUB_MODEL = "models--"
-"""The names that the hub's cache gives to models: `models--owner--name/snapshots/<revision>`."""
+"""The prefix of a model's folder in the hub's cache: `models--owner--name/snapshots/<revision>`."""
 MAX_CONFIG_BYTES = 1_000_000
 MAX_INDEX_BYTES = 100_000_000
 
@@ -46,7 +45,7 @@ class WeightSource(Protocol):
     def architecture(self) -> Architecture | None: ...
     @property
     def files(self) -> tuple[Path, ...]:
-        """All files that were read, which a card must name."""
+        """All files that were read; the card names them."""
 
     @property
     def size_bytes(self) -> int:
@@ -62,7 +61,8 @@ class Checkpoint:
     architecture: Architecture
     tensors: Mapping[str, Tensor]
     files: tuple[Path, ...]
-    """Config, index if there is one, shards: all files that were read, which a card must name."""
+    """The config, the index if any, and the shards: all files that were read; the card names
+    them."""
 
     @property
     def name(self) -> str:
@@ -74,7 +74,7 @@ class Checkpoint:
 
 
 def open_checkpoint(directory: Path) -> Checkpoint:
-    """Validate a directory of either layout, or refuse it with one sentence."""
+    """Open and check a directory of either layout. Raises a `PrepareError` for the first fault."""
     try:
         return _opened(directory)
     except OSError as error:
@@ -114,8 +114,8 @@ def refuse_pickles(directory: Path) -> None:
 
 
 def inside(directory: Path, name: str) -> Path:
-    """The file of that name in the directory; a link that leads out of it, or out of the hub's
-    cache of the same model, is refused."""
+    """The file of that name in the directory. Refuses a link that leads out of the directory and
+    out of the model's folder in the hub's cache."""
     path = directory / name
     if not _is_file(path):
         raise WrongInput(f"{cut(name)}: found no such file in {directory}, expected one.")
@@ -129,15 +129,16 @@ def inside(directory: Path, name: str) -> Path:
 
 
 def _blobs(directory: Path) -> Iterator[Path]:
-    """The directory of the files to which a snapshot in the hub's cache has links."""
+    """The directory that holds the files of a snapshot in the hub's cache: the targets of its
+    links."""
     snapshots = directory.resolve().parent
     if snapshots.name == "snapshots" and snapshots.parent.name.startswith(HUB_MODEL):
         yield snapshots.parent / "blobs"
 
 
 def checkpoint_name(directory: Path) -> str:
-    """The checkpoint's name for people: the directory's; the model's, for a snapshot of the
-    hub's."""
+    """The checkpoint's name for people: that of the directory, or of the model for a snapshot in
+    the hub's cache."""
     if directory.is_file():
         return directory.stem
     for blobs in _blobs(directory):
@@ -167,7 +168,7 @@ def json_object(directory: Path, name: str, max_bytes: int) -> dict[str, object]
 
 
 def indexed(directory: Path) -> tuple[dict[str, Tensor], tuple[Path, ...]]:
-    """The shards of an index, or the only safetensors file."""
+    """The tensors of the index's shards, or of the one safetensors file, and the files."""
     if not (directory / INDEX).exists():
         shards = sorted(directory.glob("*.safetensors"))
         if len(shards) != 1:
@@ -230,7 +231,7 @@ def _checked(
     tensors: Mapping[str, Tensor],
     files: tuple[Path, ...],
 ) -> Checkpoint:
-    """The tensors, once each has its expected shape and dtype, none is missing and none is over."""
+    """The checkpoint. Refuses a missing or an extra tensor, and one of another shape or dtype."""
     expected = expected_tensors(architecture)
     for name, (shape, dtypes) in expected.items():
         if (tensor := tensors.get(name)) is None:

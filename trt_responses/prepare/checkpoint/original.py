@@ -1,6 +1,5 @@
-"""OpenAI's original layout seen as the Hugging Face one: other names, and q, k, v in one tensor.
-
-Knows names and slices; both layouts interleave gate and up, and pack MXFP4 alike.
+"""OpenAI's original layout as the Hugging Face one: renames tensors, and splits q, k and v.
+Both layouts interleave gate and up, and pack MXFP4 in the same way. Reads no tensor.
 """
 
 from __future__ import annotations
@@ -40,12 +39,12 @@ TRANSPOSED = {
     "mlp.mlp1_weight": "mlp.experts.gate_up_proj",
     "mlp.mlp2_weight": "mlp.experts.down_proj",
 }
-"""Tensors that lie as [expert, out, in] here and as [expert, in, out] in the other layout."""
+"""Tensors that are [expert, out, in] here and [expert, in, out] in the other layout."""
 FUSED = ("attn.qkv.weight", "attn.qkv.bias")
 
 
 def as_hf(tensors: Mapping[str, Tensor], architecture: Architecture) -> dict[str, Tensor]:
-    """The same tensors under their Hugging Face names; nothing is read."""
+    """The same tensors under their Hugging Face names. Reads none of them."""
     found: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         for renamed in _renamed(name, tensor, architecture):

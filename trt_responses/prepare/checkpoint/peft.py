@@ -1,6 +1,5 @@
-"""A LoRA adapter as PEFT saves one: a directory with a config and one safetensors file.
-
-Refuses whatever changes how an adapter is applied and is not done here. Executes nothing.
+"""A LoRA adapter as PEFT saves it: a directory with a config and one safetensors file.
+Refuses every option that applies an adapter in another way. Executes nothing.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ PLAIN: Mapping[str, tuple[object, ...]] = {
     "alora_invocation_tokens": (None, []),
     "use_qalora": (None, False),
 }
-"""Fields of a config that change how an adapter is applied, and the values at which they do not."""
+"""Config fields that change how an adapter is applied, and the values that change nothing."""
 
 
 class Pair(NamedTuple):
@@ -70,7 +69,7 @@ class Peft(NamedTuple):
 
     rank: int
     alpha: float
-    """What is multiplied is `alpha / rank`."""
+    """The factor of the product is `alpha / rank`."""
     pairs: Mapping[str, Pair]
 
     @property
@@ -84,7 +83,7 @@ def module_names(tensors: Mapping[str, object]) -> tuple[str, ...]:
 
 
 def open_peft(directory: Path) -> Peft:
-    """The adapter in a directory. Shapes are compared with each other, and with no model."""
+    """The adapter in a directory. Checks its shapes against each other, not against a model."""
     refuse_pickles(directory)
     config = json_object(directory, CONFIG, MAX_CONFIG_BYTES)
     rank, alpha = _numbers(config)
@@ -100,7 +99,7 @@ def open_peft(directory: Path) -> Peft:
 
 
 def _numbers(config: Mapping[str, object]) -> tuple[int, float]:
-    """The rank, and the alpha that stands for the same factor as the config's."""
+    """The rank, and the alpha that gives the same factor as the config."""
     if config.get("peft_type") != "LORA":
         raise refusal(f"{CONFIG}, peft_type", shown(config.get("peft_type")), "'LORA'")
     for field, plain in PLAIN.items():
@@ -116,7 +115,7 @@ def _numbers(config: Mapping[str, object]) -> tuple[int, float]:
 
 
 def _place(module: str) -> str | None:
-    """llama.cpp's name of the matrix that a module holds; None for what has no LoRA here."""
+    """llama.cpp's name of a module's matrix; None for a module that can have no LoRA."""
     if module == HEAD:
         return "output.weight"
     found = LAYER.fullmatch(module)

@@ -1,6 +1,6 @@
 """Safetensors files: a bounded header reader, tensors as memory maps, and a writer.
 
-Knows bytes, shapes and dtypes; knows no model. Reads nothing but the header until asked.
+Works on bytes, shapes and dtypes. Reads the header only; `Tensor.read` reads the values.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Array = NDArray[np.generic]
 
 MAX_HEADER_BYTES = 100_000_000
-"""The largest header, by the bound of the format's own library."""
+"""The largest header: the bound of the format's own library."""
 MAX_DIMENSIONS = 8
 MAX_SIZE = 1 << 48
 """The largest dimension and offset: a header may have thousands of digits, and products of such
@@ -37,8 +37,8 @@ NUMPY_TYPE: Mapping[str, str] = {
     "I32": "<i4",
     "U8": "u1",
 }
-"""The numpy types of the dtypes that are read. numpy has no bfloat16, so its bits are carried as
-16-bit integers."""
+"""The numpy types of the supported dtypes. numpy has no bfloat16: its bits are read as 16-bit
+integers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Tensor:
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Every tensor of a file. Nothing in the header is believed that was not checked."""
+    """Every tensor of a file, by name. Checks every field of the header."""
     data_start, size_bytes, header = _header(path)
     regions: list[tuple[int, int, str]] = []
     tensors: dict[str, Tensor] = {}
@@ -123,7 +123,7 @@ def _entry(path: Path, name: str, entry: object) -> tuple[str, tuple[int, ...], 
 
 
 def _check_tiling(path: Path, regions: list[tuple[int, int, str]], data_bytes: int) -> None:
-    """Check that the tensors fill the data without a hole or an overlap, as the format wants."""
+    """Check that the tensors fill the data without a hole or an overlap, as the format requires."""
     position = 0
     for start, end, name in regions:
         if start != position:
@@ -153,7 +153,7 @@ def _reader(path: Path, dtype: str, shape: tuple[int, ...], offset: int) -> Call
 
 
 def write_tensors(path: Path, tensors: Iterable[Tensor], *, sparse: bool = False) -> None:
-    """Write a file tensor by tensor; a sparse one has the right header and size, and zeros."""
+    """Write a file tensor by tensor. `sparse` writes the header and the size, and leaves zeros."""
     tensors = list(tensors)
     header: dict[str, object] = {}
     position = 0

@@ -1,9 +1,8 @@
 """The attention of a layer over a cache of fixed length, as nodes of a graph.
-
-Knows positions, YaRN, windows and sinks; knows no file. Row 0 of a cache belongs to the sink: its
-key and value are zeros, so that its score is the mask alone, which there is the head's learned
-sink, and its value adds nothing. That is the softmax with a sink, exactly, in an ordinary
-attention. Token t is at row t + 1, and what lies in later rows is never seen.
+Handles positions, YaRN, windows and sinks; opens no file. Row 0 of a cache belongs to the sink: its
+key and value are zeros, so its score is the mask alone (the head's learned sink) and its value adds
+nothing. An ordinary attention then computes the softmax with a sink exactly. Token t is at row
+t + 1, and later rows are never visible.
 """
 
 from __future__ import annotations
@@ -26,31 +25,31 @@ if TYPE_CHECKING:
     Cache = tuple[Value, Value]
 
 LOWEST: Mapping[Element, float] = {"float32": -1e38, "float16": -6e4, "bfloat16": -1e38}
-"""The score that hides a key: its share becomes exactly 0. The sink is never hidden, so no sum of
-shares is 0."""
+"""The score that hides a key: its share becomes exactly 0. The sink is always visible, so no sum
+of shares is 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """What all layers of a group share: the places of the new tokens, and what each may see."""
+    """The positions and masks that all layers of a group share."""
 
     write: Value
-    """[B]: the first row that is written."""
+    """[B]: the first row to write."""
     cos: Value
-    """[B,1,S,D/2], as `sin`: how far each position turns."""
+    """[B,1,S,D/2], as `sin`: the rotation of each position."""
     sin: Value
     first: Value
     """[rows]: true at the sink's row alone."""
     whole: Value
-    """[B,1,S,rows]: 0 where a token may look, very low elsewhere."""
+    """[B,1,S,rows]: 0 for visible rows, very low for the others."""
     window: Value
 
 
 def sight(g: Builder, a: Architecture, hidden: Value, lens: Value, length: int) -> Sight:
-    """Positions and masks from `lens` alone: rows of a batch need not be equally long.
+    """Positions and masks from `lens` alone: the rows of a batch can have different lengths.
 
-    A full slot that idles in a step would write past its end; it writes its last row instead, which
-    nothing can be continued from, since the last token of a prompt is always computed anew.
+    A full slot that idles in a step writes its last row instead of one past its end. No request
+    continues from that row: the last token of a prompt is always computed again.
     """
     rows, steps = g.count(length + 1), hidden.size(1)
     position = lens.unsqueezed(1) + g.counted(steps).unsqueezed(0)
@@ -87,7 +86,7 @@ def attention(
     q = rotated(heads(w.linear(x, "self_attn.q_proj"), a.heads, n), sight)
     k = rotated(heads(w.linear(x, "self_attn.k_proj"), a.kv_heads, n), sight)
     v = heads(w.linear(x, "self_attn.v_proj"), a.kv_heads, n)
-    present = kept(past[0], k, sight), kept(past[1], v, sight)
+    present = updated(past[0], k, sight), updated(past[1], v, sight)
     sinks = w.own("self_attn.sinks", (1, a.heads, 1, 1))
     mask = g.where(sight.first, sinks, sight.window if windowed else sight.whole)
     mixed = g.op("Attention", q, *present, mask, scale=1 / math.sqrt(n))
@@ -107,6 +106,6 @@ def rotated(x: Value, sight: Sight) -> Value:
     return x.graph.op("Concat", *turned, axis=-1)
 
 
-def kept(past: Value, new: Value, sight: Sight) -> Value:
+def updated(past: Value, new: Value, sight: Sight) -> Value:
     """A cache with the new tokens in it."""
     return past.graph.op("TensorScatter", past, new, sight.write, axis=2, mode="linear")

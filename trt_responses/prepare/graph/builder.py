@@ -1,7 +1,6 @@
-"""One ONNX file in the making: its nodes are collected, its weights written as they come.
-
-Knows element types and where bytes lie; knows no model. Weights go straight to a `.data` file
-beside the graph, so that neither memory nor protobuf's 2 GB bounds a file.
+"""A builder of one ONNX file: collects nodes, and writes each weight at once.
+Independent of the model. Weights go to a `.data` file next to the graph, so that neither memory nor
+protobuf's limit of 2 GB bounds a file.
 """
 
 from __future__ import annotations
@@ -35,14 +34,13 @@ if TYPE_CHECKING:
     from trt_responses.prepare.graph.onnx_file import Element, PortElement, Shape
 
 ALIGNMENT = 4096
-"""The alignment of weights, a page, so that a runtime can map a weight instead of reading it."""
+"""The alignment of weights: a page, so that a runtime can map a weight."""
 INLINE_BYTES = 1024
 SLICE_VALUES = 8_000_000
 
 
 class Builder:
-    """Collects the nodes of one graph. It is a context, since the file of weights is open
-    meanwhile."""
+    """Collects the nodes of one graph. A context manager: it holds the file of weights open."""
 
     def __init__(
         self, folder: Path, name: str, element: Element, advance: Callable[[int], object]
@@ -75,12 +73,12 @@ class Builder:
         return Value(self, name, type)
 
     def output(self, value: Value, name: str, shape: Shape) -> None:
-        """Name a result as an output, without a copy, since a cache is updated in place."""
+        """Name a result as an output, without a copy: a cache is updated in place."""
         self._outside[value.name] = name
         self.outputs.append(Port(name, PORT_ELEMENT[value.type], shape))
 
     def op(self, kind: str, *inputs: Value | float, type: int | None = None, **at: object) -> Value:
-        """The result of one node, of its first input's type unless told."""
+        """The result of one node; its type is that of the first input, or `type`."""
         first = next(i.type for i in inputs if isinstance(i, Value))
         values = [i if isinstance(i, Value) else self.constant(i, first) for i in inputs]
         return self.several(kind, values, (first if type is None else type,), **at)[0]
@@ -109,20 +107,20 @@ class Builder:
         return self._constant(f"{element}_{number}", np.array(number, wide), element)
 
     def count(self, stop: int) -> Value:
-        """The numbers 0, 1, … below a number that is known."""
+        """The numbers 0, 1, … below a constant."""
         return self._constant(f"count_{stop}", np.arange(stop, dtype=np.int64), "int64")
 
     def counted(self, stop: Value) -> Value:
-        """The numbers 0, 1, … below a size that only the running graph knows."""
+        """The numbers 0, 1, … below a size that is computed in the graph."""
         zero, one = (self.constant(n, INT64) for n in (0, 1))
         return self.op("Range", zero, stop.squeezed(0), one)
 
     def weight(self, name: str, values: Array, element: Element | None = None) -> Value:
-        """A weight of the model, in the graph's element type unless told."""
+        """A weight of the model, in the graph's element type or in `element`."""
         return self._constant(name, values, element or self.element)
 
     def _constant(self, name: str, values: Array, element: PortElement) -> Value:
-        """A constant. One name stands for one value: asked again, it gives what is there."""
+        """A constant; the existing one if the name is in the graph already."""
         type = ELEMENT_TYPE[element]
         if name not in self._constants:
             small = values.size * ITEM_BYTES[element] <= INLINE_BYTES
@@ -131,8 +129,8 @@ class Builder:
         return Value(self, name, type)
 
     def _placed(self, values: Array, element: PortElement) -> Place:
-        """The place of a weight's bytes, converted a slice of rows at a time: a vocabulary's matrix
-        is gigabytes."""
+        """The place of a weight's bytes. Converts a slice of rows at a time: a vocabulary's matrix
+        has gigabytes."""
         self._write(b"\0" * (-self._file.tell() % ALIGNMENT))
         begin, rows = self._file.tell(), max(1, SLICE_VALUES // (values.size // len(values)))
         for at in range(0, len(values), rows):
@@ -146,7 +144,7 @@ class Builder:
         self._digest.update(data)
 
     def save(self) -> dict[str, str]:
-        """Write the graph, and return the digests of what was written by file name."""
+        """Write the graph, and return the digests of the written files by name."""
         self._file.flush()
         constants = self._constants.values()
         nodes = [node.renamed(self._outside) for node in self._nodes]
@@ -159,7 +157,7 @@ class Builder:
 
 
 def stored(values: Array, element: PortElement) -> Array:
-    """Floats, or bfloat16 bits, as bytes of the element; bfloat16 stays as it is where it can."""
+    """Floats, or bfloat16 bits, in the element type; bfloat16 to bfloat16 is no conversion."""
     match element:
         case "int64":
             return values

@@ -1,7 +1,6 @@
-"""The experts' weights beside a graph that takes them as inputs: just as the checkpoint has them.
-
-`kept` writes one safetensors file, `opened` gives it back as a view that `weights.dense` and
-`packed` read like a checkpoint. Knows no graph and no runtime.
+"""The file with the experts' weights, which a graph has as inputs; unchanged from the checkpoint.
+`write_experts` writes one safetensors file, and `open_experts` returns it as a view that
+`weights.dense` and `packed` read like a checkpoint. Independent of graph and runtime.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ def expert_tensors(checkpoint: Checkpoint) -> list[Tensor]:
     return [t for name, t in checkpoint.tensors.items() if name.endswith(wanted)]
 
 
-def kept(checkpoint: Checkpoint, folder: Path) -> Path:
-    """Write the experts' tensors beside the graph, and return their file."""
+def write_experts(checkpoint: Checkpoint, folder: Path) -> Path:
+    """Write the experts' tensors next to the graph, and return their file."""
     path = folder / EXPERTS
     write_tensors(path, expert_tensors(checkpoint))
     return path
 
 
-def opened(folder: Path, architecture: Architecture) -> Checkpoint:
-    """The experts of a prepared engine, as a checkpoint that has nothing else."""
+def open_experts(folder: Path, architecture: Architecture) -> Checkpoint:
+    """The experts of a prepared engine, as a checkpoint without other tensors."""
     path = folder / EXPERTS
     return Checkpoint(folder, "hf", architecture, read_tensors(path), (path,))

@@ -1,6 +1,5 @@
 """A graph's nodes, weights and ports as the bytes of an ONNX file.
-
-Knows the format's numbers, so that only writing a file needs the `onnx` package.
+Has the format's numbers, so that only writing a file needs the `onnx` package.
 """
 
 from __future__ import annotations
@@ -17,13 +16,12 @@ if TYPE_CHECKING:
 Element = Literal["float32", "float16", "bfloat16"]
 PortElement = Literal["float32", "float16", "bfloat16", "int64"]
 Shape = tuple[int | str, ...]
-"""The sizes of a tensor: numbers that are fixed, letters for those that a run decides."""
+"""The sizes of a tensor: numbers for fixed ones, letters for those that vary by run."""
 
 OPSET = 24
 """The version of ONNX's operators: the first that has TensorScatter."""
 IR_VERSION = 12
-"""The version of the file format, which came with it: older runtimes cannot read these files, newer
-ones can."""
+"""The version of the file format with these operators. Older runtimes cannot read it."""
 
 FLOAT32, INT64, BOOL, FLOAT16, BFLOAT16 = 1, 7, 9, 10, 16
 ELEMENT_TYPE: Mapping[PortElement, int] = {
@@ -40,7 +38,7 @@ NEEDS_EXTRA = (
 
 
 class Port(NamedTuple):
-    """An input or output of a graph, as a runtime must give or take it."""
+    """An input or output of a graph: its name, element type and shape."""
 
     name: str
     element: PortElement
@@ -61,7 +59,7 @@ class Node(NamedTuple):
 
 
 class Place(NamedTuple):
-    """The place of a weight's bytes in a file beside the graph."""
+    """The place of a weight's bytes in the file next to the graph."""
 
     location: str
     offset: int
@@ -84,7 +82,7 @@ def model(
     inputs: Sequence[Port],
     outputs: Sequence[Port],
 ) -> bytes:
-    """The bytes of the file; the same graph always gives the same bytes."""
+    """The bytes of the file. The same graph always gives the same bytes."""
     try:
         from onnx import helper
     except ModuleNotFoundError:

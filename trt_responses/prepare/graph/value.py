@@ -1,6 +1,5 @@
-"""A tensor of a graph that is being written: it adds, multiplies and is looked up like an array.
-
-Knows operators; knows no model and no file. Each method puts one node into the graph.
+"""A tensor of a graph under construction, with the operators of an array.
+Each method adds one node to the graph. Independent of model and file.
 """
 
 from __future__ import annotations
@@ -15,10 +14,10 @@ if TYPE_CHECKING:
 
 
 class Graph(Protocol):
-    """What a value asks of the graph that it stands in."""
+    """The graph, as its values use it."""
 
     def op(self, kind: str, *inputs: Value | float, type: int | None = None, **at: object) -> Value:
-        """The result of one node, of its first input's type unless told."""
+        """The result of one node; its type is that of the first input, or `type`."""
 
     def several(
         self, kind: str, inputs: Sequence[Value], types: Sequence[int], **at: object
@@ -37,7 +36,7 @@ class Graph(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A tensor of the graph. Numbers beside it take its type."""
+    """A tensor of the graph. Numbers in an operation have its type."""
 
     graph: Graph
     name: str
@@ -56,7 +55,7 @@ class Value:
         return self.graph.op("Mul", self, other)
 
     def __floordiv__(self, other: int) -> Value:
-        """The quotient of whole numbers that are not negative."""
+        """The quotient of whole, non-negative numbers."""
         return self.graph.op("Div", self, other)
 
     def __matmul__(self, other: Value) -> Value:
@@ -109,7 +108,8 @@ class Value:
         return self.graph.op("ReduceSum", self, self.graph.whole(axis), keepdims=int(keep))
 
     def largest(self, count: int | Value) -> tuple[Value, Value]:
-        """The largest values of the last axis, falling, and where they are; of equals the first."""
+        """The largest values of the last axis, in falling order, and their ids; of equals the
+        first."""
         graph = self.graph
         k = graph.whole(count) if isinstance(count, int) else count
         values, ids = graph.several("TopK", (self, k), (self.type, INT64), axis=-1)

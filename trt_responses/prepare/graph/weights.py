@@ -1,6 +1,5 @@
-"""A checkpoint's tensors as a graph wants them: in its element type, the gate's rows first.
-
-Knows the checkpoint's names and layouts; knows no operators but the linear layer.
+"""A checkpoint's tensors in a graph's order and element type: the gate's rows come first.
+Maps the checkpoint's names and layouts; also builds the linear layer and the norm.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ class Weights:
     def own(
         self, name: str, shape: tuple[int, ...] | None = None, element: Element | None = None
     ) -> Value:
-        """A tensor in its own shape, or in one that is told."""
+        """A tensor in its own shape, or in `shape`."""
         full = f"{self.prefix}{name}"
         values = self._read(full)
         return self.graph.weight(full, values.reshape(shape or values.shape), element)
@@ -47,7 +46,7 @@ class Weights:
         return x @ self.graph.weight(full, self._read(full).T) + self.own(f"{name}.bias")
 
     def normed(self, x: Value, name: str) -> Value:
-        """The RMS norm of `x`; its mean is taken in float32 whatever the type."""
+        """The RMS norm of `x`. Its mean is computed in float32 for every type."""
         weight = self.own(name)
         return x.graph.op("RMSNormalization", x, weight, axis=-1, epsilon=self.eps)
 
@@ -68,13 +67,12 @@ def gate_first(rows: Array) -> Array:
 
 
 class Packed(NamedTuple):
-    """MXFP4 weights as the checkpoint has them, rows in the graph's order: moved, and not
-    converted."""
+    """MXFP4 weights of the checkpoint, with the rows in the graph's order. Moved, not converted."""
 
     blocks: Array
     """u8 [E,rows,columns/32,16]: of a block, value 2j is low in byte j, value 2j+1 high."""
     scales: Array
-    """u8 [E,rows,columns/32]: the powers of two, of which 127 is 1."""
+    """u8 [E,rows,columns/32]: the powers of two; 127 stands for 1."""
 
 
 def input_name(layer: int, projection: str) -> str:

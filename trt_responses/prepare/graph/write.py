@@ -1,7 +1,7 @@
 """A checkpoint as ONNX files in a chain: embedding, groups of layers, head. Needs no torch.
 
-Knows what the files are called and what goes in and out of them; the maths is beside it. One
-writer gives float32, float16 and bfloat16. The contract of the files, for B slots and S new tokens:
+Defines the files' names, inputs and outputs; the other modules here have the maths. The same writer
+handles float32, float16 and bfloat16. The contract of the files, for B slots and S new tokens:
 
     embed        input_ids i64 [B,S]  ->  hidden [B,S,H]
     layers_X_Y   hidden, lens i64 [B] (tokens already in each slot), past_k_N and past_v_N
@@ -42,17 +42,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class GraphSpec:
-    """The numbers that a compiler and an executor must agree on beside the files."""
+    """The numbers that a compiler and an executor must agree on, in addition to the files."""
 
     architecture: Architecture
     slots: int
     """The rows of a decode step."""
     length: int
-    """The tokens that one slot holds; its cache has one row more, for the sink."""
+    """The tokens of one slot. Its cache has one row more, for the sink."""
     chunk: int
     """The most tokens of one prefill step."""
     top: int
-    """The candidates that are given for each row."""
+    """The number of candidates returned for each row."""
     element: Element
     groups: tuple[range, ...]
     """The layers of each group."""
@@ -94,7 +94,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A chain that was written."""
+    """A written chain."""
 
     folder: Path
     links: tuple[Link, ...]
@@ -153,7 +153,8 @@ def _layers(g: Builder, spec: GraphSpec, checkpoint: Checkpoint, group: range) -
 def _layer(
     g: Builder, spec: GraphSpec, checkpoint: Checkpoint, n: int, hidden: Value, seen: Sight
 ) -> tuple[Value, Value]:
-    """The residual stream after one layer, and by how much its fullest expert is over capacity."""
+    """The residual stream after one layer, and the excess of its fullest expert over the
+    capacity."""
     a = spec.architecture
     w = Weights(g, checkpoint, f"model.layers.{n}.", a.rms_eps)
     past_k, past_v = (g.input(f"past_{kv}_{n}", g.type, cache_shape(spec)) for kv in "kv")
@@ -169,7 +170,7 @@ def _layer(
 
 
 def _head(g: Builder, spec: GraphSpec, checkpoint: Checkpoint, _: range) -> None:
-    """The head. Only the rows that are read come to the matrix; what follows it is in float32."""
+    """The head. Multiplies only the rows to read; everything after the product is in float32."""
     a = spec.architecture
     w = Weights(g, checkpoint, "", a.rms_eps)
     hidden = g.input("hidden", g.type, _hidden(a))

@@ -1,9 +1,7 @@
-"""A checkpoint prepared for llama.cpp: one GGUF file, which the engine then answers from.
-
+"""Prepares a checkpoint for llama.cpp: one GGUF file, which the engine serves.
     convert    the source as one file        leaves <version>/model.gguf
-    copy       or the weights of a GGUF file, as they are, under a head of our own
-
-Knows the conversion; the way around it is `prepare.pipeline`, and the engine is handed in.
+    copy       or the unchanged weights of a GGUF file, under a new head
+Has the conversion only; `prepare.pipeline` does the rest, and the caller passes in the engine.
 """
 
 from __future__ import annotations
@@ -44,8 +42,8 @@ if TYPE_CHECKING:
     from trt_responses.prepare.shelf.card import Card, Kind, Source, StoredWeights
 
 CONVERTER = 4
-"""The version of the converter, raised when the same checkpoint would give another file. It is part
-of every engine's version."""
+"""The version of the converter, a part of every engine's version. Raise it when the same checkpoint
+gives another file."""
 
 
 def prepare(
@@ -57,8 +55,8 @@ def prepare(
     weight_type: WeightType = "bf16",
     wait: bool = False,
 ) -> Built:
-    """Prepare an engine, or find it prepared. With `wait` it waits for another build of it, and is
-    refused otherwise."""
+    """Prepare an engine, or return the prepared one. `wait`: wait for another build of the same
+    engine, instead of refusing."""
     if weight_type not in WEIGHT_TYPES:
         raise refusal("weight type", repr(weight_type), ", ".join(WEIGHT_TYPES))
     target: _Conversion | _Download
@@ -71,14 +69,14 @@ def prepare(
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """What a conversion leaves for a later run."""
+    """A finished conversion, recorded for a later run."""
 
     file: EngineFile
     seconds: float
 
 
 class _GgufTarget(ABC):
-    """A target of `prepare.pipeline` that comes to one GGUF file."""
+    """A target of `prepare.pipeline` with one GGUF file."""
 
     kind: ClassVar[Kind] = "llamacpp"
     phase: ClassVar[str]
@@ -87,7 +85,7 @@ class _GgufTarget(ABC):
 
     @abstractmethod
     def plan(self) -> list[Planned]:
-        """The tensors that the file will hold."""
+        """The tensors of the file."""
 
     @property
     def engine_for(self) -> Callable[[Path, Card], Engine] | None:
@@ -158,7 +156,7 @@ class _Conversion(_GgufTarget):
 
 
 class _Download(_GgufTarget):
-    """A GGUF file whose weights stay as they are, under a head of our own."""
+    """A copy of a GGUF file: unchanged weights under a new head."""
 
     phase = "copy"
     weight_type: StoredWeights = "gguf"

@@ -1,7 +1,6 @@
-"""A checkpoint written as one GGUF file, tensor by tensor and slice by slice.
-
-Knows llama.cpp's names and layouts for gpt-oss; knows no engine directory. Norms, biases, sinks and
-the router stay float32, since llama.cpp aborts otherwise; MXFP4 is repacked without loss.
+"""Writes a checkpoint as one GGUF file, tensor by tensor and slice by slice.
+Maps gpt-oss to llama.cpp's names and layouts. Norms, biases, sinks and the router stay float32,
+since llama.cpp aborts otherwise; MXFP4 is repacked without loss.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ EXPERTS = {"gate_up_proj": ("gate", "up"), "down_proj": ("down",)}
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """One tensor of the file: its logical shape, how it is stored, and its values in slices."""
+    """One tensor of the file: its logical shape, its stored type, and its values in slices."""
 
     name: str
     shape: tuple[int, ...]
@@ -84,8 +83,7 @@ def write_gguf(
     vocabulary: Vocabulary,
     advance: Callable[[int], object],
 ) -> str:
-    """Write a file of these tensors under a head of our own, onto the disk, and return its
-    SHA-256."""
+    """Write these tensors and a head to a file, sync it, and return its SHA-256."""
     write_head(target, architecture, vocabulary, tensors)
     digest = hashlib.sha256(target.read_bytes())
     with target.open("ab") as file:
@@ -123,7 +121,7 @@ def _padding(position: int) -> bytes:
 
 
 def plan(checkpoint: Checkpoint, weight_type: WeightType, *, unpack: bool = False) -> list[Planned]:
-    """The tensors that the file will hold, from shapes alone; `unpack` dequantises MXFP4."""
+    """The tensors of the file, computed from shapes alone. `unpack` dequantises MXFP4."""
     a = checkpoint.architecture
     if weight_type == "q8_0":
         for name, row in (("hidden_size", a.hidden), ("intermediate_size", a.intermediate)):
@@ -177,7 +175,7 @@ def _plain(name: str, tensor: Tensor, kind: Kind) -> Planned:
 
 
 def encoded(values: Array, kind: Kind) -> Array:
-    """The bytes of bfloat16 bits, or of float32, in that kind; bfloat16 to bfloat16 is a copy."""
+    """The bytes in that kind of bfloat16 bits or of float32. bfloat16 to bfloat16 is a copy."""
     match kind:
         case Kind.F32:
             return widen(values)
@@ -196,8 +194,8 @@ def _experts(
     *,
     unpack: bool,
 ) -> Iterator[Planned]:
-    """The tensors of each expert matrix and bias; gate and up lie interleaved row by row in one
-    tensor."""
+    """The tensors of each expert matrix and bias. In the source, gate and up are interleaved row by
+    row in one tensor."""
     a = checkpoint.architecture
     prefix = f"model.layers.{layer}.mlp.experts.{projection}"
     bias = checkpoint.tensors[f"{prefix}_bias"]

@@ -1,8 +1,7 @@
-"""A GGUF file, as people download it, seen as a checkpoint whose weights stay as they are.
-
-Only its head is written anew: llama.cpp streams no id that ends inside a character (measured: ids
-are lost), so the file that is served calls such ids by other names. Knows llama.cpp's names for
-gpt-oss; writes nothing.
+"""A downloaded GGUF file as a checkpoint whose weights are copied unchanged.
+Only its head is rewritten: llama.cpp streams no id that ends inside a character (measured: ids are
+lost), so the served file has other names for such ids. Checks llama.cpp's names for gpt-oss; writes
+nothing.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ COPY_BYTES = 32 << 20
 
 @dataclass(frozen=True, slots=True)
 class GgufCheckpoint:
-    """A file, or all parts of one, that has passed every check."""
+    """A checked GGUF file, or all parts of one."""
 
     directory: Path
     name: str
@@ -68,7 +67,7 @@ class GgufCheckpoint:
         return sum(tensor.size_bytes for tensor in self.stored.values())
 
     def plan(self) -> list[Planned]:
-        """The tensors as they are to be written, byte for byte."""
+        """The tensors to write, byte for byte those of the file."""
         return [
             Planned(each.name, each.shape, each.kind, _as_it_is(each))
             for each in self.stored.values()
@@ -85,7 +84,7 @@ def _as_it_is(tensor: StoredTensor) -> Callable[[], Iterator[Array]]:
 
 
 def open_gguf(path: Path, vocabulary: Vocabulary) -> GgufCheckpoint:
-    """Check a file, and the parts beside it if it is the first of several."""
+    """Check a file, and its other parts if it is the first of several."""
     paths = _parts(path)
     heads = [read_gguf(part) for part in paths]
     keys, name = heads[0].keys, path.name
@@ -116,8 +115,8 @@ def _parts(path: Path) -> tuple[Path, ...]:
 
 
 def _numbers(keys: Mapping[str, Value]) -> dict[str, object]:
-    """The keys of this architecture, without its name. A list of one number is that number, and
-    floats, which the format keeps in 32 bits, are what was written."""
+    """The keys of this architecture, without its name. Floats, which the format stores in 32 bits,
+    are rounded to the written value."""
     prefix = f"{ARCHITECTURE}."
     found: dict[str, object] = {}
     for key, value in keys.items():
@@ -134,8 +133,7 @@ def _list(keys: Mapping[str, Value], name: str) -> list[object]:
 
 
 def _check_vocabulary(name: str, keys: Mapping[str, Value], vocabulary: Vocabulary) -> None:
-    """Check that every ordinary id and every control id of Harmony is what it is in our
-    vocabulary."""
+    """Check every ordinary id and every control id of Harmony against the built-in vocabulary."""
     tokens = _list(keys, "tokenizer.ggml.tokens")
     for token_id, lawful in enumerate(token_strings(vocabulary)):
         found = tokens[token_id] if token_id < len(tokens) else None
@@ -165,8 +163,8 @@ def _joined(heads: list[GgufHead]) -> dict[str, StoredTensor]:
 def _checked(
     name: str, stored: Mapping[str, StoredTensor], architecture: Architecture
 ) -> dict[str, StoredTensor]:
-    """The tensors, once each has its expected shape, none is missing and none is over: llama.cpp
-    ends its process over what it does not expect."""
+    """The tensors in order. Refuses a missing or an extra tensor, and one of another shape:
+    llama.cpp would abort the process."""
     expected = tensor_shapes(architecture)
     for tensor_name, shape in expected.items():
         tensor = stored.get(tensor_name)

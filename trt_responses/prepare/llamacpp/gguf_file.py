@@ -1,7 +1,5 @@
-"""The head of a GGUF file as people download it: its keys and its table of tensors, all bounded.
-
-Reads the head only, believes nothing in it that was not checked, and executes nothing. Knows the
-format; knows no model.
+"""Reads the head of a downloaded GGUF file: its keys and its table of tensors, all bounded.
+Reads the head only, checks every field, and executes nothing. Independent of the model.
 """
 
 from __future__ import annotations
@@ -43,7 +41,7 @@ Value = int | float | bool | bytes | list[bytes] | list[int | float | bool]
 
 @dataclass(frozen=True, slots=True)
 class StoredTensor:
-    """A tensor of the file: its shape as numpy has it, how it is stored, and where."""
+    """A tensor of the file: its shape in numpy's order, its stored type, and its place."""
 
     name: str
     shape: tuple[int, ...]
@@ -57,7 +55,7 @@ class StoredTensor:
         return math.prod(self.shape) // block * bytes_each
 
     def read(self) -> Array:
-        """The tensor's bytes, as they are."""
+        """The tensor's stored bytes."""
         return np.memmap(self.path, np.uint8, "r", self.offset, (self.size_bytes,))
 
 
@@ -69,7 +67,7 @@ class GgufHead(NamedTuple):
 
 
 class _Cursor:
-    """A place in a file, which never leaves it and never passes the bound of a head."""
+    """A position in a file, which stays inside the file and the bound of a head."""
 
     def __init__(self, path: Path, data: mmap.mmap) -> None:
         self._path, self._data = path, data
@@ -82,9 +80,9 @@ class _Cursor:
         end = self.place + count
         if end > min(len(self._data), MAX_HEAD_BYTES):
             raise self.fault(f"a head of more than {self.place} bytes", "a whole head of a GGUF")
-        taken = self._data[self.place : end]
+        data_read = self._data[self.place : end]
         self.place = end
-        return taken
+        return data_read
 
     def number(self, layout: str) -> int:
         (value,) = struct.unpack(layout, self.take(struct.calcsize(layout)))
@@ -136,7 +134,7 @@ class _Cursor:
 
 
 def read_gguf(path: Path) -> GgufHead:
-    """The keys and tensors of one file, every tensor inside it and none over another."""
+    """The keys and tensors of one file. Refuses tensors that overlap or lie outside the file."""
     try:
         with path.open("rb") as file:
             if path.stat().st_size < len(MAGIC):
@@ -169,7 +167,7 @@ def _head(path: Path, data: mmap.mmap) -> GgufHead:
 
 
 def _tensor(cursor: _Cursor, path: Path) -> StoredTensor:
-    """As the table says: the shape is written with the innermost dimension first."""
+    """A tensor of the table, which lists the innermost dimension first."""
     name, dimensions = cursor.name(), cursor.number("<I")
     if not 1 <= dimensions <= MAX_DIMENSIONS:
         raise cursor.fault(f"{dimensions} dimensions of {shown(name)}", f"1 to {MAX_DIMENSIONS}")
@@ -199,7 +197,7 @@ def _placed(
         if start + end > size_bytes:
             raise cursor.fault(
                 f"{size_bytes} bytes",
-                f"{start + end}, as {shown(tensor.name)} needs; the download may be cut short",
+                f"{start + end} for {shown(tensor.name)}; the download may be incomplete",
             )
         placed[tensor.name] = StoredTensor(
             tensor.name, tensor.shape, tensor.kind, tensor.path, start + tensor.offset

@@ -1,6 +1,5 @@
-"""The head of a GGUF file: the model's numbers, its vocabulary, and the table of tensors.
-
-Knows llama.cpp's keys; knows no values.
+"""Writes the head of a GGUF file: the model's numbers, its vocabulary, and the table of tensors.
+Uses llama.cpp's keys; writes no values.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _HEADER, _COUNT = 24, struct.Struct("<Q")
 
 
 class Described(Protocol):
-    """What the table of tensors says of one."""
+    """A tensor, as the table of tensors describes it."""
 
     @property
     def name(self) -> str: ...
@@ -104,7 +103,7 @@ def _add_numbers(writer: gguf.GGUFWriter, a: Architecture) -> None:
 
 
 def _add_tokenizer(writer: gguf.GGUFWriter, vocabulary: Vocabulary, size: int) -> None:
-    """Write the vocabulary. Only ids are ever sent: the strings serve guides and logs."""
+    """Write the vocabulary. Requests consist of ids only: guides and logs use the strings."""
     letters = byte_letters()
     ordinary = [
         spelled(raw).encode().decode("latin-1").translate(letters) for raw in vocabulary.token_bytes
@@ -133,8 +132,7 @@ def _add_tokenizer(writer: gguf.GGUFWriter, vocabulary: Vocabulary, size: int) -
 
 
 def token_strings(vocabulary: Vocabulary) -> Iterator[tuple[bytes, ...]]:
-    """The spellings that a file may have for each ordinary id: ours, or its bytes as others write
-    them."""
+    """The valid spellings of each ordinary id in a file: its bytes, and the stand-in form."""
     letters = byte_letters()
     for raw in vocabulary.token_bytes:
         both = (raw, spelled(raw).encode())
@@ -142,7 +140,7 @@ def token_strings(vocabulary: Vocabulary) -> Iterator[tuple[bytes, ...]]:
 
 
 def byte_letters() -> dict[int, int]:
-    """GPT-2's alphabet: bytes that print stand for themselves, the rest for letters from 256 on."""
+    """GPT-2's alphabet: a printable byte maps to itself, the others to letters from 256 on."""
     prints = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     others = [byte for byte in range(256) if byte not in prints]
     return {byte: 256 + n for n, byte in enumerate(others)}

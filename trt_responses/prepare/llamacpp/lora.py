@@ -1,7 +1,6 @@
-"""An adapter for llama.cpp: a GGUF file of LoRA matrices, copied or made of PEFT's directory.
-
-Every matrix is compared with the one of the model that it changes, since llama.cpp says only that
-something does not fit. Knows llama.cpp's keys of adapters; starts nothing.
+"""An adapter for llama.cpp: a GGUF file of LoRA matrices, copied or converted from PEFT's
+directory. Compares every matrix with the model's matrix that it changes: llama.cpp's own error
+names neither. Uses llama.cpp's keys of adapters; starts nothing.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ ACTIVATED = "adapter.alora.invocation_tokens"
 HALVES = (".lora_a", ".lora_b")
 KINDS = {Kind.F32: "<f4", Kind.F16: "<f2", Kind.BF16: "<u2"}
 FROM_PEFT = ("gpt-oss", "qwen3")
-"""Architectures whose matrices stand in a GGUF file in the order of Hugging Face's."""
+"""Architectures whose matrices have the same order in GGUF files and at Hugging Face."""
 
 
 class Shapes(NamedTuple):
@@ -67,7 +66,7 @@ def import_adapter(source: Path, directory: Path, card: Card, name: str) -> Impo
 
 
 def _copied(source: Path, model: GgufHead, part: Path) -> Mapping[str, Shapes]:
-    """Copy a GGUF file, and check the copy, which nobody changes any more."""
+    """Copy a GGUF file, and check the copy, which no other program changes."""
     shutil.copyfile(source, part)
     head = read_gguf(part)
     for key, expected in KEYS.items():
@@ -139,14 +138,14 @@ def _converted(source: Path, model: GgufHead, part: Path) -> Mapping[str, Shapes
 
 
 def _checked(source: Path, pairs: Mapping[str, Shapes], model: GgufHead) -> Mapping[str, Shapes]:
-    """The pairs, each of which fits a matrix of the model."""
+    """The pairs. Refuses one that does not fit a matrix of the model."""
     if not pairs:
         raise refusal(source.name, "no tensors", "an adapter's")
     for name, (down, up) in pairs.items():
         place = f"{source.name}, {shown(name)}"
         base = model.tensors.get(name)
         if base is None or len(base.shape) < 2 or name == "token_embd.weight":
-            raise refusal(place, "a LoRA of it", "one of a matrix that the model has")
+            raise refusal(place, "a LoRA", "one for a matrix of the model")
         (*experts, outputs, inputs), rank = base.shape, up[-1]
         if down != (*experts, rank, inputs) or up != (*experts, outputs, rank):
             fits = (*experts, "rank", inputs), (*experts, outputs, "rank")

@@ -1,7 +1,7 @@
-"""The merges that a vocabulary of ranks was made by: llama.cpp tokenises what a guide forces.
-
-Without them a forced `é` has no ids, and the guide breaks off: the rest is unguided text (tried);
-and forced words would come letter by letter, as no model writes them. Knows bytes and ranks only.
+"""The merges of a vocabulary of ranks: llama.cpp needs them to tokenise the text that a guide
+forces. Without them a forced `é` has no ids, and the guide breaks off: the rest is unguided text
+(tried); and forced words would be written letter by letter, unlike any model. Works on bytes and
+ranks.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def merges(token_bytes: tuple[bytes, ...]) -> tuple[tuple[bytes, bytes], ...]:
-    """The two ids of which each id of more than one byte is made, in the order of their ranks."""
+    """The two parts of each id of more than one byte, in the order of the ranks."""
     ranks = {raw: rank for rank, raw in enumerate(token_bytes)}
     longer = ((rank, raw) for rank, raw in enumerate(token_bytes) if len(raw) > 1)
     made = (_parts(raw, rank, ranks) for rank, raw in longer)
@@ -23,13 +23,14 @@ def merges(token_bytes: tuple[bytes, ...]) -> tuple[tuple[bytes, bytes], ...]:
 
 
 def stand_in_merges() -> tuple[tuple[bytes, bytes], ...]:
-    """The merges that make stand-ins, before any other: a byte of theirs is no token here."""
+    """The merges that form stand-ins, before all others: a single byte of a stand-in is no
+    token."""
     letters = [stand_in(byte).encode() for byte in range(0x80, 0x100)]
     return tuple(dict.fromkeys((raw[:n], raw[n : n + 1]) for n in (1, 2, 3) for raw in letters))
 
 
 def both_spellings(pair: tuple[bytes, bytes]) -> Iterator[tuple[bytes, bytes]]:
-    """A merge, and the same in stand-ins where it ends inside a character."""
+    """A merge, and its form in stand-ins if it ends inside a character."""
     yield pair
     whole = b"".join(pair)
     first, second = map(spelled, pair)
@@ -38,7 +39,7 @@ def both_spellings(pair: tuple[bytes, bytes]) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _parts(raw: bytes, below: int, ranks: dict[bytes, int]) -> list[bytes]:
-    """The parts that the merges before this one have made of the bytes (7 µs)."""
+    """The parts of the bytes after all merges of a lower rank (7 µs)."""
     parts = [raw[n : n + 1] for n in range(len(raw))]
     while True:
         found = [

@@ -1,8 +1,7 @@
-"""A Hugging Face directory of Qwen3 (dense), seen as the GGUF file that it becomes.
-
-Weights stay as they are stored (bfloat16, float16 or float32); vectors become float32, which
-llama.cpp asks for. What the directory says beyond these numbers and names is refused, since it
-would be another model. Reads JSON and headers; executes nothing, and knows no template's meaning.
+"""A Hugging Face directory of Qwen3 (dense), as the contents of a GGUF file.
+Weights keep their type (bfloat16, float16 or float32); vectors become float32, as llama.cpp
+requires. Refuses a config with other fields that change the model. Reads JSON and headers; executes
+nothing, and does not interpret the template.
 """
 
 from __future__ import annotations
@@ -39,9 +38,9 @@ MODEL_TYPE = "qwen3"
 HARMONY = "gpt_oss"
 KINDS = {"BF16": Kind.BF16, "F16": Kind.F16, "F32": Kind.F32}
 MAX_LAYERS = 1000
-"""So that a hostile config cannot make us list names without end."""
+"""The most layers: a bound on the list of names that a hostile config can ask for."""
 MOST = 1 << 24
-"""Of any number in the config."""
+"""The bound of every number in the config."""
 FIXED: Mapping[str, tuple[object, ...]] = {
     "attention_bias": (False, None),
     "hidden_act": ("silu", None),
@@ -50,12 +49,12 @@ FIXED: Mapping[str, tuple[object, ...]] = {
     "quantization_config": (None,),
     "auto_map": (None,),
 }
-"""Fields with one lawful value, None where they may be absent."""
+"""Fields with fixed values (None: may be absent)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """What llama.cpp needs to know of the model beside its weights."""
+    """The numbers of the model that llama.cpp needs, apart from the weights."""
 
     layers: int
     hidden: int
@@ -68,12 +67,12 @@ class Numbers:
     rms_eps: float
     rope_theta: float
     tied: bool
-    """The output is the embedding."""
+    """Whether the output matrix is the embedding."""
 
 
 @dataclass(frozen=True, slots=True)
 class Qwen3Checkpoint:
-    """A directory that has passed every check; `tensors` by llama.cpp's names."""
+    """A checked directory; `tensors` by llama.cpp's names."""
 
     path: Path
     name: str
@@ -81,11 +80,11 @@ class Qwen3Checkpoint:
     tensors: Mapping[str, Tensor]
     files: tuple[Path, ...]
     vocabulary: Mapping[str, object]
-    """The keys about its tokens as a GGUF file has them, and what is said of its language."""
+    """The keys of its tokens and its chat template, as in a GGUF file."""
     layout: Literal["hf"] = "hf"
     architecture: None = None
     model: str = MODEL_TYPE
-    """What llama.cpp calls it."""
+    """llama.cpp's name of the architecture."""
 
     @property
     def context(self) -> int:
@@ -96,7 +95,7 @@ class Qwen3Checkpoint:
         return sum(tensor.size_bytes for tensor in self.tensors.values())
 
     def add_head(self, writer: gguf.GGUFWriter, renamed: Mapping[str, object]) -> None:
-        """Write its numbers, its tokens and the table of its tensors."""
+        """Write the numbers, the tokens and the table of the tensors."""
         n = self.numbers
         writer.add_block_count(n.layers)
         writer.add_context_length(n.context)
@@ -128,8 +127,8 @@ class Qwen3Checkpoint:
 
 
 def open_qwen3(directory: Path) -> Qwen3Checkpoint | None:
-    """The directory, or None if it is one of gpt-oss, in whichever layout, or no checkpoint. Any
-    other model is refused by name."""
+    """The directory; None for gpt-oss in either layout and for a directory without a checkpoint.
+    Refuses any other model by name."""
     if not (directory / "config.json").is_file():
         return None
     config = json_object(directory, "config.json", MAX_CONFIG_BYTES)
@@ -138,8 +137,8 @@ def open_qwen3(directory: Path) -> Qwen3Checkpoint | None:
     if found != MODEL_TYPE:
         raise PrepareError(
             f"config.json, model_type: found {shown(found)}, expected {HARMONY} or {MODEL_TYPE}; "
-            "for another model with a chat template make a GGUF file by llama.cpp's "
-            "convert_hf_to_gguf.py, and name that, or have it served by TensorRT-LLM "
+            "for another model with a chat template, convert it to GGUF with llama.cpp's "
+            "convert_hf_to_gguf.py and give that file, or serve it with TensorRT-LLM "
             "(`--kind trtllm`)."
         )
     refuse_pickles(directory)
@@ -197,7 +196,7 @@ def _numbers(config: Json) -> Numbers:
 
 
 def _shapes(n: Numbers) -> dict[str, tuple[int, ...]]:
-    """Every tensor that such a checkpoint has, by its name there."""
+    """The shape of every tensor of such a checkpoint, by name."""
     query, key = n.heads * n.head, n.kv_heads * n.head
     shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (n.tokens, n.hidden)}
     for layer in range(n.layers):
@@ -220,8 +219,7 @@ def _shapes(n: Numbers) -> dict[str, tuple[int, ...]]:
 
 
 def _named(tensors: Mapping[str, Tensor], numbers: Numbers) -> dict[str, Tensor]:
-    """The tensors by llama.cpp's names; each has the shape that the config says, and no other is
-    there."""
+    """The tensors by llama.cpp's names. Refuses a missing or an extra one, and another shape."""
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.QWEN3, numbers.layers)
     shapes, named = _shapes(numbers), {}
     for name, shape in shapes.items():
@@ -245,7 +243,7 @@ def _kind(tensor: Tensor) -> Kind:
 
 
 def _add(writer: gguf.GGUFWriter, key: str, value: object) -> None:
-    """One key about tokens, in the type that GGUF has for it."""
+    """Add one key in GGUF's type for its value."""
     match value:
         case str():
             writer.add_string(key, value)

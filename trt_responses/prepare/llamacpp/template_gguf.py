@@ -1,11 +1,9 @@
-"""A model that does not speak Harmony, prepared for the embedded engine.
-
-    copy    the weights as they are, under a head of our own    leaves <version>/model.gguf
+"""Prepares a model without Harmony for the embedded engine.
+    copy    the unchanged weights, under a new head             leaves <version>/model.gguf
                                                                 and <version>/dialect.json
-
-llama.cpp streams no id that ends inside a character, so the served file calls such ids by other
-names; what they are, and the chat template, stands in `dialect.json`. Which architecture it is, is
-llama.cpp's affair. Knows the file; what the model speaks is found by what is handed in.
+llama.cpp streams no id that ends inside a character, so the served file has other names for such
+ids; `dialect.json` holds their bytes and the chat template. Any architecture of llama.cpp will do.
+Handles the files; the caller passes in the function that finds the dialect.
 """
 
 from __future__ import annotations
@@ -51,7 +49,7 @@ if TYPE_CHECKING:
     from trt_responses.prepare.shelf.card import Card, Kind, Source, StoredWeights
 
 CONVERTER = 2
-"""Raised when the same file would give another one; part of every version."""
+"""A part of every engine's version. Raise it when the same file gives another one."""
 HARMONY = "gpt-oss"
 PREFIX = "tokenizer."
 TOKENS, TYPES, MERGES, MODEL_KIND = (
@@ -68,7 +66,7 @@ BYTES = {chr(LETTERS.get(byte, byte)): byte for byte in range(256)}
 
 
 class TemplateSource(WeightSource, Protocol):
-    """A model with a chat template: a GGUF file, or what becomes one."""
+    """A model with a chat template: a GGUF file, or a source of one."""
 
     @property
     def path(self) -> Path: ...
@@ -81,7 +79,7 @@ class TemplateSource(WeightSource, Protocol):
     def context(self) -> int: ...
     @property
     def vocabulary(self) -> Mapping[str, object]:
-        """All that is said of its tokens and of its language, by GGUF's keys."""
+        """All keys of its tokens and its chat template, by GGUF's names."""
 
     def add_head(self, writer: gguf.GGUFWriter, renamed: Mapping[str, object]) -> None: ...
     def values(self) -> Iterator[Array]: ...
@@ -89,7 +87,7 @@ class TemplateSource(WeightSource, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TemplateGguf:
-    """One file, its head read."""
+    """One GGUF file with a chat template."""
 
     path: Path
     name: str
@@ -98,7 +96,7 @@ class TemplateGguf:
     context: int
     size_bytes: int
     vocabulary: Mapping[str, object]
-    """All keys about its tokens, and its chat template."""
+    """All keys of its tokens, and its chat template."""
     layout: Literal["gguf"] = "gguf"
     architecture: None = None
 
@@ -107,7 +105,8 @@ class TemplateGguf:
         return (self.path,)
 
     def add_head(self, writer: gguf.GGUFWriter, renamed: Mapping[str, object]) -> None:
-        """Write its keys and the table of its tensors, but for what is `renamed`."""
+        """Write the keys, with the values in `renamed` instead of the file's, and the table of the
+        tensors."""
         reader = gguf.GGUFReader(self.path)
         for name, field in reader.fields.items():
             if name.startswith("GGUF.") or name == "general.architecture":
@@ -128,7 +127,7 @@ class TemplateGguf:
 
 
 def open_template_gguf(path: Path) -> TemplateGguf | None:
-    """The file, or None if it is one of gpt-oss, which needs no template."""
+    """The file; None for gpt-oss, which needs no template."""
     head = read_gguf(path)
     model = _text(path, head.keys.get("general.architecture", b""))
     if model == HARMONY:
@@ -151,7 +150,7 @@ def open_template_gguf(path: Path) -> TemplateGguf | None:
 
 
 def _text(path: Path, value: Value) -> object:
-    """A value of a head, or each of a list, as text where it is one."""
+    """A value of a head: bytes as text, also in a list."""
     try:
         if isinstance(value, list):
             return [each.decode() if isinstance(each, bytes) else each for each in value]
@@ -169,13 +168,13 @@ def prepare(
     family: str | None = None,
     wait: bool = False,
 ) -> Built:
-    """Prepare an engine, or find it prepared. `family` is what the operator says of the model."""
+    """Prepare an engine, or return the prepared one. `family`: the operator's `--dialect`."""
     return prepared(_Copy(source, family, tools), engines_dir, name, tools, wait=wait)
 
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """What a copy leaves for a later run."""
+    """A finished copy, recorded for a later run."""
 
     files: tuple[EngineFile, ...]
     dialect: DialectFacts
@@ -228,9 +227,9 @@ class _Copy:
     def _copied(self, directory: Path, phases: Phases) -> Copied:
         self.tools.check_room(directory, self.disk_bytes())
         began = self.tools.clock()
-        told = directory / DIALECT
-        write_whole(told, json.dumps(self.checkpoint.vocabulary))
-        dialect = self.tools.dialect_for(told, self.family)
+        dialect_file = directory / DIALECT
+        write_whole(dialect_file, json.dumps(self.checkpoint.vocabulary))
+        dialect = self.tools.dialect_for(dialect_file, self.family)
         phases.begin("copy", self.checkpoint.size_bytes)
         part = directory / f"{MODEL}.part"
         try:
@@ -239,13 +238,13 @@ class _Copy:
         except OSError:
             part.unlink(missing_ok=True)
             raise
-        files = (told, directory / MODEL)
+        files = (dialect_file, directory / MODEL)
         seconds = round(self.tools.clock() - began, 3)
         return Copied(tuple(engine_file(p, sha256_of(p)) for p in files), dialect, seconds)
 
 
 def write_served(source: TemplateSource, target: Path, advance: Callable[[int], object]) -> None:
-    """Write the file with names that llama.cpp streams; all else is as it was."""
+    """Write the file with names that llama.cpp streams; everything else is unchanged."""
     writer = gguf.GGUFWriter(target, source.model)
     source.add_head(writer, _renamed(source.vocabulary))
     end = source.vocabulary.get(END)
@@ -262,7 +261,7 @@ def write_served(source: TemplateSource, target: Path, advance: Callable[[int], 
 
 
 def _renamed(vocabulary: Mapping[str, object]) -> dict[str, object]:
-    """Tokens and merges, with stand-ins for ids that are no whole characters."""
+    """The tokens and merges, with stand-ins for ids that are not whole characters."""
     tokens, types, merges = vocabulary[TOKENS], vocabulary[TYPES], vocabulary[MERGES]
     assert isinstance(tokens, list)
     assert isinstance(types, list)
@@ -276,7 +275,7 @@ def _renamed(vocabulary: Mapping[str, object]) -> dict[str, object]:
 
 
 def _both_spellings(merge: str) -> Iterator[str]:
-    """A merge of the file as it is, and the same in stand-ins where it ends inside a character."""
+    """A merge of the file, and its form in stand-ins if it ends inside a character."""
     parts = tuple(map(_of_letters, merge.split(" ")))
     yield merge
     match parts:
@@ -290,7 +289,7 @@ def _in_letters(raw: bytes) -> str:
 
 
 def _of_letters(text: str) -> bytes | None:
-    """None for what is not written in letters of bytes."""
+    """The bytes of a text in GPT-2's alphabet; None for another text."""
     try:
         return bytes(map(BYTES.__getitem__, text))
     except KeyError:
@@ -298,7 +297,7 @@ def _of_letters(text: str) -> bytes | None:
 
 
 def raw_tokens(tokens: Sequence[str], types: Sequence[int]) -> list[bytes]:
-    """Each id's bytes; of a control id, its spelling."""
+    """The bytes of each id; for a control id its spelling."""
     raw = []
     for text, kind in zip(tokens, types, strict=True):
         found = _of_letters(text) if kind == gguf.TokenType.NORMAL else None

@@ -1,6 +1,5 @@
-"""Adds an adapter to a prepared engine, and removes one, under the engine's lock.
-
-Knows the shelf and the list of adapters; what a kind of engine makes of a file is handed in.
+"""Adds adapters to a prepared engine and removes them, under the engine's lock.
+Uses the shelf and the list of adapters; the caller passes in the import of each kind of engine.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from trt_responses.prepare.faults import PrepareError, WrongInput, refusal
 from trt_responses.prepare.shelf import shelf, versions
 from trt_responses.prepare.shelf.adapters import FOLDER, Adapter, adapters_of, write_adapters
 from trt_responses.prepare.shelf.card import read_card
-from trt_responses.prepare.shelf.locks import is_held, locked
+from trt_responses.prepare.shelf.locks import is_served, locked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Imported(NamedTuple):
-    """An adapter's files, as an engine of some kind loads them."""
+    """An adapter's files, as written for a kind of engine."""
 
     rank: int
     modules: tuple[str, ...]
@@ -34,8 +33,8 @@ class Imported(NamedTuple):
 
 if TYPE_CHECKING:
     Import = Callable[[Path, Path, Card, str], Imported]
-    """Checks a source against an engine (its directory and its card), and writes the files of an
-    adapter of that name into the engine's folder of adapters."""
+    """Checks a source against an engine (its directory and its card), and writes an adapter of that
+    name into the engine's folder of adapters."""
 
 
 class Change(NamedTuple):
@@ -52,28 +51,26 @@ class Change(NamedTuple):
 def add(
     engines_dir: Path, wanted: str, name: str, source: Path, kinds: Mapping[Kind, Import]
 ) -> Change:
-    """Add an adapter, from a file or a directory. `kinds` are the kinds of engine that take one.
+    """Add an adapter, from a file or a directory. `kinds`: the kinds of engine with adapters.
 
-    The list is written last: what was begun and not finished is no adapter, and is replaced by the
-    next one of that name.
+    The list is written last: an unfinished addition is no adapter, and the next one of that name
+    replaces its files.
     """
     _check_name(name)
     if not source.exists():
-        raise refusal(
-            f"adapter {name}", f"nothing at {source}", "a file or a directory", WrongInput
-        )
+        raise WrongInput(f"{source} does not exist; give a file or a directory.")
     directory = shelf.find(engines_dir, wanted)
     card = read_card(directory)
     if (imported := kinds.get(card.kind)) is None:
         raise WrongInput(
-            f"engine {card.label}: it is of kind {card.kind}, which takes no adapters; kinds that "
-            f"do are {', '.join(kinds)}."
+            f"engine {card.label} is of kind {card.kind}, which does not support adapters; kinds "
+            f"that do: {', '.join(kinds)}."
         )
     with _changing(directory, name):
         earlier = adapters_of(directory)
         if any(adapter.name == name for adapter in earlier):
             raise WrongInput(
-                f"adapter {name}: {card.label} has one of that name; remove that first."
+                f"{card.label} already has an adapter named {name}; remove it first."
             )
         (directory / FOLDER).mkdir(exist_ok=True)
         made = imported(source, directory, card, name)
@@ -90,7 +87,8 @@ def add(
 
 
 def remove(engines_dir: Path, wanted: str, name: str) -> Change:
-    """Remove an adapter from the list, then its files; not while a server has the engine loaded."""
+    """Remove an adapter from the list, then its files. Refuses while a server has the engine
+    loaded."""
     _check_name(name)
     directory = shelf.find(engines_dir, wanted)
     card = read_card(directory)
@@ -99,9 +97,9 @@ def remove(engines_dir: Path, wanted: str, name: str) -> Change:
         found = next((adapter for adapter in adapters if adapter.name == name), None)
         if found is None:
             known = ", ".join(adapter.name for adapter in adapters) or "none"
-            raise WrongInput(f"adapter {name}: {card.label} has no such one, but: {known}.")
-        if is_held(directory):
-            raise PrepareError(f"engine {card.label}: a server has it loaded; stop that first.")
+            raise WrongInput(f"{card.label} has no adapter named {name}; its adapters: {known}.")
+        if is_served(directory):
+            raise PrepareError(f"engine {card.label} is loaded by a server; stop the server first.")
         _check_name(found.place)
         write_adapters(directory, [adapter for adapter in adapters if adapter is not found])
         _delete(directory / FOLDER / found.place)
@@ -109,7 +107,7 @@ def remove(engines_dir: Path, wanted: str, name: str) -> Change:
 
 
 def _check_name(name: str) -> None:
-    """Refuse what is no name of a file or folder in the folder of adapters."""
+    """Refuse a name that cannot be a file or a folder in the folder of adapters."""
     if not shelf.NAME.fullmatch(name) or ".." in name:
         expected = "lower-case letters, digits, dots, dashes, underscores"
         raise refusal("name of the adapter", repr(name), expected, WrongInput)
@@ -117,7 +115,7 @@ def _check_name(name: str) -> None:
 
 @contextmanager
 def _changing(directory: Path, name: str) -> Iterator[None]:
-    """The engine's lock. A file that cannot be read or written is a `PrepareError` in it."""
+    """Hold the engine's lock. Raises a `PrepareError` for a file that cannot be read or written."""
     try:
         with locked(directory.parent):
             yield

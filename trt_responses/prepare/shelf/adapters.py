@@ -1,7 +1,5 @@
-"""The adapters of a prepared engine: files in a folder beside its card, and a list with digests.
-
-Knows the list, and how to compare it with the files; what an adapter's file must be, each kind of
-engine says itself.
+"""The adapters of a prepared engine: files in a folder next to its card, and a list with digests.
+Reads and writes the list, and compares it with the files; each kind of engine checks its own.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ MAX_LIST_BYTES = 10_000_000
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """One adapter. Its files stand in the folder of adapters; the first holds its weights."""
+    """One adapter. Its files are in the folder of adapters; the first has the weights."""
 
     name: str
     source: str
@@ -44,7 +42,7 @@ class Adapter:
 
     @property
     def place(self) -> str:
-        """The adapter's file, or its folder where it has one, in the folder of adapters."""
+        """The adapter's file, or its folder if it has one, in the folder of adapters."""
         folder, slash, _ = self.files[0].name.partition("/")
         return folder if slash else self.files[0].name
 
@@ -70,7 +68,7 @@ def adapters_of(directory: Path) -> tuple[Adapter, ...]:
 
 
 def write_adapters(directory: Path, adapters: Sequence[Adapter]) -> None:
-    """Replace the list of an engine's adapters, whole or not at all."""
+    """Replace the list of an engine's adapters, in one write."""
     listed = AdapterList(tuple(sorted(adapters, key=lambda adapter: adapter.name)))
     write_whole(directory / FOLDER / LIST, json.dumps(asdict(listed), indent=2) + "\n")
 

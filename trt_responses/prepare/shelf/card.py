@@ -1,6 +1,5 @@
-"""The card: what a prepared engine was made from, what it is, and what serving must find.
-
-Knows the card's fields and how to compare them with a directory and a machine; builds nothing.
+"""The card of a prepared engine: its source, its properties, and its requirements.
+Defines the fields, and compares them with a directory and a machine; builds nothing.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ MAX_CARD_BYTES = 10_000_000
 Kind = Literal["llamacpp", "trtllm", "tensorrt", "onnx"]
 Status = Literal["planned", "built", "verified"]
 StoredWeights = Format | Literal["q8_0", "gguf"]
-"""The type of the stored weights. `gguf`: several types, as a downloaded file has them."""
+"""The type of the stored weights. `gguf`: several types, as in a downloaded file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +54,7 @@ class SourceFile:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The checkpoint: its config first, its index if it has one, its shards; or a GGUF file."""
+    """The checkpoint: its config, its index if any, and its shards; or a GGUF file."""
 
     name: str
     layout: Literal["hf", "original", "gguf"]
@@ -64,28 +63,27 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the engine can take, and what it takes of the machine."""
+    """The engine's longest context, and the memory that it needs."""
 
     context_tokens: int
     memory_bytes: int
-    """Bytes of the weights alone; the cache of a context comes on top."""
+    """Bytes of the weights alone, without the cache of a context."""
 
 
 @dataclass(frozen=True, slots=True)
 class DialectFacts:
-    """What is known of a model with a chat template, as it was found when the engine was
-    prepared."""
+    """The facts about a model with a chat template, from the time of its preparation."""
 
     family: str
     stop_ids: tuple[int, ...]
-    """The ids that end a turn; the first is the one that the template writes."""
+    """The ids that end a turn. The template writes the first one."""
     probes: Mapping[str, bool | str]
     """The result of each probe of the template, by the probe's name."""
 
     def sentence(self) -> str:
-        """The same in one sentence for a person."""
-        told = ", ".join(f"{name} {value}" for name, value in self.probes.items())
-        return f"It speaks '{self.family}' ({told or 'text alone: no tools and no thoughts'})."
+        """The facts in one sentence."""
+        facts = ", ".join(f"{name} {value}" for name, value in self.probes.items())
+        return f"It speaks '{self.family}' ({facts or 'text only: no tools and no thoughts'})."
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,49 +107,48 @@ class Card:
     greedy_ids: tuple[int, ...]
     """The engine's answer to the fixed prompt when it was verified."""
     hardware: Mapping[str, str]
-    """The hardware on which a GPU engine was prepared, by name; empty for one that runs
-    anywhere."""
+    """The hardware that prepared a GPU engine, by name; empty for an engine of any hardware."""
     dialect: DialectFacts | None = None
-    """The facts of the model's dialect; None for Harmony."""
+    """The facts about the model's dialect; None for Harmony."""
     chain: Chain | None = None
     """The files and compilations of a graph; None for the other kinds."""
     ignores: tuple[str, ...] = ()
-    """Options of sampling that the engine took and ignored when it was prepared."""
+    """Sampling options that the engine accepted and ignored when it was prepared."""
     number: int | None = None
-    """The number of this build among those of its name, from 1 on; None for one made before there
-    were numbers, in a directory that nobody could write since."""
+    """The number of this build among those of its name, from 1 on; None for a build of a release
+    without numbers, in a read-only directory."""
 
     @property
     def label(self) -> str:
-        """The engine's name with its version, as the setting ENGINE takes them."""
+        """The engine's name with its version, in the form of the setting ENGINE."""
         return f"{self.name}@{self.number or self.version}"
 
 
 SERVING_LIBRARIES: Mapping[Kind, tuple[str, ...]] = {
     "llamacpp": ("xllamacpp",),
     "trtllm": ("tensorrt_llm",),
-    "tensorrt": (),  # the plans say it themselves
+    "tensorrt": (),  # each plan has its own release
     "onnx": ("onnxruntime",),
 }
-"""The packages whose version must be the card's own; others only made the files, and are
+"""The packages whose version must match the card. The others only wrote files: their versions are
 recorded."""
 
 
 def write_card(directory: Path, card: Card) -> None:
-    """Write the card, last of all, and whole or not at all."""
+    """Write the card, in one write. The last step of a build."""
     write_whole(directory / CARD, json.dumps(asdict(card), indent=2) + "\n")
 
 
 def read_card(directory: Path) -> Card:
-    """The card of an engine directory, every field present and of its kind."""
+    """The card of an engine directory. Raises a `PrepareError` for a missing or a wrong field."""
     path = directory / CARD
     try:
         with path.open("rb") as file:
             text = file.read(MAX_CARD_BYTES)
     except FileNotFoundError:
         raise PrepareError(
-            f"{directory} has no {CARD}, so its preparation did not finish; run `make engine` for "
-            "it again, only the unfinished phases are redone."
+            f"{directory} has no {CARD}: its preparation did not finish; run `make engine` for "
+            "it again, which repeats the unfinished phases only."
         ) from None
     except OSError as error:
         raise PrepareError(f"{path} cannot be read ({error.strerror}).") from None
@@ -175,11 +172,11 @@ def architecture_of(card: Card) -> Architecture:
 def compare(
     card: Card, directory: Path, machine: ServingMachine | None, *, deep: bool = False
 ) -> str | None:
-    """The first difference between the card and what is there, with its remedy; None if none.
-    Without a machine, that of its files alone.
+    """The first difference of the card from the directory and the machine, with its remedy; None if
+    they match. Without a machine it compares the files alone.
 
-    Files are compared by size, then by time, and only when that differs (or `deep`) by digest. What
-    compiled plans say of themselves is compared by `plans.chain_difference`.
+    Files are compared by size, then by time, and only if that differs (or `deep`) by digest.
+    `plans.chain_difference` compares compiled plans.
     """
     if found := _status(card) or _place(card, directory) or (machine and _machine(card, machine)):
         return found
@@ -190,9 +187,10 @@ def compare(
 
 
 def _unnamed(card: Card) -> str | None:
-    """A file that is served and that the card does not name; it would be served without a check."""
+    """The fault of a served file that the card does not list: it would be served without a
+    check."""
     for name in sorted(_served_files(card) - {file.name for file in card.files}):
-        return f"files: the card does not name {name}, which is served; prepare the engine again."
+        return f"files: the card does not list {name}, which is served; prepare the engine again."
     return None
 
 
@@ -222,7 +220,7 @@ def _status(card: Card) -> str | None:
 
 
 def _place(card: Card, directory: Path) -> str | None:
-    """The difference of a directory that was renamed by hand, and so is not what its card says."""
+    """The difference of a renamed directory from its card."""
     for what, found, expected in (
         ("version", directory.name, card.version),
         ("name", directory.parent.name, card.name),
@@ -241,8 +239,8 @@ def _machine(card: Card, machine: ServingMachine) -> str | None:
     if card.kind in ("llamacpp", "onnx") and card.limits.memory_bytes > machine.memory_bytes:
         return (
             f"memory: the weights need {card.limits.memory_bytes / 2**30:.1f} GiB, this process "
-            f"may use {machine.memory_bytes / 2**30:.1f} GiB; use a larger machine or container, "
-            "or weights in q8_0."
+            f"can use {machine.memory_bytes / 2**30:.1f} GiB; use a larger machine or container, "
+            "or q8_0 weights."
         )
     for name in SERVING_LIBRARIES[card.kind]:
         expected, found = card.libraries.get(name), machine.libraries.get(name)
@@ -255,6 +253,6 @@ def _machine(card: Card, machine: ServingMachine) -> str | None:
         if (found := machine.hardware.get(name)) != expected:
             return (
                 f"{name}: the card says {expected}, this machine has {found or 'none'}; prepare "
-                "the engine again here, its caches would not fit."
+                "the engine again on this machine."
             )
     return None

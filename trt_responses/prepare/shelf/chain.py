@@ -1,6 +1,5 @@
-"""The part of a card that a graph has, compiled or not: its files in order, and their compilations.
-
-Knows the tensor contract in words; opens nothing.
+"""The part of a card about a graph: its files in order, and their compiled plans.
+Describes the tensors in words; opens no file.
 """
 
 from __future__ import annotations
@@ -15,38 +14,38 @@ from trt_responses.prepare.graph.onnx_file import Element  # likewise
 Flavour = Literal["rtx", "enterprise"]
 """One of NVIDIA's two TensorRT libraries."""
 Format = Literal["mxfp4", "int8", "bf16", "f16", "f32"]
-"""The format in which the experts' weights are kept."""
+"""The format of the experts' weights."""
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One file of the chain, in the order in which they run, and the layers that are in it."""
+    """One file of the chain, in running order, and its layers."""
 
     name: str
     first: int
     count: int
     inputs: Mapping[str, str]
-    """Each input's type and shape by name, as `bfloat16 B,S,2880`: B slots, S new tokens."""
+    """Type and shape of each input by name, such as `bfloat16 B,S,2880`: B slots, S new tokens."""
     outputs: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledPlans:
-    """The plans of one family of targets, in a folder of their own."""
+    """The plans of one family of targets, in one folder."""
 
     folder: str
     targets: tuple[str, ...]
     weights: Format
     exact: bool
-    """Whether the weights in the plans are just those of the checkpoint."""
+    """Whether the weights in the plans equal those of the checkpoint."""
     size_bytes: int
     peak_bytes: int
-    """The most memory that compiling one of them took."""
+    """The most memory that a compilation of one plan used."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """The files of a graph, and the plans that were compiled from it."""
+    """The files of a graph, and the plans compiled from it."""
 
     slots: int
     length: int
@@ -56,11 +55,11 @@ class Chain:
     links: tuple[Link, ...]
     flavour: Flavour | Literal["none"]
     release: str
-    """The release of the library that compiled the plans: no other runs them."""
+    """The release of the library that compiled the plans; no other release runs them."""
     compiled: tuple[CompiledPlans, ...]
 
     def for_target(self, target: str) -> CompiledPlans:
-        """The plans that run on a GPU, by its compute capability as `sm120`."""
+        """The plans for a GPU, by its compute capability such as `sm120`."""
         for family in self.compiled:
             if target in family.targets:
                 return family

@@ -1,10 +1,8 @@
-"""The locks of an engine's directory; the kernel ends each with its process.
-
-    lock            who builds, removes or prunes: held as long as that takes
-    changes.lock    who writes the journal or the pointer: held for milliseconds
-    a version's directory, shared by all that serve it
-
-So a build of an hour keeps nobody from a promotion or a rollback. Knows files; knows no version.
+"""The locks of an engine's directory. The kernel releases each with its process.
+    lock            for builds, removals and prunes: held for as long as they take
+    changes.lock    for writes of the journal and the pointer: held for milliseconds
+    a version's directory, a shared lock of every server that serves it
+So a build of an hour never blocks a promotion or a rollback. Locks files only.
 """
 
 from __future__ import annotations
@@ -24,21 +22,21 @@ if TYPE_CHECKING:
 
 LOCK, CHANGES = "lock", "changes.lock"
 CHANGES_S, LOOK_S = 5.0, 0.02
-"""The longest wait for who changes the versions of an engine, and the time between two looks."""
+"""The longest wait for another change of an engine's versions, and the time between two tries."""
 
 _mine = threading.local()
 
 
 @contextmanager
 def locked(home: Path, *, wait: bool = False) -> Iterator[None]:
-    """Lock an engine, so that one process alone builds and removes its versions."""
+    """Lock an engine, so that only one process builds and removes its versions."""
     with _locked_file(home, LOCK, None if wait else 0.0, "builds or removes a version of it"):
         yield
 
 
 @contextmanager
 def changing(home: Path) -> Iterator[None]:
-    """Lock the journal and the pointer. Whoever has the lock may take it again."""
+    """Lock the journal and the pointer. The lock is reentrant within a thread."""
     homes: set[Path] = _mine.__dict__.setdefault("homes", set())
     if home in homes:
         yield
@@ -53,8 +51,7 @@ def changing(home: Path) -> Iterator[None]:
 
 @contextmanager
 def _locked_file(home: Path, name: str, patience_s: float | None, what: str) -> Iterator[None]:
-    """A lock on a file, which holds the number of the process that has it. With no patience given
-    it is waited for without end."""
+    """Lock a file, and write the process id into it. Without `patience_s` it waits without end."""
     try:
         file = (home / name).open("a+")
     except OSError as error:
@@ -62,21 +59,23 @@ def _locked_file(home: Path, name: str, patience_s: float | None, what: str) -> 
     with file:
         if patience_s is None:
             fcntl.flock(file, fcntl.LOCK_EX)
-        elif not _taken(file.fileno(), patience_s):
+        elif not _acquire(file.fileno(), patience_s):
             file.seek(0)
             holder = file.read(20).strip() or "unknown"
             raise PrepareError(
                 f"engine {home.name!r}: another process ({holder}) {what}; wait until it is done."
             )
         if not _is_same_file(file.fileno(), home / name):
-            raise PrepareError(f"engine {home.name!r} was removed meanwhile; start again.")
+            raise PrepareError(
+                f"engine {home.name!r} was removed meanwhile; run the command again."
+            )
         file.truncate(0)
         file.write(str(os.getpid()))
         file.flush()
         yield
 
 
-def _taken(descriptor: int, patience_s: float) -> bool:
+def _acquire(descriptor: int, patience_s: float) -> bool:
     deadline_s = time.monotonic() + patience_s
     while True:
         try:
@@ -97,8 +96,8 @@ def _is_same_file(descriptor: int, path: Path) -> bool:
 
 
 @contextmanager
-def held(directory: Path) -> Iterator[None]:
-    """Keep this version from being removed while the context lasts: it is being served."""
+def mark_served(directory: Path) -> Iterator[None]:
+    """Mark this version as served, so that no process removes it within the context."""
     try:
         descriptor = os.open(directory, os.O_RDONLY)
     except OSError as error:
@@ -110,8 +109,8 @@ def held(directory: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def is_held(directory: Path) -> bool:
-    """Whether some process serves this version."""
+def is_served(directory: Path) -> bool:
+    """Whether a process serves this version."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

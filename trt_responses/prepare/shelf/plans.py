@@ -1,6 +1,5 @@
-"""Compiled plans as serving finds them: which release made each, and whether it runs here.
-
-Reads a plan's head and the names of installed packages; loads no library and needs no GPU.
+"""Compiled plans: the release that compiled each, and whether the installed library runs it.
+Reads a plan's head and the versions of installed packages; loads no library and needs no GPU.
 """
 
 from __future__ import annotations
@@ -21,16 +20,16 @@ LIBRARY: Mapping[Flavour, str] = {
     "rtx": "tensorrt_rtx_cu13_libs",
     "enterprise": "tensorrt_cu13_libs",
 }
-"""The distribution whose version stands in a plan's head, and which alone can run it."""
+"""The distribution whose version is in a plan's head. No other version runs the plan."""
 REMEDY = "install the extra: pip install 'trt-responses[tensorrt]'"
 MAGIC = b"vtrt"
 VERSION_AT = slice(24, 28)
-"""The place of the version in a plan, measured on 1.7.1.116, whose plans say 1, 7, 1, 116 there."""
+"""The place of the version in a plan, measured on 1.7.1.116, which writes 1, 7, 1, 116 there."""
 HEAD_BYTES = VERSION_AT.stop
 
 
 def release_of(head: bytes, name: str) -> str:
-    """The release in a plan's head, as `1.7.1.116`."""
+    """The release in a plan's head, such as `1.7.1.116`."""
     if len(head) < HEAD_BYTES or head[:4] != MAGIC:
         raise refusal(name, f"a head of {head[:4]!r}", f"{MAGIC!r}, a plan of TensorRT-RTX")
     return ".".join(map(str, head[VERSION_AT]))
@@ -43,7 +42,7 @@ def release_in(path: Path) -> str:
 
 
 def library_version(flavour: Flavour) -> str | None:
-    """The installed release of the library that runs plans, without loading it."""
+    """The installed release of the library that runs plans. Does not load it."""
     try:
         return version(LIBRARY[flavour])
     except PackageNotFoundError:
@@ -58,7 +57,7 @@ def chain_difference(card: Card, directory: Path) -> str | None:
     assert flavour != "none"
     installed = library_version(flavour)
     if installed is None:
-        return f"libraries, {LIBRARY[flavour]}: it is not installed; {REMEDY}."
+        return f"libraries: {LIBRARY[flavour]} is not installed; {REMEDY}."
     for name in (file.name for file in card.files if file.name.endswith(".plan")):
         try:
             found = release_in(directory / name)
@@ -66,8 +65,8 @@ def chain_difference(card: Card, directory: Path) -> str | None:
             return f"{name}: found no plan ({error}), expected one; prepare the engine again."
         if found != installed:
             return (
-                f"{name}: release {found} of TensorRT made it, installed is {installed}, and no "
-                f"release runs another's plans; prepare the engine again, or "
+                f"{name}: compiled by TensorRT {found}, installed is {installed}, and no release "
+                f"runs the plans of another; prepare the engine again, or "
                 f"pip install {LIBRARY[flavour]}=={found}."
             )
     return None

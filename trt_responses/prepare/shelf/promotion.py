@@ -1,6 +1,5 @@
-"""Which version of an engine is served: promote one, roll back, prune the rest.
-
-A promotion and a rollback wait for no build. Knows the shelf and the journal; knows no server.
+"""Promotes a version of an engine, rolls back, and prunes old versions.
+A promotion or a rollback never waits for a build. Uses the shelf and the journal; no server.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.shelf import card as cards
 from trt_responses.prepare.shelf import shelf, versions
-from trt_responses.prepare.shelf.locks import changing, is_held, locked
+from trt_responses.prepare.shelf.locks import changing, is_served, locked
 from trt_responses.prepare.shelf.versions import Change, now
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def promote(engines_dir: Path, wanted: str, reason: str = "") -> Card:
-    """Serve this version from the next start or load on; refused when its files are not whole."""
+    """Promote this version: the next start or load serves it. Refuses damaged files."""
     directory = shelf.find(engines_dir, wanted)
     with changing(directory.parent):
         versions.adopt(directory.parent)
@@ -30,7 +29,7 @@ def promote(engines_dir: Path, wanted: str, reason: str = "") -> Card:
 
 
 def rollback(engines_dir: Path, name: str, reason: str = "") -> Card:
-    """Serve the version that was promoted before this one and is still there."""
+    """Promote the previously promoted version that still exists."""
     home = engines_dir / shelf.checked_name(name)
     shelf.find(engines_dir, name)
     with changing(home):
@@ -38,13 +37,13 @@ def rollback(engines_dir: Path, name: str, reason: str = "") -> Card:
         if (version := _goes_back_to(home)) is not None:
             return _pointed(home / version, "rolled back", reason)
     raise PrepareError(
-        f"engine {name!r}: no version was promoted before this one, or none of them is there any "
-        f"more; `trt-responses engine promote {name} N` chooses any."
+        f"engine {name!r} has no earlier promoted version that still exists; choose one with "
+        f"`trt-responses engine promote {name} N`."
     )
 
 
 def _goes_back_to(home: Path) -> str | None:
-    """The version that a rollback serves: the last that was promoted before and is still there."""
+    """The version that a rollback promotes: the last promoted one before this that still exists."""
     earlier = reversed(versions.before(home))
     return next((v for v in earlier if (home / v / cards.CARD).exists()), None)
 
@@ -60,9 +59,9 @@ def _pointed(directory: Path, act: Act, reason: str) -> Card:
 
 
 def prune(engines_dir: Path, name: str, keep: int, *, rehearse: bool = False) -> list[Entry]:
-    """Remove finished versions, and return what is gone, or would be. Those that stay are the
-    promoted one, the one a rollback goes to, the `keep` newest of the others, those that a server
-    has loaded, and what a killed build has left."""
+    """Remove old versions, and return them; with `rehearse`, only return them. Keeps the promoted
+    version, the one of a rollback, the `keep` newest of the others, loaded ones, and unfinished
+    builds."""
     home = engines_dir / shelf.checked_name(name)
     shelf.find(engines_dir, name)
     if rehearse:
@@ -84,4 +83,4 @@ def _prunable(engines_dir: Path, name: str, keep: int) -> list[Entry]:
         and entry.version != _goes_back_to(home)
         and entry.status != "unfinished"
     ]
-    return [entry for entry in others[keep:] if not is_held(home / entry.version)]
+    return [entry for entry in others[keep:] if not is_served(home / entry.version)]

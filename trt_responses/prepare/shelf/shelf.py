@@ -1,6 +1,5 @@
-"""The directory of engines: what stands in it, which one to serve, and what may be removed.
-
-Knows names, versions and cards; converts nothing and starts nothing.
+"""The directory of engines: lists, finds, selects, verifies and removes engines.
+Works on names, versions and cards; converts nothing and starts nothing.
 """
 
 from __future__ import annotations
@@ -9,11 +8,11 @@ import re
 import shutil
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from trt_responses.prepare.faults import PrepareError, WrongInput, refusal
+from trt_responses.prepare.faults import PrepareError, WrongInput, shown
 from trt_responses.prepare.shelf import card as cards
 from trt_responses.prepare.shelf import versions
 from trt_responses.prepare.shelf.adapters import adapter_difference
-from trt_responses.prepare.shelf.locks import changing, is_held, locked
+from trt_responses.prepare.shelf.locks import changing, is_served, locked
 from trt_responses.prepare.shelf.plans import chain_difference
 from trt_responses.prepare.shelf.versions import NUMBER, VERSION
 
@@ -27,7 +26,7 @@ NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 DEMO = "demo"
 DEMO_ONNX = "demo-onnx"
 SOURCE = "demo-source"
-"""The directory of the demo's weights, which stands among the engines and is none."""
+"""The directory of the demo's weights, inside the directory of engines; not an engine."""
 
 
 class Entry(NamedTuple):
@@ -42,11 +41,11 @@ class Entry(NamedTuple):
     source: str = ""
     built_at: str = ""
     reason: str = ""
-    """The reason why there is no lawful card."""
+    """The reason why there is no valid card."""
     ignores: tuple[str, ...] = ()
     number: int | None = None
     promoted: bool = False
-    """Whether it is served when its engine is asked for by name alone."""
+    """Whether a request for the engine by name gets this version."""
 
     @property
     def label(self) -> str:
@@ -63,20 +62,21 @@ class Selection(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """An engine, and its first difference from its card."""
+    """An engine, and its first difference from its card if any."""
 
     entry: Entry
     difference: str | None
 
 
 def checked_name(name: str) -> str:
-    """The name, if it may be a directory's. Raises a `PrepareError` otherwise."""
+    """The name, if it is valid for a directory. Raises a `PrepareError` otherwise."""
     if not NAME.fullmatch(name) or ".." in name:
-        expected = "lower-case letters, digits, dots, dashes, underscores"
-        raise refusal("NAME", repr(name), expected, WrongInput)
+        raise WrongInput(
+            f"{shown(name)} is not an engine name; use lower-case letters, digits, dots, "
+            "dashes and underscores."
+        )
     if name == SOURCE:
-        expected = "another one, since the demo's weights are kept there"
-        raise refusal("NAME", repr(name), expected, WrongInput)
+        raise WrongInput(f"{name!r} is reserved for the demo's weights; use another engine name.")
     return name
 
 
@@ -123,14 +123,14 @@ def _entry(directory: Path) -> Entry:
 
 
 def find(engines_dir: Path, wanted: str) -> Path:
-    """The directory of `name@3` or `name@<digest>`; for `name` the promoted version, or where none
-    was ever promoted the newest with a card."""
+    """The directory of `name@3` or `name@<digest>`. For `name` alone: the promoted version, or the
+    newest with a card if none was promoted."""
     name, version = split(wanted)
     found = versions_of(engines_dir, checked_name(name))
     if not found:
         known = ", ".join(sorted({e.name for e in entries(engines_dir)})) or "none"
         raise WrongInput(
-            f"engine {wanted!r}: found no such engine in {engines_dir}, expected one of: {known}; "
+            f"No engine named {name} in {engines_dir}; existing: {known}. "
             "`make engine` prepares one."
         )
     if version:
@@ -143,19 +143,20 @@ def find(engines_dir: Path, wanted: str) -> Path:
     if not chosen:
         known = ", ".join(entry.label for entry in found)
         raise WrongInput(
-            f"engine {wanted!r}: found no version {version} in {engines_dir}, expected one of: "
-            f"{known}; `trt-responses engine promote {name} N` says which one is served."
+            f"Engine {name} has no version {version} in {engines_dir}; existing: {known}. "
+            f"`trt-responses engine promote {name} N` chooses the one to serve."
         )
     return engines_dir / name / chosen[0].version
 
 
 def split(wanted: str) -> tuple[str, str]:
-    """The name, and the version if one is named: by its number, or by its digest, also as
-    `name/<digest>`."""
+    """The name, and the version after `@` or `/` if any: a number or a digest."""
     name, mark, version = wanted.partition("@" if "@" in wanted else "/")
     if mark and not (VERSION.fullmatch(version) or NUMBER.fullmatch(version)):
-        expected = "name@3, or name@ and 12 hex digits of its digest"
-        raise refusal("NAME", repr(wanted), expected, WrongInput)
+        raise WrongInput(
+            f"{shown(wanted)} is not an engine name; use NAME, NAME@VERSION or NAME@DIGEST (12 hex "
+            "digits)."
+        )
     return name, version
 
 
@@ -172,7 +173,7 @@ def _default(engines_dir: Path) -> tuple[str, str]:
     match names:
         case []:
             raise WrongInput(
-                f"{engines_dir}: found no engine, expected one; run `make engine` for the demo, or "
+                f"No engine in {engines_dir}; run `make engine` for the demo, or "
                 "`make engine CHECKPOINT=… NAME=…`."
             )
         case [only]:
@@ -180,23 +181,22 @@ def _default(engines_dir: Path) -> tuple[str, str]:
     if DEMO in names:
         return DEMO, f"the default; other engines: {', '.join(n for n in names if n != DEMO)}"
     raise WrongInput(
-        f"{engines_dir}: found {len(names)} engines, expected a choice; name one in ENGINE=: "
-        f"{', '.join(names)}."
+        f"{engines_dir} has {len(names)} engines; choose one with ENGINE=: {', '.join(names)}."
     )
 
 
 def difference(
     card: Card, directory: Path, machine: ServingMachine | None, *, deep: bool = False
 ) -> str | None:
-    """The first difference of a card from its directory and machine, compiled plans and adapters
-    included. Without a machine, from its files alone."""
+    """The first difference of a card from its directory and machine, with compiled plans and
+    adapters. Without a machine it compares the files alone."""
     here = cards.compare(card, directory, machine, deep=deep)
     compiled = chain_difference(card, directory) if machine is not None else None
     return here or compiled or adapter_difference(directory, deep=deep)
 
 
 def serve_ready(selection: Selection, machine: ServingMachine) -> Selection:
-    """The selection, once its card agrees with the machine and the files. Raises a `PrepareError`
+    """The selection, if its card matches the machine and the files. Raises a `PrepareError`
     otherwise."""
     if found := difference(selection.card, selection.directory, machine):
         raise PrepareError(f"engine {selection.card.name}: {found}")
@@ -206,7 +206,7 @@ def serve_ready(selection: Selection, machine: ServingMachine) -> Selection:
 def verify(
     engines_dir: Path, wanted: str | None, machine: ServingMachine, *, deep: bool = False
 ) -> list[Verdict]:
-    """The first difference of each engine from its card; of one alone if one is asked for."""
+    """The first difference of each engine from its card, or of the `wanted` one alone."""
     chosen = [_entry(find(engines_dir, wanted))] if wanted else entries(engines_dir)
     return [Verdict(entry, _difference(engines_dir, entry, machine, deep)) for entry in chosen]
 
@@ -219,12 +219,12 @@ def _difference(engines_dir: Path, entry: Entry, machine: ServingMachine, deep: 
 
 
 def remove(engines_dir: Path, wanted: str) -> list[Entry]:
-    """Delete an engine, or one version of it, and return what is gone."""
+    """Delete an engine, or one version of it, and return the deleted versions."""
     name, version = split(wanted)
     directory = find(engines_dir, wanted)
     home = directory.parent
     if home.is_symlink() or directory.is_symlink():
-        raise PrepareError(f"engine {wanted!r}: found a link, expected a directory; remove it.")
+        raise PrepareError(f"engine {wanted!r} is a link, not a directory; remove the link itself.")
     with locked(home):
         if version:
             return [remove_version(directory)]
@@ -239,15 +239,16 @@ def remove(engines_dir: Path, wanted: str) -> list[Entry]:
 
 
 def remove_version(directory: Path) -> Entry:
-    """Delete one version under its engine's lock; the promoted one only when it is alone."""
+    """Delete one version under its engine's lock. Refuses the promoted one unless it is the
+    last."""
     home, gone = directory.parent, _entry(directory)
     _check_free(directory)
-    with changing(home):  # so that nobody promotes it meanwhile
+    with changing(home):  # so that no process promotes it meanwhile
         if versions.is_promoted(home, directory.name):
             if len(_versions(home)) > 1:
                 raise PrepareError(
-                    f"engine {gone.label}: it is the promoted version, which is served; promote "
-                    "another first, or remove the engine by its name."
+                    f"engine {gone.label} is the promoted version; promote another first, or "
+                    "remove the whole engine by its name."
                 )
             (home / versions.POINTER).unlink()
         try:
@@ -259,18 +260,18 @@ def remove_version(directory: Path) -> Entry:
 
 
 def _check_free(directory: Path) -> None:
-    if is_held(directory):
+    if is_served(directory):
         label = _entry(directory).label
-        raise PrepareError(f"engine {label}: a server has it loaded; stop that first.")
+        raise PrepareError(f"engine {label} is loaded by a server; stop the server first.")
 
 
 def _caches(directory: Path) -> list[Path]:
-    """The directories beside a version that hold what a runtime compiled for this machine's GPU."""
+    """The directories next to a version with a runtime's compilations for this machine's GPU."""
     beside = directory.with_name(f"{directory.name}.cache")
     return [beside] if beside.is_dir() else []
 
 
 def _deleted(directories: list[Path]) -> None:
     for path in directories:
-        (path / cards.CARD).unlink(missing_ok=True)  # first: a half removal is no engine
+        (path / cards.CARD).unlink(missing_ok=True)  # first: so that a half-removed engine is none
         shutil.rmtree(path)

@@ -1,11 +1,9 @@
-"""The versions of one engine: their numbers, which of them is served, and a journal of all changes.
-
-    journal.jsonl   one change a line, only ever appended to, each line synced
-    promoted.json   the last change of what is served: the pointer, replaced whole
-
-The pointer is written first and its line second, and it holds that line whole. So a process that is
-killed between the two leaves one truth, and the next to look adds what the journal lacks. A number
-is in the journal before it is in a card, so that none is given twice. Each writer takes
+"""The versions of one engine: their numbers, the promoted one, and a journal of all changes.
+    journal.jsonl   one change per line, append-only, each line synced
+    promoted.json   the last promotion: the pointer, replaced in one write
+The pointer is written before its line in the journal, and contains that line. So the state stays
+consistent if a process is killed between the two: the next reader adds the missing line. A number
+is in the journal before it is in a card, so that none is used twice. Every writer holds
 `changes.lock`.
 """
 
@@ -35,7 +33,7 @@ if TYPE_CHECKING:
 JOURNAL = "journal.jsonl"
 POINTER = "promoted.json"
 VERSION = re.compile(r"[0-9a-f]{12}")
-"""The form of a version: the digest of what went into it, which is the name of its directory."""
+"""The form of a version: the digest of its inputs, which is the name of its directory."""
 NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 
 Act = Literal[
@@ -57,12 +55,12 @@ class Change:
 
 
 def now() -> str:
-    """The time now, as the journal writes it."""
+    """The time now, in the journal's format."""
     return datetime.now(UTC).isoformat()
 
 
 def promoted(home: Path) -> Change | None:
-    """The change that promoted the version which is served; None where none ever was."""
+    """The change that promoted the served version; None if there was none."""
     try:
         text = (home / POINTER).read_bytes()
     except FileNotFoundError:
@@ -73,19 +71,19 @@ def promoted(home: Path) -> Change | None:
         return decoded(Change, text, POINTER)
     except PrepareError:
         raise PrepareError(
-            f"{home / POINTER} is damaged: `trt-responses engine promote {home.name} N` writes it "
-            "anew."
+            f"{home / POINTER} is damaged; `trt-responses engine promote {home.name} N` "
+            "rewrites it."
         ) from None
 
 
 def is_promoted(home: Path, version: str) -> bool:
-    """Whether the pointer says this version. A damaged one says none."""
+    """Whether this version is promoted. A damaged pointer promotes none."""
     pointer = _readable_pointer(home)
     return pointer is not None and pointer.version == version
 
 
 def _readable_pointer(home: Path) -> Change | None:
-    """The pointer, for who can go on without: a damaged one is to be replaced."""
+    """The pointer; None if it is missing or damaged."""
     try:
         return promoted(home)
     except PrepareError:
@@ -93,8 +91,8 @@ def _readable_pointer(home: Path) -> Change | None:
 
 
 def journal(home: Path) -> list[Change]:
-    """All changes, oldest first, with one that a killed process did not come to write. What it
-    left half written is no line."""
+    """All changes, oldest first, with one that a killed process did not write. Skips a line that
+    is incomplete."""
     try:
         text = (home / JOURNAL).read_bytes()
     except FileNotFoundError:
@@ -117,7 +115,7 @@ def _change(line: bytes) -> Change | None:
 
 
 def note(home: Path, change: Change) -> None:
-    """Append to the journal, and first what the pointer says and the journal does not."""
+    """Append a change to the journal, after the pointer's if that is missing."""
     with changing(home):
         pointer = _readable_pointer(home)
         try:
@@ -129,9 +127,8 @@ def note(home: Path, change: Change) -> None:
 
 
 def point(home: Path, change: Change) -> None:
-    """Change which version is promoted, in one step, and then note it in the journal. Once the
-    pointer is there the change has happened: a line that cannot be written now is written by the
-    next who notes something."""
+    """Change the promoted version in one step, then note it in the journal. The written pointer
+    completes the change: if the line cannot be written now, the next writer adds it."""
     with changing(home):
         earlier = _readable_pointer(home)
         change = replace(change, before=earlier.version if earlier else None)
@@ -151,7 +148,7 @@ def point(home: Path, change: Change) -> None:
 
 
 def new_number(home: Path, version: str, reason: str = "") -> int:
-    """The next number, given to a version for ever; none comes twice."""
+    """Assign the next number to a version. Numbers are never reused."""
     with changing(home):
         number = 1 + max(_numbers(home), default=0)
         note(home, Change(now(), "built", number, version, reason))
@@ -159,8 +156,8 @@ def new_number(home: Path, version: str, reason: str = "") -> int:
 
 
 def adopt(home: Path) -> None:
-    """Give numbers to versions that have none, oldest first, and promote the newest if none is:
-    so were they served before there were numbers."""
+    """Number the versions of a release without numbers, oldest first, and promote the newest if
+    none is promoted: that release served the newest."""
     with changing(home):
         found = sorted(_cards(home), key=lambda pair: pair[1].built_at)
         known = {change.version: change.number for change in journal(home) if change.act == "built"}
@@ -173,7 +170,7 @@ def adopt(home: Path) -> None:
 
 
 def promote_first(home: Path, found: list[Card]) -> None:
-    """Promote the last of these that can be served, where none has ever been."""
+    """Promote the last usable one of these, if none was ever promoted."""
     usable = [card for card in found if card.status != "planned"]
     with changing(home):
         if usable and not (home / POINTER).exists():
@@ -183,8 +180,7 @@ def promote_first(home: Path, found: list[Card]) -> None:
 
 
 def before(home: Path) -> list[str]:
-    """The versions that a rollback goes to, the nearest last: each was promoted and not rolled back
-    from."""
+    """The versions for a rollback, the nearest last: promoted before, and not rolled back from."""
     stack: list[str] = []
     for change in journal(home):
         if change.act == "promoted":
@@ -203,7 +199,7 @@ def _cards(home: Path) -> list[tuple[Path, Card]]:
             try:
                 found.append((path.parent, cards.read_card(path.parent)))
             except PrepareError:
-                continue  # it is shown as unfinished
+                continue  # `engine list` shows it as unfinished
     return found
 
 
@@ -229,7 +225,7 @@ def _append(home: Path, change: Change) -> None:
     data = torn + _line(change)
     with (home / JOURNAL).open("ab", buffering=0) as file:
         begin = file.tell()
-        if file.write(data) != len(data):  # a disk that is nearly full takes a part
+        if file.write(data) != len(data):  # a nearly full disk writes a part
             file.truncate(begin)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         os.fsync(file.fileno())

@@ -1,7 +1,5 @@
-"""TensorRT's Python binding, whichever package brings it: RTX, or the enterprise one.
-
-Knows the packages' names and what our builder asks of them; builds nothing. Nothing of them is
-imported before `binding()` is called.
+"""TensorRT's Python binding, from either package: RTX, or the enterprise one.
+`binding()` imports the package; nothing else here does.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ MODULES: tuple[tuple[Flavour, str], ...] = (
     ("rtx", "tensorrt_rtx_bindings"),
     ("enterprise", "tensorrt_bindings"),
 )
-"""The packages in the order of preference: only RTX compiles for a GPU that is not there."""
+"""The packages in the order of preference: only RTX compiles for a GPU of another machine."""
 
 
 class Binding(NamedTuple):
@@ -34,16 +32,13 @@ class Binding(NamedTuple):
 
 
 def binding(modules: Sequence[tuple[Flavour, str]] = MODULES) -> Binding:
-    """The first of the packages that is installed. Raises with one sentence that says how to get
-    it."""
+    """The first installed package. Raises a `PrepareError` that says how to install it."""
     for flavour, name in modules:
         try:
             module = importlib.import_module(name)
         except ModuleNotFoundError:
             continue
         except (ImportError, OSError) as error:
-            raise PrepareError(
-                f"TensorRT: {name} was found and cannot be loaded ({error}); {REMEDY}."
-            ) from None
+            raise PrepareError(f"TensorRT: {name} cannot be loaded ({error}); {REMEDY}.") from None
         return Binding(flavour, str(module.__version__), module)
-    raise PrepareError(f"TensorRT: found no binding of it, expected one; {REMEDY}.")
+    raise PrepareError(f"TensorRT: no Python binding is installed; {REMEDY}.")

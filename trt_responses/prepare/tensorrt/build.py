@@ -1,10 +1,10 @@
-"""A checkpoint prepared as compiled TensorRT plans, or as the bare graph; no GPU is needed.
+"""Prepares a checkpoint as compiled TensorRT plans, or as the bare graph. Needs no GPU.
 
     graph      the chain of ONNX files                  leaves <version>/graph/
     compile    a plan per file and family of targets    leaves <version>/<targets>/*.plan
 
-A killed run's next repeats no file that is whole. Knows the order; graph and compiler are named
-elsewhere, the way around it is `prepare.pipeline`, and the engine that verifies is handed in.
+A run after a killed one keeps every complete file. Has the order of the two phases; `network`
+compiles, `prepare.pipeline` does the rest, and the caller passes in the verifying engine.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from trt_responses.frozen import dataclass
 from trt_responses.prepare.checkpoint.open import open_checkpoint
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.files import GRAPH, engine_file, sha256_of, write_finished
-from trt_responses.prepare.graph import expert_file
+from trt_responses.prepare.graph.expert_file import write_experts
 from trt_responses.prepare.graph.write import write
 from trt_responses.prepare.hardware import gpu_facts
 from trt_responses.prepare.machine import this_machine
@@ -53,14 +53,14 @@ if TYPE_CHECKING:
 
 
 def present_target() -> str | None:
-    """The compute capability of the first GPU that is seen here."""
+    """The compute capability of the first visible GPU."""
     sm = gpu_facts().get("sm")
     return f"sm{sm}" if sm else None
 
 
 @dataclass(frozen=True, slots=True)
 class Compiler:
-    """The TensorRT and the GPU that are at hand; a test hands in its own."""
+    """The installed TensorRT and the GPU. A test passes its own."""
 
     binding: Callable[[], Binding] = binding
     compiled: Callable[[CompileJob], CompileResult] = compiled
@@ -77,8 +77,8 @@ def prepare(
     compiler: Compiler | None = None,
     wait: bool = False,
 ) -> Built:
-    """Prepare an engine, or find it prepared. With `wait` it waits for another build of it, and is
-    refused otherwise."""
+    """Prepare an engine, or return the prepared one. `wait`: wait for another build of the same
+    engine, instead of refusing."""
     compiler = compiler or Compiler()
     found = compiler.binding() if options.kind == "tensorrt" else None
     _check_onnx()
@@ -100,7 +100,7 @@ def _check_onnx() -> None:
     try:
         import onnx  # noqa: F401
     except ImportError:
-        raise PrepareError(f"onnx: found no such package, expected it; {REMEDY}.") from None
+        raise PrepareError(f"The package onnx is not installed; {REMEDY}.") from None
 
 
 class _Compilation:
@@ -170,7 +170,7 @@ class _Compilation:
             for name, digest in link.digests.items()
         ]
         if not self._intent.families:
-            path = expert_file.kept(self.checkpoint, written.folder)
+            path = write_experts(self.checkpoint, written.folder)
             files.append(engine_file(path, sha256_of(path), GRAPH))
         seconds = round(self._tools.clock() - began, 3)
         self._keep(directory, Finished(tuple(files), links_of(written), (), seconds))

@@ -1,6 +1,5 @@
-"""How much of a row of unequal pieces of work is left, by what the first of them took.
-
-Knows sizes, names and a clock; knows nothing of what is being done.
+"""Estimates the time left for several unequal pieces of work, from the time of the first ones.
+Works with sizes, names and a clock; does none of the work.
 """
 
 from __future__ import annotations
@@ -13,13 +12,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 BYTES_PER_S = 60e6
-"""Bytes compiled in a second, measured on two cores; used only until the first piece is done."""
+"""Bytes compiled per second, measured on two cores; used until the first piece is done."""
 START_S = 1.0
-"""Seconds that each piece takes however small it is: a process, and its packages."""
+"""Seconds for a piece of any size: to start a process and import its packages."""
 
 
 class Eta:
-    """An estimate of the time left, corrected by what the pieces before took."""
+    """An estimate of the time left, corrected by the time of earlier pieces."""
 
     def __init__(self, clock: Callable[[], float], sizes: Mapping[str, float]) -> None:
         self._clock = clock
@@ -27,7 +26,7 @@ class Eta:
         self._began = clock()
 
     def begin(self, name: str) -> str:
-        """Begin a piece. Returns its place among all, and the time that is left with it."""
+        """Begin a piece. Returns its place and the time left, with its own."""
         names = list(self._work)
         at = names.index(name)
         before = sum(self._work[n] for n in names[:at])

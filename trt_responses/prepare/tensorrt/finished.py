@@ -1,6 +1,5 @@
-"""What a run over a graph and its plans has finished, kept beside them until the card is written.
-
-Knows the files and what each took; decides nothing about what is still to do.
+"""The finished work of a run over a graph and its plans, recorded until the card is written.
+Records the files and their times.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FinishedPlan:
-    """One compiled plan, and what compiling it took."""
+    """One compiled plan, and the facts about its compilation."""
 
     file: EngineFile
     family: str
@@ -33,13 +32,13 @@ class FinishedPlan:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The graph and the plans that are whole so far."""
+    """The graph and the plans that are complete."""
 
     graph: tuple[EngineFile, ...] = ()
     links: tuple[Link, ...] = ()
     plans: tuple[FinishedPlan, ...] = ()
     seconds: float = 0.0
-    """Seconds that writing the graph took."""
+    """Seconds to write the graph."""
 
     @property
     def files(self) -> tuple[EngineFile, ...]:
@@ -53,7 +52,7 @@ class Finished:
         return found
 
     def compiled(self, family: Family) -> CompiledPlans:
-        """The plans of a family that are compiled."""
+        """The compiled plans of a family."""
         plans = [made for made in self.plans if made.family == family.folder]
         return CompiledPlans(
             folder=family.folder,
@@ -66,7 +65,7 @@ class Finished:
 
 
 def finished_in(directory: Path) -> Finished:
-    """What an earlier run has left whole; without a whole graph nothing counts."""
+    """The complete files of an earlier run; none without a complete graph."""
     found = read_finished(directory, Finished)
     if found is None or any(file_difference(file, directory) for file in found.graph):
         return Finished()
@@ -75,7 +74,7 @@ def finished_in(directory: Path) -> Finished:
 
 
 def links_of(written: Written) -> tuple[Link, ...]:
-    """The chain's files, as a card names them."""
+    """The chain's files, for the card."""
     return tuple(
         Link(
             name=link.name,

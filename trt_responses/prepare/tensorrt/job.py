@@ -1,7 +1,6 @@
-"""One plan to compile, as it is told to another process, and what that process tells back.
-
-`compiled` runs it there, so that all its memory comes back: `python -m …tensorrt.job JOB RESULT` is
-that process. Knows files and processes; the compiling itself is `network`'s.
+"""Compiles one plan in another process, so that all its memory is freed.
+`compiled` starts `python -m …tensorrt.job JOB RESULT` and passes the job and the result as JSON
+files; `network` compiles.
 """
 
 from __future__ import annotations
@@ -33,12 +32,12 @@ from trt_responses.prepare.tensorrt.targets import Family
 
 MODULE = "trt_responses.prepare.tensorrt.job"
 LONG = 16_384
-"""The length of a cache from which on no fused attention kernel takes it; measured at 32,768."""
+"""The length of a cache from which no fused attention kernel exists; measured at 32,768."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompileJob:
-    """One plan to compile: its graph, its weights, and for which GPUs."""
+    """One plan to compile: its graph, its weights, and its GPUs."""
 
     checkpoint: str
     graph: str
@@ -57,7 +56,7 @@ class CompileJob:
 
 @dataclass(frozen=True, slots=True)
 class CompileResult:
-    """What compiling a plan took and gave."""
+    """The result of a compilation, with its time and memory."""
 
     seconds: float
     peak_bytes: int
@@ -67,11 +66,11 @@ class CompileResult:
 
 
 def compiled(job: CompileJob) -> CompileResult:
-    """Compile the plan at `job.plan` in another process. Raises with that process's own refusal."""
+    """Compile the plan at `job.plan` in another process. Raises that process's `PrepareError`."""
     with tempfile.TemporaryDirectory() as name:
-        told, result = Path(name) / "job.json", Path(name) / "result.json"
-        told.write_text(json.dumps(asdict(job)), "utf-8")
-        command = [sys.executable, "-m", MODULE, str(told), str(result)]
+        wanted, result = Path(name) / "job.json", Path(name) / "result.json"
+        wanted.write_text(json.dumps(asdict(job)), "utf-8")
+        command = [sys.executable, "-m", MODULE, str(wanted), str(result)]
         done = subprocess.run(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
         )
@@ -82,19 +81,19 @@ def compiled(job: CompileJob) -> CompileResult:
     raise PrepareError(_death(done.returncode, done.stdout, Path(job.plan)))
 
 
-def _death(status: int, said: str, plan: Path) -> str:
-    what = f"{plan.parent.name}/{plan.name}: the process that compiled it"
+def _death(status: int, output: str, plan: Path) -> str:
+    what = f"{plan.parent.name}/{plan.name}: the compiling process"
     if status == -signal.SIGKILL:
         return (
-            f"{what} was killed, most likely for memory; stop what else runs here, or ask for "
-            "fewer layers in a plan (--group 1)."
+            f"{what} was killed, most likely for memory; stop other programs, or use fewer layers "
+            "per plan (--group 1)."
         )
-    lines = said.strip().splitlines() or ["it said nothing"]
+    lines = output.strip().splitlines() or ["no output"]
     return f"{what} ended with status {status}: {lines[-1]}."
 
 
 def main(arguments: list[str]) -> int:
-    """The other process. A refusal is told as a sentence, and is no failure of its own."""
+    """The compiling process. Writes a `PrepareError` as a result, and then exits with 0."""
     die_with(os.getppid())
     job_path, result_path = map(Path, arguments)
     job = decoded(CompileJob, job_path.read_bytes(), job_path.name)
@@ -120,19 +119,19 @@ def _built(job: CompileJob) -> CompileResult:
 
 
 def _written(path: Path, plan: memoryview) -> str:
-    """Write a plan whole or not at all, and return its digest."""
+    """Write a plan in one write, and return its digest."""
     try:
         write_whole(path, plan)
     except OSError as error:
         raise PrepareError(
-            f"{path}: writing {megabytes(plan.nbytes)} stopped ({error.strerror}); make room, or "
-            "name another directory for engines."
+            f"{path}: writing {megabytes(plan.nbytes)} failed ({error.strerror}); make room, or "
+            "choose another directory for engines."
         ) from None
     return hashlib.sha256(plan).hexdigest()
 
 
 def _peak_bytes() -> int:
-    """The most memory that this process has used since its program began."""
+    """The peak memory of this process."""
     status = Path("/proc/self/status").read_text("ascii")
     found = re.search(r"VmHWM:\s+(\d+) kB", status)
     return int(found[1]) * 1024 if found else 0

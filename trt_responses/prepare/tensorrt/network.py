@@ -1,7 +1,6 @@
-"""One graph file compiled into one plan: parsed, given its expert weights, and built.
-
-Knows the builder's API, through `binding`; runs in a process of its own (`__main__` of `job`),
-since the builder keeps its memory. Chooses no groups and writes no card.
+"""Compiles one graph file into one plan: parses it, fills in the expert weights, and builds.
+Uses the builder's API through `binding`, in a separate process (`__main__` of `job`), since the
+builder keeps its memory. Chooses no groups and writes no card.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Layer(Protocol):
-    """One of the builder's layers, as far as it is used here."""
+    """One of the builder's layers; the methods used here."""
 
     def set_input(self, index: int, tensor: object) -> None: ...
 
@@ -53,7 +52,7 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What the network was before it was built."""
+    """The network before the build: its layers, ports and profiles."""
 
     layers: Mapping[str, int]
     inputs: tuple[Port, ...]
@@ -63,8 +62,8 @@ class Listing:
 
 
 class Network:
-    """A parsed graph. Arrays that became constants live as long as it does, since the builder reads
-    them when it builds."""
+    """A parsed graph. Holds the arrays of its constants, since the builder reads them during the
+    build."""
 
     def __init__(self, binding: Binding, graph: Path) -> None:
         trt = self._trt = binding.module
@@ -81,7 +80,7 @@ class Network:
             raise PrepareError(f"{graph.name}: TensorRT cannot read it: {'; '.join(errors)}.")
 
     def fill(self, tensors: Mapping[str, Tensor], family: Family) -> None:
-        """Put the experts' weights in the place of the inputs that name them."""
+        """Replace the inputs of the experts' weights by constants."""
         inputs = [self._network.get_input(n) for n in range(self._network.num_inputs)]
         places = self._places({tensor.name for tensor in inputs if EXPERTS.fullmatch(tensor.name)})
         for tensor in inputs:
@@ -93,7 +92,7 @@ class Network:
                 self._network.remove_tensor(tensor)
 
     def decompose(self) -> None:
-        """Let attention be taken apart where no fused kernel takes it: in float32, and with long
+        """Allow the builder to decompose attention: no fused kernel exists in float32 or for long
         caches."""
         for n in range(self._network.num_layers):
             layer = self._network.get_layer(n)
@@ -147,8 +146,8 @@ class Network:
         )
 
     def built(self, listing: Listing, targets: tuple[str, ...]) -> memoryview:
-        """The bytes of the plan, for exactly these targets: without names, the builder accepts what
-        none can run."""
+        """The bytes of the plan, for exactly these targets: without them the builder accepts a
+        network that no target can run."""
         config = self._builder.create_builder_config()
         if self._names_targets:
             config.num_compute_capabilities = len(targets)
@@ -169,13 +168,13 @@ class Network:
 
 
 def _profiles(sizes: Sizes) -> tuple[tuple[tuple[int, int], ...], ...]:
-    """Batch and tokens at the least, the best and the most, for decode and then for prefill."""
+    """Batch and tokens (the minimum, the optimum, the maximum) for decode, then for prefill."""
     step, most = (sizes.slots, 1), (1, sizes.chunk)
     return (step, step, step), ((1, 1), most, most)
 
 
 def _shape(shape: tuple[int, ...], batch: int, tokens: int) -> tuple[int, ...]:
-    """A shape whose first axis is the batch wherever it is open, and the second the new tokens."""
+    """The shape with its open axes filled: the first is the batch, the second the new tokens."""
     return tuple((batch, tokens)[axis] if size < 0 else size for axis, size in enumerate(shape))
 
 
@@ -186,7 +185,7 @@ def _port(tensor: object) -> Port:
 
 def _logger(trt: ModuleType):  # type: ignore[no-untyped-def]  # its base is only known when it runs
     class Logger(trt.ILogger):  # type: ignore[misc, name-defined]  # likewise
-        """Keeps what went wrong; the rest is for nobody."""
+        """Collects errors; drops all other messages."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -197,6 +196,6 @@ def _logger(trt: ModuleType):  # type: ignore[no-untyped-def]  # its base is onl
                 self.errors.append(message)
 
         def last(self) -> str:
-            return self.errors[-1] if self.errors else "it gave no reason."
+            return self.errors[-1] if self.errors else "no reason given."
 
     return Logger()

@@ -1,6 +1,5 @@
-"""The options of a compiled engine or of a bare graph, and what they come to on this machine.
-
-Knows defaults that a laptop survives, and the checks that come before the first byte.
+"""The options of a compiled engine or a bare graph, and their values on this machine.
+Has defaults that fit a laptop, and all checks before the first byte is written.
 """
 
 from __future__ import annotations
@@ -27,33 +26,33 @@ if TYPE_CHECKING:
 GraphKind = Literal["tensorrt", "onnx"]
 
 CONVERTER = 1
-"""The version of the converter, raised when the same options would give other files. It is part of
-every engine's version."""
+"""The version of the converter, a part of every engine's version. Raise it when the same options
+give other files."""
 GRAPH_GROUP = 8
-"""The layers in one file of a graph that is not compiled."""
+"""The layers in one file of a bare graph."""
 
 
 @dataclass(frozen=True, slots=True)
 class TensorRtOptions:
-    """The options that a person gives."""
+    """The operator's options."""
 
     kind: GraphKind = "tensorrt"
     targets: tuple[str, ...] = ()
-    """The GPUs to compile for. Empty: the GPU at hand, or a choice by the checkpoint."""
+    """The GPUs to compile for. Empty: this machine's GPU, or a choice by the checkpoint."""
     weights: Format | None = None
     slots: int = 4
     length: int = 4096
     chunk: int = 128
-    """The most tokens of a prefill step; more would overflow an expert's 64 tokens more easily, and
-    be computed in pieces."""
+    """The most tokens of a prefill step. More would overflow an expert's 64 tokens more often, and
+    then be computed in pieces."""
     top: int = 64
     group: int | None = None
-    """The layers in one plan; without: as many as the memory at hand lets compile, at most 8."""
+    """The layers in one plan. None: as many as the free memory allows, at most 8."""
 
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """Options that have been found possible for this checkpoint on this machine."""
+    """Checked options for a checkpoint on this machine."""
 
     options: TensorRtOptions
     families: tuple[Family, ...]
@@ -68,7 +67,7 @@ class Intent:
         return "f32" if self.element == "float32" else "f16"
 
     def graph(self, checkpoint: Checkpoint) -> GraphSpec:
-        """The numbers by which the graph is written. Raises for numbers that no graph can have."""
+        """The numbers of the graph. Raises a `PrepareError` for impossible ones."""
         a, options = checkpoint.architecture, self.options
         groups = grouped(a.layers, self.group)
         return GraphSpec(
@@ -84,9 +83,8 @@ class Intent:
         return graph + sum(plan_bytes(a, family, n) for family in self.families for n in sizes)
 
     def identity(self, source: Source, release: str) -> str:
-        """A text of everything that decides what is served: content, and no times or places. The
-        number of layers in a plan follows from the memory at hand, and another day's would not
-        matter."""
+        """A text of everything that the served model depends on: content, without times and paths.
+        The number of layers in a plan depends on the free memory and has no effect: left out."""
         facts = {
             "source": source_facts(source),
             "layout": source.layout,
@@ -102,8 +100,7 @@ class Intent:
 def intended(
     options: TensorRtOptions, checkpoint: Checkpoint, *, memory_bytes: int, present: str | None
 ) -> Intent:
-    """The options as they come out on this machine. Raises with the first reason why they are not
-    possible."""
+    """The options on this machine. Raises a `PrepareError` for the first impossible one."""
     a = checkpoint.architecture
     if options.weights not in (None, *FORMATS):
         raise refusal(

@@ -1,6 +1,5 @@
-"""How large a compiled model is, what compiling it takes, and how many layers go together.
-
-Knows the architecture's numbers and two measured rules; asks no machine and writes nothing.
+"""Estimates the size of a compiled model, the memory to compile it, and the layers per plan.
+Computes from the architecture's numbers and two measured rules.
 """
 
 from __future__ import annotations
@@ -19,20 +18,20 @@ if TYPE_CHECKING:
     from trt_responses.prepare.tensorrt.targets import Family
 
 BITS: Mapping[Format, float] = {"mxfp4": 4.25, "int8": 8.5, "bf16": 16, "f16": 16, "f32": 32}
-"""Bits of an expert's weight, its block's scale included."""
+"""Bits of an expert's weight, with its share of the block's scale."""
 ELEMENT_BYTES: Mapping[Element, int] = {"float32": 4, "float16": 2, "bfloat16": 2}
 PLAN_BYTES = 4_000_000
-"""Bytes of a plan beside weights: kernels, tables, the positions' turns."""
+"""Bytes of a plan in addition to weights: kernels, tables, rotations of positions."""
 SLACK = 1.1
-"""The size of a plan as a multiple of its weights'. Measured: a 20b layer with 4-bit experts is 507
-MB where its weights are 476 MB."""
+"""The size of a plan as a multiple of its weights. Measured: a 20b layer with 4-bit experts has 507
+MB, its weights 476 MB."""
 PEAK_BASE = 0.5 * 2**30
 PEAK_FACTOR, PEAK_FACTOR_FOUR_BITS = 3.0, 4.2
-"""The memory that compiling takes, as a multiple of the plan's bytes. Measured on a 20b: 2.7 GB for
-a layer of 0.51 GB with 4-bit experts and 13.8 GB for eight; 3.1 GB for one of 0.91 GB with 8-bit
-ones; 3.7 GB for an end of 1.16 GB."""
+"""The memory of a compilation, as a multiple of the plan's bytes. Measured on a 20b: 2.7 GB for a
+layer of 0.51 GB with 4-bit experts and 13.8 GB for eight; 3.1 GB for a layer of 0.91 GB with 8-bit
+experts; 3.7 GB for an embedding or head of 1.16 GB."""
 MEMORY_SHARE = 0.85
-"""The share of the memory at hand that is used; the rest is left to the machine."""
+"""The share of the free memory to use."""
 MOST_LAYERS = 8
 """The most layers in one plan: fewer plans cost fewer launches, larger ones more memory to
 compile."""
@@ -45,7 +44,7 @@ def layer_bytes(a: Architecture, weights: Format, element: Element) -> float:
 
 
 def graph_layer_bytes(a: Architecture, element: Element) -> float:
-    """Bytes of a layer in the graph itself: all but the experts."""
+    """Bytes of a layer in the graph itself, without the experts."""
     q, kv = a.heads * a.head_dim, a.kv_heads * a.head_dim
     matrices = a.hidden * (2 * q + 2 * kv + a.experts)
     biases = q + 2 * kv + 4 * a.hidden + a.experts * (2 * a.intermediate + a.hidden)
@@ -58,7 +57,7 @@ def end_bytes(a: Architecture, element: Element) -> float:
 
 
 def plan_bytes(a: Architecture, family: Family, layers: int) -> float:
-    """Bytes of one plan of so many layers; of an end for none."""
+    """Bytes of one plan of so many layers; with 0 layers, of the embedding or the head."""
     if not layers:
         return end_bytes(a, family.element) * SLACK + PLAN_BYTES
     return layers * layer_bytes(a, family.weights, family.element) * SLACK + PLAN_BYTES
@@ -72,30 +71,30 @@ def graph_bytes(a: Architecture, element: Element, length: int) -> float:
 
 
 def peak_bytes(a: Architecture, family: Family, layers: int) -> float:
-    """Bytes of memory that compiling such a plan takes."""
+    """Bytes of memory to compile such a plan."""
     four_bits = layers and family.weights == "mxfp4"
     factor = PEAK_FACTOR_FOUR_BITS if four_bits else PEAK_FACTOR
     return PEAK_BASE + factor * plan_bytes(a, family, layers)
 
 
 def group_size(
-    a: Architecture, families: Sequence[Family], memory_bytes: float, asked: int | None = None
+    a: Architecture, families: Sequence[Family], memory_bytes: float, wanted: int | None = None
 ) -> int:
-    """The number of layers that go into one plan with this much memory at hand."""
+    """The number of layers per plan with this much free memory, or `wanted` if that fits."""
     usable = memory_bytes * MEMORY_SHARE
 
     def fits(layers: int) -> bool:
         return all(peak_bytes(a, family, layers) <= usable for family in families)
 
-    for layers in (0, asked or 1):
+    for layers in (0, wanted or 1):
         if not fits(layers):
             needed = max(peak_bytes(a, f, layers) for f in families) / MEMORY_SHARE
             what = f"{layers} layers in one plan" if layers else "the embedding"
             raise PrepareError(
-                f"memory: found {megabytes(memory_bytes)} at hand, expected {megabytes(needed)} "
-                f"to compile {what}; stop what else runs here, or compile on a larger machine."
+                f"Not enough memory to compile {what}: {megabytes(needed)} needed, "
+                f"{megabytes(memory_bytes)} free; stop other programs, or use a larger machine."
             )
-    size = asked or 1
-    while asked is None and size < min(MOST_LAYERS, a.layers) and fits(2 * size):
+    size = wanted or 1
+    while wanted is None and size < min(MOST_LAYERS, a.layers) and fits(2 * size):
         size *= 2
     return size

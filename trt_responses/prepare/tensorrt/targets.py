@@ -1,6 +1,5 @@
-"""Which GPUs an engine can be compiled for, in which weight format, and what goes together.
-
-Knows compute capabilities and formats; knows no network and no package.
+"""The GPUs that an engine can be compiled for, with their weight formats and families.
+Works on compute capabilities and formats; needs no network and no package.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ FORMATS: tuple[Format, ...] = get_args(Format)
 
 
 class Target(NamedTuple):
-    """A GPU that plans can be compiled for, and the formats that it runs."""
+    """A GPU to compile for, and the formats that it runs."""
 
     name: str
     cards: str
@@ -44,12 +43,11 @@ UNSUPPORTED = {
     "sm103": "B300 is not among TensorRT-RTX's targets",
 }
 KEPT_PACKED = ("mxfp4", "int8")
-"""The formats that hold MXFP4 experts without loss and below 16 bits; they need packed experts."""
+"""The lossless formats below 16 bits for MXFP4 experts; they need packed experts."""
 
 
 class Family(NamedTuple):
-    """The targets that one engine serves: alike in the weights' format and in what is computed
-    with."""
+    """The targets of one engine: they share the weights' format and the element type."""
 
     targets: tuple[str, ...]
     weights: Format
@@ -61,7 +59,7 @@ class Family(NamedTuple):
 
 
 def checked_targets(names: Sequence[str]) -> tuple[str, ...]:
-    """The targets in their order, each once."""
+    """The targets in the order of `TARGETS`, without duplicates."""
     for name in names:
         if name not in TARGETS:
             why = f"; {UNSUPPORTED[name]}" if name in UNSUPPORTED else ""
@@ -72,8 +70,7 @@ def checked_targets(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def check_present(targets: Sequence[str], present: str | None) -> None:
-    """Check the targets of a builder that cannot be told of a GPU: the one at hand is all that it
-    compiles for."""
+    """Check the targets of a builder that compiles for this machine's GPU only."""
     if tuple(targets) != (present,):
         raise WrongInput(
             f"--targets: found {', '.join(targets)}, expected {present or 'a GPU here'}: the "
@@ -83,33 +80,33 @@ def check_present(targets: Sequence[str], present: str | None) -> None:
 
 
 def default_targets(packed: bool, present: str | None) -> tuple[str, ...]:
-    """The targets where none are named: the GPU at hand; without one, those where experts can stay
-    4 bits wide, or where bfloat16 runs."""
+    """The default targets: this machine's GPU; without one, those that run 4-bit experts (or
+    bfloat16 for a dense checkpoint)."""
     if present is not None and present in TARGETS:
         return (present,)
     return tuple(t.name for t in TARGETS.values() if (t.fp4 if packed else t.bfloat16))
 
 
-def families(targets: Sequence[str], packed: bool, asked: Format | None = None) -> list[Family]:
-    """The families of these targets, an engine each. All compute in one element, since they are
-    compiled from one graph."""
+def families(targets: Sequence[str], packed: bool, wanted: Format | None = None) -> list[Family]:
+    """The families of these targets, one engine each. All share one element type, since they come
+    from one graph."""
     chosen = [TARGETS[name] for name in checked_targets(targets)]
-    element = _element(chosen, asked)
+    element = _element(chosen, wanted)
     found: dict[Format, list[str]] = {}
     for target in chosen:
-        found.setdefault(_format(target, packed, asked, element), []).append(target.name)
+        found.setdefault(_format(target, packed, wanted, element), []).append(target.name)
     return [Family(tuple(names), weights, element) for weights, names in found.items()]
 
 
-def _element(chosen: Sequence[Target], asked: Format | None) -> Element:
-    if asked == "f32":
+def _element(chosen: Sequence[Target], wanted: Format | None) -> Element:
+    if wanted == "f32":
         return "float32"
-    if asked == "f16" or not any(target.bfloat16 for target in chosen):
-        if asked == "bf16":
+    if wanted == "f16" or not any(target.bfloat16 for target in chosen):
+        if wanted == "bf16":
             raise _refused("bf16", chosen[0], "f16")
         return "float16"
     if not all(target.bfloat16 for target in chosen):
-        if asked == "bf16":
+        if wanted == "bf16":
             raise _refused("bf16", chosen[0], "f16")
         raise WrongInput(
             f"--targets: found {chosen[0].name} among others, expected it alone: it computes in "
@@ -119,23 +116,23 @@ def _element(chosen: Sequence[Target], asked: Format | None) -> Element:
     return "bfloat16"
 
 
-def _format(target: Target, packed: bool, asked: Format | None, element: Element) -> Format:
-    if asked is None:
+def _format(target: Target, packed: bool, wanted: Format | None, element: Element) -> Format:
+    if wanted is None:
         if packed:
             return "mxfp4" if target.fp4 else "int8"
         return "bf16" if element == "bfloat16" else "f16"
-    if asked in KEPT_PACKED and not packed:
+    if wanted in KEPT_PACKED and not packed:
         raise refusal(
-            f"--type {asked}", "a checkpoint without MXFP4 experts", "one with them", WrongInput
+            f"--type {wanted}", "a checkpoint without MXFP4 experts", "one with them", WrongInput
         )
-    if asked == "mxfp4" and not target.fp4:
+    if wanted == "mxfp4" and not target.fp4:
         raise _refused("mxfp4", target, "int8, which is exact too")
-    return asked
+    return wanted
 
 
-def _refused(asked: str, target: Target, instead: str) -> PrepareError:
-    what = {"bf16": "bfloat16", "mxfp4": "4-bit floats"}[asked]
+def _refused(wanted: str, target: Target, instead: str) -> PrepareError:
+    what = {"bf16": "bfloat16", "mxfp4": "4-bit floats"}[wanted]
     return WrongInput(
-        f"--type {asked}: found {target.name} ({target.cards}) among the targets, which has no "
+        f"--type {wanted}: found {target.name} ({target.cards}) among the targets, which has no "
         f"{what}, expected targets that have; use --type {instead}."
     )

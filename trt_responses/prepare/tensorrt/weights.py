@@ -1,7 +1,5 @@
-"""A layer's expert weights as a builder's constants, in the format that a family keeps them in.
-
-Knows MXFP4 and what each format makes of it; knows no builder. A matrix is filled expert by expert,
-so that nothing but itself is ever held whole.
+"""A layer's expert weights as constants for the builder, in a family's format.
+Converts MXFP4 to each format, expert by expert, so that memory holds one whole matrix only.
 """
 
 from __future__ import annotations
@@ -28,13 +26,13 @@ if TYPE_CHECKING:
 
 BLOCK = 32
 DOUBLED = (VALUES * 2).astype(np.int8)
-"""The value of each MXFP4 code, doubled, which is a small whole number."""
+"""The doubled value of each MXFP4 code, a small whole number."""
 DATA_TYPE: Mapping[Element, str] = {"float32": "FLOAT", "float16": "HALF", "bfloat16": "BF16"}
 
 
 class Constant(NamedTuple):
-    """The values of a constant in the type and the logical shape that the builder takes; scaled by
-    block, or whole."""
+    """The values of a constant in the builder's type and logical shape, with scales by block or
+    without."""
 
     values: Array
     type: str
@@ -42,7 +40,7 @@ class Constant(NamedTuple):
     scales: Array | None = None
     scale_type: str = ""
     exact: bool = True
-    """Whether it says just what the checkpoint says."""
+    """Whether it equals the checkpoint's values."""
 
 
 def constant(tensors: Tensors, layer: int, projection: str, family: Family) -> Constant:
@@ -60,7 +58,7 @@ def _as_they_are(rows: Array) -> Array:
 
 
 def _gate_first(rows: Array) -> Array:
-    """The rows, the gate's first; in a checkpoint they alternate with the linear half's."""
+    """The rows with the gate's first. In a checkpoint they alternate with the linear half's."""
     return np.concatenate([rows[0::2], rows[1::2]])
 
 
@@ -84,7 +82,7 @@ def _unpacked(blocks: Array, scales: Array, order: Order, element: Element) -> C
 
 
 def _four_bits(blocks: Array, scales: Array, order: Order, element: Element) -> Constant:
-    """The checkpoint's own bytes: two codes in each, the first in its low half."""
+    """The checkpoint's bytes: two codes each, the first in the low half."""
     experts, outputs, inputs = _logical(blocks)
     values = np.empty((experts, outputs, inputs // 2), np.uint8)
     for n in range(experts):
@@ -93,7 +91,7 @@ def _four_bits(blocks: Array, scales: Array, order: Order, element: Element) -> 
 
 
 def _eight_bits(blocks: Array, scales: Array, order: Order, element: Element) -> Constant:
-    """Each value doubled is a whole number, each block's scale halved a power of two."""
+    """The doubled values, which are whole numbers, and the halved scales of the blocks."""
     values = np.empty(_logical(blocks), np.int8)
     for n in range(len(values)):
         values[n] = DOUBLED[codes(order(blocks[n]))].reshape(values.shape[1:])
@@ -121,19 +119,18 @@ def _logical(blocks: Array) -> tuple[int, ...]:
 
 
 def _numpy_type(element: Element) -> np.dtype[np.generic]:
-    """The numpy type of an element; numpy has no bfloat16, so its bits are carried as 16-bit
-    integers."""
+    """The numpy type of an element; 16-bit integers for bfloat16, which numpy lacks."""
     names = {"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16}
     return np.dtype(names[element])
 
 
 def _as_element(values: Array, element: Element) -> tuple[Array, bool]:
-    """The values in an element's type, and whether they are still the same."""
+    """The values in an element's type, and whether the conversion is exact."""
     if element == "bfloat16" and values.dtype == np.uint16:
         return np.ascontiguousarray(values), True
     plain: NDArray[np.float32] = widen(values)
     if element == "float32":
         return np.ascontiguousarray(plain), True
-    with np.errstate(over="ignore"):  # what overflows is told as not exact
+    with np.errstate(over="ignore"):  # an overflow is not exact
         stored: Array = narrow(plain) if element == "bfloat16" else plain.astype(np.float16)
     return np.ascontiguousarray(stored), bool((widen(stored) == plain).all())

@@ -1,4 +1,4 @@
-"""A model repository for Triton's Python backend; each version serves a prepared engine."""
+"""Writes a model repository for Triton's Python backend. Each version serves a prepared engine."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def write_repository(
     inputs: Mapping[str, str],
     outputs: Mapping[str, str],
 ) -> Path:
-    """Add a version to the model `name` in this repository, the next one unless it is given;
-    returns its directory. Triton loads it without touching those that are there."""
+    """Add a version (by default the next number) to the model `name` in this repository, and
+    return its directory. Triton loads it without a change of the existing versions."""
     if not NAME.fullmatch(name):
         expected = "letters, digits, dots, dashes and underscores, a letter or a digit first"
         raise UsageError(f"name of the model: found {name[:100]!r}, expected {expected}.")
@@ -46,19 +46,23 @@ def write_repository(
         made.mkdir()
     except FileExistsError:
         raise UsageError(
-            f"{model} has a version {made.name} already: versions never change."
+            f"{model} already has a version {made.name}, and versions never change; use another."
         ) from None
     form, text = model / "config.pbtxt", config(name, inputs, outputs)
-    if not form.exists() or form.read_text("utf-8") != text:  # a new one has every version reloaded
+    if not form.exists() or form.read_text("utf-8") != text:  # a new file reloads every version
         write_whole(form, text)
-    told = {"engine": engine, "engines_dir": str(engines_dir.resolve()), "settings": dict(settings)}
-    write_whole(made / "settings.json", json.dumps(told, indent=2) + "\n")
+    facts = {
+        "engine": engine,
+        "engines_dir": str(engines_dir.resolve()),
+        "settings": dict(settings),
+    }
+    write_whole(made / "settings.json", json.dumps(facts, indent=2) + "\n")
     write_whole(made / "model.py", MODEL)
     return made
 
 
 def config(name: str, inputs: Mapping[str, str], outputs: Mapping[str, str]) -> str:
-    """The model's `config.pbtxt`. The first input is the one that every request has."""
+    """The model's `config.pbtxt`. Only the first input is required in every request."""
     lines = [
         f'name: "{name}"',
         'backend: "python"',

@@ -1,6 +1,5 @@
-"""A file of arguments: YAML that TensorRT-LLM's own tools read, in a form that needs no parser.
-
-One line per argument, each value as JSON, which is YAML too. Knows lines; knows no argument.
+"""Reads and writes a file of arguments: YAML for TensorRT-LLM's own tools, in a simple form.
+One line per argument, each value as JSON, which is valid YAML.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
 def write_arguments(path: Path, arguments: Mapping[str, object], heading: str = "") -> None:
-    """Write a file of arguments, under a heading."""
+    """Write a file of arguments with a heading."""
     write_whole(path, text_of(arguments, heading))
 
 

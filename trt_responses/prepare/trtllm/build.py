@@ -1,12 +1,11 @@
-"""A checkpoint prepared for TensorRT-LLM: arguments, warm caches, a report.
+"""Prepares a checkpoint for TensorRT-LLM: arguments, warm caches, a report.
 
-    plan       the arguments of a profile               leaves llm_args.yaml, env, checkpoint.json
-    start      the package loads it, cold               leaves cache/<version, GPU, arguments>/
-    warm-up    every graph size, fixed greedy prompts
-    restart    the same from warm caches, compared      leaves warmup_report.json, warmup.svg
-
-Without a GPU or the package it ends after the plan. Knows the order; the way around it is
-`prepare.pipeline`, and the engine is handed in.
+plan       the arguments of a profile               leaves llm_args.yaml, env, checkpoint.json
+start      a cold start of the package              leaves cache/<version, GPU, arguments>/
+warm-up    every graph size, fixed greedy prompts
+    restart    a start from warm caches, compared       leaves warmup_report.json, warmup.svg
+Without a GPU or the package it ends after the plan. Has the order of these phases;
+`prepare.pipeline` does the rest, and the caller passes in the engine.
 """
 
 from __future__ import annotations
@@ -66,24 +65,24 @@ if TYPE_CHECKING:
     from trt_responses.prepare.trtllm.warmup import Greedy, Start
 
 START_S, WARMUP_S, RESTART_S = 240.0, 120.0, 120.0
-"""Seconds of each phase beside the weights: tuning and compiling at the first start, graphs at
-every one."""
+"""Seconds of each phase in addition to loading weights: tuning and compiling at the first start,
+graphs at every start."""
 
 QUESTION = "What is the capital of France?"
 NEVER_RUN = (
-    "Only gpt-oss is what this was made for: no other model has been run on TensorRT-LLM itself, "
-    "but on a stand-in for it."
+    "Untested: only gpt-oss has been run on TensorRT-LLM itself; other models only on a test "
+    "double of it."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class GpuHost:
-    """The machine that is looked at and the engine that is started; a test hands in its own."""
+    """The machine to examine and the engine to start. A test passes its own."""
 
     hardware: Callable[[], Hardware]
     start: Callable[[Path, Mapping[str, object], Mapping[str, str], int | None], Engine]
-    """Makes an engine over a checkpoint, arguments, environment variables, and the id that ends a
-    guide if the model is not gpt-oss."""
+    """Creates an engine from a checkpoint, arguments, environment variables, and the id that ends a
+    guide (None for gpt-oss)."""
 
 
 def prepare(
@@ -96,7 +95,7 @@ def prepare(
     *,
     wait: bool = False,
 ) -> Built:
-    """Prepare an engine, or find it prepared, or plan it where it cannot be started."""
+    """Prepare an engine, return the prepared one, or plan it if it cannot start here."""
     if options.profile not in PROFILES:
         raise refusal("--profile", repr(options.profile), " or ".join(PROFILES))
     refuse_tensorrt_checkpoint(source)
@@ -143,7 +142,7 @@ class _WarmUp:
         self._faults = machine_faults(hardware, arguments, weights_bytes, options.nodes)
 
     def identity(self, source: Source) -> str:
-        """A text of all that decides the files. The driver is recorded, and decides none."""
+        """A text of everything that the files depend on. The driver is recorded only."""
         facts = {
             "source": source_facts(source),
             "arguments": self._arguments,
@@ -156,20 +155,20 @@ class _WarmUp:
 
     def difference(self, card: Card, directory: Path) -> str | None:
         if self._options.rewarm:
-            return "status: its caches are to be made anew."
+            return "status: a new warm-up was requested."
         if card.status == "planned":
-            return None if self._faults else "status: it can be started now."
+            return None if self._faults else "status: it can start now."
         if card.status == "built":
-            return "status: its two starts differed, and perhaps will not again."
+            return "status: its two starts differed; another try may succeed."
         machine = ServingMachine(sys.byteorder, 0, self._libraries(), self._gpu_facts)
         return compare(card, directory, machine)
 
     def disk_bytes(self) -> float:
-        """Bytes of the caches; the weights stay where they are."""
+        """Bytes of the caches. The weights are not copied."""
         return 0 if self._faults else CACHE_BYTES
 
     def expected(self) -> dict[str, float]:
-        """Seconds that each phase took the last time, or else a guess."""
+        """The seconds of each phase at the last preparation, or an estimate."""
         load_s = self.checkpoint.size_bytes / DIGEST_BYTES_PER_S
         expected = {"validate": load_s, "plan": 0.0}
         if not self._faults:
@@ -185,7 +184,7 @@ class _WarmUp:
         if card.status == "planned":
             return (*speaks, *(f"not started here: {fault}" for fault in self._faults))
         if card.status == "built":
-            return (*speaks, "The second start gave other greedy ids than the first.")
+            return (*speaks, "The greedy ids of the second start differ from those of the first.")
         return speaks
 
     def make(self, directory: Path, phases: Phases) -> Product:
@@ -217,13 +216,13 @@ class _WarmUp:
         phases.begin("plan")
         package, sm = self._hardware.package or "none", self._gpu_facts.get("sm", "none")
         caches = caches_of(directory, package, sm, self._arguments)
-        told: dict[str, object] = {"path": str(self.checkpoint.directory.resolve())}
+        facts: dict[str, object] = {"path": str(self.checkpoint.directory.resolve())}
         dialect = None
         if isinstance(self.checkpoint, TemplateModel):
-            told["end_id"] = self.checkpoint.end_id
+            facts["end_id"] = self.checkpoint.end_id
             write_whole(directory / DIALECT, json.dumps(self.checkpoint.language))
             dialect = self._tools.dialect_for(directory / DIALECT, self._options.family)
-        write_whole(directory / CHECKPOINT, json.dumps(told, indent=2) + "\n")
+        write_whole(directory / CHECKPOINT, json.dumps(facts, indent=2) + "\n")
         gpu_class = chosen_class(self._options, self._hardware).name
         heading = (
             f"Profile {self._options.profile} for {gpu_class} GPUs.\n"
@@ -293,7 +292,7 @@ class _WarmUp:
 
 
 def earlier_seconds(home: Path) -> dict[str, float]:
-    """Seconds that each phase took when this engine was prepared before, in any version."""
+    """The seconds of each phase at earlier preparations of this engine, in any version."""
     found: dict[str, float] = {}
     for path in sorted(home.glob(f"*/{CARD}"), key=lambda path: path.stat().st_mtime_ns):
         try:

@@ -1,7 +1,6 @@
-"""What TensorRT-LLM may keep between starts: where it lies, what it belongs to, when it is stale.
-
-A cache of another version, GPU or set of arguments loads silently and costs speed, so each has a
-directory of its own. Knows names and directories; knows no engine.
+"""The caches of TensorRT-LLM between starts: one directory per version, GPU and set of arguments.
+TensorRT-LLM loads a cache of another combination silently and runs slower; the directories prevent
+that. Works on directories; starts no engine.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ KEY_LETTERS = 8
 
 @dataclass(frozen=True, slots=True)
 class Caches:
-    """One directory for one combination; `variables` point the libraries into it."""
+    """The directory of one combination; `variables` direct the libraries to it."""
 
     directory: Path
 
@@ -48,7 +47,7 @@ def caches_of(engine: Path, package: str, sm: str, arguments: Mapping[str, objec
 
 
 def set_aside(caches: Caches) -> list[Path]:
-    """Rename every other cache in the engine's directory, so that nothing finds it."""
+    """Rename every other cache in the engine's directory, so that no library loads it."""
     room = caches.directory.parent
     if not room.is_dir():
         return []
@@ -61,7 +60,7 @@ def set_aside(caches: Caches) -> list[Path]:
 
 
 def renew(caches: Caches) -> Path | None:
-    """Rename this very cache too, so that the next start makes a new one."""
+    """Rename this cache too, so that the next start creates a new one."""
     return _renamed(caches.directory) if caches.directory.is_dir() else None
 
 

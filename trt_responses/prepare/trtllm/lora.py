@@ -1,6 +1,5 @@
-"""An adapter for TensorRT-LLM: PEFT's two files, copied as they are once they fit the model.
-
-Knows what the package asks of an adapter, and the arguments it is started with beside one.
+"""An adapter for TensorRT-LLM: PEFT's two files, checked against the model and copied unchanged.
+Also has the arguments of the package for adapters.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ TARGETS = {
     "attn_v": "attn_v",
     "attn_output": "attn_dense",
 }
-"""The matrices that may have an adapter, by llama.cpp's names, and by the package's."""
+"""The matrices that can have an adapter: llama.cpp's names, and the package's."""
 QKV = ("attn_q", "attn_k", "attn_v")
 FILES = (WEIGHTS, CONFIG)
 PEFT_NAMES = {ours: theirs for theirs, ours in MODULES.items()}
@@ -40,8 +39,8 @@ def import_adapter(source: Path, directory: Path, card: Card, name: str) -> Impo
     """Check an adapter against an engine's model, and copy it into the folder of adapters."""
     if not source.is_dir():
         raise PrepareError(
-            f"{source.name}: found a file, expected a directory with {CONFIG} and {WEIGHTS}: "
-            "TensorRT-LLM reads no other form."
+            f"{source.name} is a file; give a directory with {CONFIG} and {WEIGHTS}, the only form "
+            "that TensorRT-LLM reads."
         )
     adapter = open_peft(source)
     _check(source, adapter, card)
@@ -57,11 +56,10 @@ def import_adapter(source: Path, directory: Path, card: Card, name: str) -> Impo
 
 
 def lora_arguments(adapters: Sequence[Adapter]) -> Mapping[str, object]:
-    """The arguments of `LLM` beside these adapters; none beside none.
-
-    Adapters are named by each request, so that no directory stands here: with one the package reads
-    that adapter alone. Queries, keys and values have adapters all or none, and what an adapter
-    lacks is filled with zeros.
+    """The arguments of `LLM` for these adapters; empty without adapters.
+    Each request names its adapter, so no directory is given: with one the package reads that
+    adapter alone. Queries, keys and values must have adapters together; zeros fill the missing
+    ones.
     """
     if not adapters:
         return {}
@@ -80,14 +78,12 @@ def lora_arguments(adapters: Sequence[Adapter]) -> Mapping[str, object]:
 
 
 def _check(source: Path, adapter: Peft, card: Card) -> None:
-    """Refuse what is no LoRA of this model's attention."""
+    """Refuse an adapter that is not a LoRA of this model's attention."""
     expected = expected_tensors(architecture_of(card))
     for name, (down, up) in adapter.pairs.items():
         block, _, module = name.removesuffix(".weight").rpartition(".")
         if module not in TARGETS:
-            raise refusal(
-                f"{source.name}, {name}", "a LoRA of it", f"those of {', '.join(TARGETS)}"
-            )
+            raise refusal(f"{source.name}, {name}", "a LoRA", f"one of {', '.join(TARGETS)}")
         layer = block.removeprefix("blk.")
         base = expected.get(f"model.layers.{layer}.{PEFT_NAMES[module]}.weight")
         if base is None:

@@ -1,8 +1,6 @@
-"""The models that an engine of TensorRT-LLM is prepared from: gpt-oss, and those with a chat
-template of their own.
-
-TensorRT-LLM reads a directory's weights itself: of a model with a template only the configuration,
-the tokeniser and the template are read here. Executes nothing, and knows no template's meaning.
+"""Opens the models for TensorRT-LLM: gpt-oss, and models with a chat template.
+TensorRT-LLM reads the weights itself: of a model with a template this reads the configuration, the
+tokeniser and the template only. Executes nothing, and does not interpret the template.
 """
 
 from __future__ import annotations
@@ -44,21 +42,21 @@ ARCHITECTURES = (
     "Qwen3ForCausalLM",
     "Qwen3MoeForCausalLM",
 )
-"""The classes that TensorRT-LLM's list of models names for its PyTorch backend, as far as their
-tokenisers and templates are read here."""
+"""Classes in TensorRT-LLM's list of models for its PyTorch backend, of those whose tokenisers and
+templates are supported here."""
 WEIGHTS: Mapping[str, StoredWeights] = {"bfloat16": "bf16", "float16": "f16"}
 MOST_TOKENS = 1 << 20
 MOST = 1 << 24
 
 
 class Shape(NamedTuple):
-    """What decides how a model is shared out among GPUs, and its context."""
+    """The numbers that limit parallelism, and the context."""
 
     context: int
     heads: int
     kv_heads: int
     experts: int
-    """0 where the package shares them out as it sees fit."""
+    """0 if the package distributes them itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +71,9 @@ class TemplateModel:
     files: tuple[Path, ...]
     """All files that were read, and the weights."""
     language: Mapping[str, object]
-    """The keys about its tokens as a GGUF file has them, and its template."""
+    """The keys of its tokens as in a GGUF file, and its template."""
     end_id: int
-    """The tokeniser's own end, with which TensorRT-LLM ends a guide."""
+    """The tokeniser's end id, with which TensorRT-LLM ends a guide."""
     layout: Literal["hf"] = "hf"
     architecture: None = None
 
@@ -84,15 +82,15 @@ Model = Checkpoint | TemplateModel
 
 
 def open_model(directory: Path) -> Model:
-    """A directory of gpt-oss, in whichever layout, or of a model with a chat template. Any other is
-    refused by name."""
+    """The model of a directory: gpt-oss in either layout, or one with a chat template. Refuses any
+    other by name."""
     if not is_template_directory(directory):
         return open_checkpoint(directory)
     return _template_model(directory, json_object(directory, "config.json", MAX_CONFIG_BYTES))
 
 
 def is_template_directory(path: Path) -> bool:
-    """Whether this is a Hugging Face directory, and none of gpt-oss in whichever layout."""
+    """Whether this is a Hugging Face directory of a model other than gpt-oss."""
     if not (path / "config.json").is_file():
         return False
     config = json_object(path, "config.json", MAX_CONFIG_BYTES)
@@ -100,7 +98,7 @@ def is_template_directory(path: Path) -> bool:
 
 
 def shape_of(model: Model) -> Shape:
-    """The shape that its configuration says."""
+    """The shape in its configuration."""
     if isinstance(model, TemplateModel):
         return model.shape
     a = model.architecture
@@ -108,7 +106,7 @@ def shape_of(model: Model) -> Shape:
 
 
 def weights_of(model: Model) -> StoredWeights:
-    """The type of its stored weights, as a card says it."""
+    """The type of its stored weights, for the card."""
     if isinstance(model, TemplateModel):
         return model.weights
     return "mxfp4" if model.architecture.packed else "bf16"
@@ -149,12 +147,12 @@ def _template_model(directory: Path, config: Mapping[str, object]) -> TemplateMo
 
 
 def _end_id(directory: Path, language: Mapping[str, object]) -> int:
-    said = json_object(directory, TOKENIZER_CONFIG, MAX_TOKENIZER_CONFIG_BYTES).get("eos_token")
+    named = json_object(directory, TOKENIZER_CONFIG, MAX_TOKENIZER_CONFIG_BYTES).get("eos_token")
     tokens = language["tokenizer.ggml.tokens"]
     assert isinstance(tokens, list)
-    if (found := id_of(said, tokens)) is None:
+    if (found := id_of(named, tokens)) is None:
         raise refusal(
-            f"{TOKENIZER_CONFIG}, eos_token", shown(said), "a token of its own: it ends a guide"
+            f"{TOKENIZER_CONFIG}, eos_token", shown(named), "one of its tokens, which ends a guide"
         )
     return found
 

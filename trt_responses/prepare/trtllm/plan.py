@@ -1,6 +1,5 @@
-"""The options of an engine for TensorRT-LLM, and what a prepared one is started with.
-
-Knows a plan's files and their names; measures nothing and starts nothing.
+"""The options of an engine for TensorRT-LLM, and the start parameters of a prepared one.
+Reads a plan's files; measures nothing and starts nothing.
 """
 
 from __future__ import annotations
@@ -37,13 +36,12 @@ if TYPE_CHECKING:
 
 VARIABLES = "env"
 EXIT_STATUS: Mapping[Status, int] = {"verified": 0, "built": 1, "planned": 3}
-"""The exit status of the program for each status of the engine: only a verified one is what was
-asked for."""
+"""The exit status of the program for each status of the engine: 0 for a verified one only."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrtLlmOptions:
-    """What a person asks for; what is left out comes from the machine and the checkpoint."""
+    """The operator's options. The machine and the checkpoint decide the missing ones."""
 
     profile: ProfileName = "balanced"
     gpus: int | None = None
@@ -57,19 +55,19 @@ class TrtLlmOptions:
     """Arguments that replace the profile's own."""
     rewarm: bool = False
     family: str | None = None
-    """What the person says of a model with a chat template."""
+    """The operator's choice of the dialect of a model with a chat template."""
     allow_known_harm: bool = False
-    """Whether a release of TensorRT-LLM may be used that is known to answer wrongly."""
+    """Whether to allow a release of TensorRT-LLM that is known to answer wrongly."""
 
 
 class Served(NamedTuple):
-    """What an engine is started with."""
+    """The start parameters of an engine."""
 
     checkpoint: Path
     arguments: Mapping[str, object]
     variables: Mapping[str, str]
     end_id: int | None = None
-    """What ends a guide, of a model that is not gpt-oss."""
+    """The id that ends a guide; None for gpt-oss."""
 
 
 def chosen_arguments(options: TrtLlmOptions, hardware: Hardware, checkpoint: Model) -> Arguments:
@@ -95,7 +93,7 @@ def chosen_arguments(options: TrtLlmOptions, hardware: Hardware, checkpoint: Mod
 
 
 def _check_draft(draft: Path, profile: ProfileName, gpu_class: GpuClass, checkpoint: Model) -> None:
-    """Refuse a draft for any model but those for which NVIDIA has published one."""
+    """Refuse a draft for a model without a published one from NVIDIA."""
     if isinstance(checkpoint, TemplateModel):
         raise refusal(
             "draft", f"one for {checkpoint.name}", "none: it is for gpt-oss-120b", WrongInput
@@ -118,8 +116,8 @@ def _check_draft(draft: Path, profile: ProfileName, gpu_class: GpuClass, checkpo
 
 
 def _check_overrides(overrides: Mapping[str, object], usual: Arguments) -> None:
-    """Check overrides: a number must stay a number of its kind; what only the package knows is left
-    to it."""
+    """Check overrides: a known number must stay a positive number. The package checks the
+    others."""
     if "model" in overrides:
         raise refusal(
             "--set model", repr(overrides["model"]), "none beside the checkpoint", WrongInput
@@ -130,8 +128,7 @@ def _check_overrides(overrides: Mapping[str, object], usual: Arguments) -> None:
 
 
 def chosen_class(options: TrtLlmOptions, hardware: Hardware) -> GpuClass:
-    """The GPU class that is asked for, or the machine's. A plan that is made elsewhere must name
-    its class."""
+    """The GPU class in the options, or the machine's; hopper if there is neither."""
     found = gpu_class_of(hardware)
     if options.gpu_class is not None:
         return class_named(options.gpu_class)
@@ -139,11 +136,11 @@ def chosen_class(options: TrtLlmOptions, hardware: Hardware) -> GpuClass:
 
 
 def served(directory: Path, card: Card) -> Served:
-    """What a prepared engine is started with, once nothing of its checkpoint has changed."""
-    told = json_or_nothing(directory / CHECKPOINT)
-    place, end_id = told.get("path"), told.get("end_id")
+    """The start parameters of a prepared engine. Refuses a changed checkpoint."""
+    facts = json_or_nothing(directory / CHECKPOINT)
+    place, end_id = facts.get("path"), facts.get("end_id")
     if not isinstance(place, str) or isinstance(end_id, int) == (card.dialect is None):
-        raise PrepareError(f"{directory / CHECKPOINT} is not readable; prepare it again.")
+        raise PrepareError(f"{directory / CHECKPOINT} is damaged; prepare the engine again.")
     checkpoint = directory / place
     for file in card.source.files:
         path = checkpoint / file.name

@@ -1,4 +1,4 @@
-"""One line through a few points, as a small SVG. Knows numbers and their units, and no more."""
+"""A plot of one line through a few points, as a small SVG."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ LINE = "#3b6fb6"
 def line_plot(
     points: Sequence[tuple[float, float]], *, title: str, x_name: str, y_name: str
 ) -> str:
-    """The SVG of a line through points in the order of x; both axes begin at 0 and end at the
-    largest value."""
+    """The SVG of a line through points sorted by x. Both axes run from 0 to the largest value."""
     x_most = max((x for x, _ in points), default=0.0) or 1.0
     y_most = max((y for _, y in points), default=0.0) or 1.0
     placed = [(_x(x / x_most), _y(y / y_most)) for x, y in points]

@@ -1,6 +1,5 @@
-"""Whether this machine can start TensorRT-LLM on a checkpoint: one sentence per fault.
-
-Knows what is needed; asks no machine itself and starts nothing.
+"""Checks whether this machine can start TensorRT-LLM on a checkpoint: one sentence per fault.
+Compares given facts with the requirements; starts nothing.
 """
 
 from __future__ import annotations
@@ -25,27 +24,27 @@ if TYPE_CHECKING:
 
 OLDEST_PACKAGE = (1, 2, 1)
 OLDEST_DRIVER = 575
-"""The oldest driver of NVIDIA's guide. The image itself is made for 580: older ones need CUDA's
+"""The oldest driver in NVIDIA's guide. The image is built for 580: older drivers need CUDA's
 forward compatibility."""
 IMAGE = "nvcr.io/nvidia/tensorrt-llm/release:1.2.1"
 KNOWN_HARM = {
     "1.3.0rc24": "by its release notes gpt-oss loses accuracy on several GPUs",
 }
-"""Releases that answer wrongly, and when."""
+"""Releases that answer wrongly, and the conditions."""
 CACHE_BYTES = 8 << 30
-"""Bytes for kernels that are compiled at the first start, with room to spare."""
+"""Bytes for the kernels compiled at the first start, with a margin."""
 SHARE_FOR_WEIGHTS = 0.85
-"""The share of a GPU's free memory that weights may take; the rest is for the cache of contexts and
-for graphs."""
+"""The share of a GPU's free memory for weights; the rest is for the cache of contexts and for
+graphs."""
 GUIDE_END = "<|return|>"
 DTYPES = ("bfloat16", "auto", None)
 KEPT = ("model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head")
-"""Modules that stay out of MXFP4, as the published configurations name them."""
+"""Modules without MXFP4, by their names in the published configurations."""
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
 
 
 def harm_of(hardware: Hardware) -> str | None:
-    """What is known to be wrong with the TensorRT-LLM here, in a sentence; None if nothing is."""
+    """The known fault of the installed TensorRT-LLM in one sentence, or None."""
     package = (hardware.package or "").partition("+")[0]
     if (harm := KNOWN_HARM.get(package)) is None:
         return None
@@ -55,14 +54,14 @@ def harm_of(hardware: Hardware) -> str | None:
 def refuse_harm(hardware: Hardware, arguments: Mapping[str, object]) -> None:
     """Refuse a release that is known to answer wrongly with these arguments."""
     if _world(arguments) > 1 and (harm := harm_of(hardware)):
-        raise PrepareError(f"{harm} `--allow-known-harm` builds with it all the same.")
+        raise PrepareError(f"{harm} `--allow-known-harm` builds with it anyway.")
 
 
 def machine_faults(
     hardware: Hardware, arguments: Mapping[str, object], weights_bytes: int, nodes: int = 1
 ) -> list[str]:
-    """The reasons why nothing can be started here; empty when it can. All nodes are taken to be
-    alike."""
+    """The reasons why no engine can start on this machine; empty if one can. Assumes that all nodes
+    are alike."""
     world = _world(arguments)
     local = -(-world // nodes)
     return [
@@ -74,11 +73,11 @@ def machine_faults(
 
 
 def checkpoint_faults(checkpoint: Model, arguments: Mapping[str, object]) -> list[str]:
-    """What TensorRT-LLM would refuse or misread, beyond what every engine needs."""
+    """The faults that TensorRT-LLM would refuse or misread, beyond the checks of every engine."""
     found = [] if isinstance(checkpoint, TemplateModel) else _faults(checkpoint, arguments)
     if (pipeline := arguments.get("pipeline_parallel_size", 1)) != 1:
         found.append(
-            f"parallelism: found {pipeline} pipeline stages, expected 1; nothing here has more."
+            f"parallelism: found {pipeline} pipeline stages, expected 1, the supported number."
         )
     shape = shape_of(checkpoint)
     if sentence := parallel_fault(arguments, shape.experts, shape.heads, shape.kv_heads):
@@ -89,8 +88,8 @@ def checkpoint_faults(checkpoint: Model, arguments: Mapping[str, object]) -> lis
 def _faults(checkpoint: Checkpoint, arguments: Mapping[str, object]) -> list[str]:
     """The faults of a gpt-oss.
 
-    What TensorRT-LLM ignores or fixes as constants (layer types, the swiglu limit, the rest of
-    YaRN) has been compared when the checkpoint was opened.
+    `open_checkpoint` has already checked the fields that TensorRT-LLM ignores or has as constants
+    (layer types, the swiglu limit, the rest of YaRN).
     """
     found = []
     if checkpoint.layout != "hf":
@@ -101,7 +100,7 @@ def _faults(checkpoint: Checkpoint, arguments: Mapping[str, object]) -> list[str
     if arguments.get("guided_decoding_backend") is not None:
         found += [
             f"checkpoint, {name}: found no such file, expected one; guided decoding needs the "
-            "tokenizer beside the weights."
+            "tokenizer next to the weights."
             for name in TOKENIZER_FILES
             if not (checkpoint.directory / name).is_file()
         ]
@@ -130,23 +129,23 @@ def _config_faults(checkpoint: Checkpoint, arguments: Mapping[str, object]) -> I
             end = end.get("content")
         if end != GUIDE_END:
             yield (
-                f"tokenizer_config.json, eos_token: found {shown(end)}, expected {GUIDE_END!r}; it "
-                "is what ends a guide."
+                f"tokenizer_config.json, eos_token: found {shown(end)}, expected {GUIDE_END!r}, "
+                "which ends a guide."
             )
 
 
 def refuse_tensorrt_checkpoint(directory: Path) -> None:
-    """Refuse a directory that `trtllm-build` left: it is not for this backend, and never holds a
+    """Refuse an engine of `trtllm-build`: it is for another backend, which never supported
     gpt-oss."""
     if (directory / "rank0.engine").exists():
         raise PrepareError(
-            f"{directory}: found an engine of trtllm-build, expected a checkpoint; TensorRT-LLM's "
-            "TensorRT backend never had gpt-oss, its PyTorch backend takes the checkpoint itself."
+            f"{directory} is an engine of trtllm-build, whose backend does not support gpt-oss; "
+            "give the checkpoint itself, which TensorRT-LLM's PyTorch backend loads."
         )
 
 
 def gpu_class_of(hardware: Hardware) -> GpuClass | None:
-    """The class of the GPUs here; None when there is none, or none that can run it."""
+    """The class of this machine's GPUs; None without a supported GPU."""
     try:
         return class_of(hardware.gpus[0].sm) if hardware.gpus else None
     except PrepareError:
@@ -157,8 +156,8 @@ def _package(hardware: Hardware) -> Iterator[str]:
     oldest = ".".join(map(str, OLDEST_PACKAGE))
     if hardware.package is None:
         yield (
-            f"package: TensorRT-LLM is not found, expected {oldest} or newer; run in the container "
-            f"{IMAGE}, and name its interpreter in TRT_RESPONSES_TRTLLM_PYTHON."
+            f"package: TensorRT-LLM {oldest} or newer is not installed; run in the container "
+            f"{IMAGE}, and set TRT_RESPONSES_TRTLLM_PYTHON to its interpreter."
         )
     elif _numbers(hardware.package) < OLDEST_PACKAGE:
         yield (
@@ -186,7 +185,7 @@ def _gpus(hardware: Hardware, needed: int) -> Iterator[str]:
 
 
 def _memory(hardware: Hardware, needed: int, share: float) -> Iterator[str]:
-    """The fault of a GPU without room for its share of the weights."""
+    """The fault of a GPU with too little memory for its share of the weights."""
     used = hardware.gpus[:needed]
     if not used:
         return
@@ -194,7 +193,7 @@ def _memory(hardware: Hardware, needed: int, share: float) -> Iterator[str]:
     if share > free * SHARE_FOR_WEIGHTS:
         yield (
             f"GPU memory: found {megabytes(free)} free, expected {megabytes(share)} for the "
-            "weights and as much again for contexts; stop what else runs on it, or use more GPUs."
+            "weights and as much again for contexts; stop other programs on it, or use more GPUs."
         )
 
 
@@ -220,5 +219,5 @@ def _world(arguments: Mapping[str, object]) -> int:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """The leading numbers: `1.3.0rc2` comes after `1.2.1`, which is all that is asked."""
+    """The leading numbers of a version, enough to compare `1.3.0rc2` with `1.2.1`."""
     return tuple(int(number) for number in re.findall(r"\d+", version.split("rc")[0])[:3])

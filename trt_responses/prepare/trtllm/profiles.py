@@ -1,6 +1,5 @@
-"""How TensorRT-LLM runs gpt-oss on each class of GPU: profiles as data, arguments drawn from them.
-
-Knows numbers and where they come from (docs/tensorrt-llm.md); starts nothing, asks no machine.
+"""Profiles of TensorRT-LLM for gpt-oss on each class of GPU, as data, and the arguments from them.
+docs/tensorrt-llm.md has the sources of the numbers.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ Arguments = dict[str, object]
 
 @dataclass(frozen=True, slots=True)
 class GpuClass:
-    """A class of GPUs that TensorRT-LLM treats alike, with its kernels for the experts on them."""
+    """A class of GPUs with the same support in TensorRT-LLM, and its kernels for the experts."""
 
     name: str
     sms: tuple[int, ...]
     moe_backend: Literal["TRITON", "TRTLLM", "CUTLASS"]
     splits_experts_only: bool = False
-    """Whether the kernels share the experts out among GPUs, and cannot split one expert."""
+    """Whether the kernels distribute whole experts over GPUs, and cannot split one."""
     kv_dtype: str = "auto"
-    """The type in which the throughput profile keeps its cache."""
+    """The type of the throughput profile's cache."""
     variables: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -40,8 +39,8 @@ CLASSES = (
     GpuClass("blackwell-workstation", (120, 121), "CUTLASS"),
 )
 OLDEST_SM = 90
-"""The oldest compute capability: attention sinks and the expert kernels have no documented path on
-older GPUs."""
+"""The oldest compute capability: attention sinks and the expert kernels have no documented support
+on older GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +53,10 @@ class Profile:
     spreads_experts: bool
     """Whether the experts are spread over all GPUs; else each expert is split."""
     attention_dp: bool = False
-    """Whether each GPU keeps the attention of its own requests: for many requests, on several
+    """Whether each GPU computes the attention of its own requests: for many requests on several
     GPUs."""
     quick_cache: bool = False
-    """Whether the cache is kept in the class's narrow type."""
+    """Whether the cache has the class's narrow type."""
 
 
 TABLE: Mapping[ProfileName, Profile] = {
@@ -70,8 +69,7 @@ TABLE: Mapping[ProfileName, Profile] = {
 KV_FRACTION = 0.9
 ATTENTION_DP = {"enable_balance": True, "batching_wait_iters": 50, "timeout_iters": 1}
 GUIDES = "llguidance"
-"""The library of guides, the one of the other engines, since xgrammar leaves bounds of numbers
-out."""
+"""The library for guides, the same as for the other engines; xgrammar ignores bounds of numbers."""
 
 
 DRAFT_CLASS, DRAFT_PROFILE = "blackwell", "latency"
@@ -79,8 +77,8 @@ DRAFT_BATCH = 10
 DRAFT_KV_FRACTION = 0.8
 DRAFT_TOKENS = 3
 DRAFTED = (36, 128)
-"""The layers and experts of gpt-oss-120b: NVIDIA publishes an Eagle3 draft, and how to run it, for
-that model on GB200 and B200 alone."""
+"""The layers and experts of gpt-oss-120b. NVIDIA publishes an Eagle3 draft and a guide for that
+model on GB200 and B200 only."""
 
 
 def class_of(sm: int) -> GpuClass:
@@ -91,8 +89,7 @@ def class_of(sm: int) -> GpuClass:
     if sm < OLDEST_SM:
         raise PrepareError(
             f"GPU: found compute capability {sm / 10:.1f}, expected {OLDEST_SM / 10:.1f} (Hopper) "
-            "or newer; TensorRT-LLM has no documented way to run gpt-oss on older ones, and there "
-            "are no profiles for them."
+            "or newer; TensorRT-LLM has no documented support for gpt-oss on older GPUs."
         )
     known = ", ".join(str(sm / 10) for found in CLASSES for sm in found.sms)
     raise refusal("GPU, compute capability", sm / 10, f"one of {known}")
@@ -109,7 +106,7 @@ def class_named(name: str) -> GpuClass:
 def arguments_for(
     profile: ProfileName, gpu_class: GpuClass, gpus: int, context_tokens: int
 ) -> Arguments:
-    """The keywords of `LLM`, the same that `trtllm-serve --config` reads."""
+    """The keywords of `LLM`, which are those of `trtllm-serve --config`."""
     chosen = TABLE[profile]
     spread = chosen.spreads_experts or gpu_class.splits_experts_only
     attention_dp = chosen.attention_dp and gpus > 1
@@ -139,8 +136,8 @@ def arguments_for(
 
 
 def of_another_model(arguments: Arguments) -> Arguments:
-    """The arguments for a model that is not gpt-oss: batches, contexts and graphs as they are, and
-    the package's own choice of kernels, of the cache's type and of how experts are shared out."""
+    """The arguments for a model other than gpt-oss: the same batches, contexts and graphs, and the
+    package's defaults for kernels, the cache's type and the distribution of experts."""
     left = ("moe_config", "moe_expert_parallel_size", "attention_dp_config")
     cache = {
         "enable_block_reuse": True,
@@ -152,8 +149,8 @@ def of_another_model(arguments: Arguments) -> Arguments:
 
 
 def with_draft(arguments: Arguments, draft: str) -> Arguments:
-    """The arguments with an Eagle3 draft beside the model, as NVIDIA's guide for gpt-oss-120b has
-    it: few requests at once, and no prefix reused."""
+    """The arguments with an Eagle3 draft, by NVIDIA's guide for gpt-oss-120b: few requests at once,
+    and no reuse of prefixes."""
     return {
         **arguments,
         "max_batch_size": DRAFT_BATCH,
@@ -174,14 +171,14 @@ def with_draft(arguments: Arguments, draft: str) -> Arguments:
 def parallel_fault(
     arguments: Mapping[str, object], experts: int, heads: int, kv_heads: int
 ) -> str | None:
-    """The reason why this model cannot be shared out so; None if it can."""
+    """The reason why this model cannot run with this parallelism, or None."""
     tensor = arguments.get("tensor_parallel_size")
     expert = arguments.get("moe_expert_parallel_size") or 1
     assert isinstance(tensor, int)
     assert isinstance(expert, int)
     split = not arguments.get("enable_attention_dp")
     claims = (
-        (experts % expert == 0, f"{experts} experts cannot be shared out among {expert} GPUs"),
+        (experts % expert == 0, f"{experts} experts cannot be distributed over {expert} GPUs"),
         (tensor % expert == 0, f"{tensor} GPUs are no multiple of {expert} for the experts"),
         (not split or heads % tensor == 0, f"{heads} heads cannot be split among {tensor} GPUs"),
         (
@@ -193,7 +190,6 @@ def parallel_fault(
 
 
 def graph_sizes(max_batch_size: int) -> list[int]:
-    """The batch sizes for which padded CUDA graphs are captured, as far as a warm-up visits
-    them."""
+    """The batch sizes of padded CUDA graphs that a warm-up runs."""
     powers = [1 << n for n in range(max_batch_size.bit_length()) if 1 << n < max_batch_size]
     return [*powers, max_batch_size]

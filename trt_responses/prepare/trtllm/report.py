@@ -1,7 +1,4 @@
-"""What was measured while an engine was prepared, as JSON and as one plot.
-
-Knows the measurements' shape; measures nothing.
-"""
+"""Writes the measurements of a preparation, as JSON and as one plot."""
 
 from __future__ import annotations
 
@@ -24,21 +21,20 @@ PLOT = "warmup.svg"
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was measured while an engine was prepared."""
+    """The measurements of a preparation."""
 
     package: str
     hardware: Mapping[str, str]
     arguments: Mapping[str, object]
     cold: Start
     again: Start
-    """The start from the caches that the first start had left."""
+    """The start from the caches of the first start."""
     caches_bytes: int
     weights_bytes: int
 
     @property
     def same_answers(self) -> bool:
-        """Whether the greedy ids of both starts are equal; there is no other proof that nothing was
-        lost."""
+        """Whether the greedy ids of both starts are equal, the proof that the caches are sound."""
         return self.cold.answers == self.again.answers
 
 

@@ -1,6 +1,5 @@
-"""What a started engine is asked before it is trusted: every graph size, and fixed greedy prompts.
-
-Knows the engine seam and a clock; knows no concrete engine and no file.
+"""Warms up and measures a started engine: every graph size, and fixed greedy prompts.
+Uses the engine interface and a clock; works with any engine.
 """
 
 from __future__ import annotations
@@ -44,24 +43,23 @@ PROMPTS = {
     + "<|start|>user<|message|>What is the weather in Paris? Use the tool.<|end|>"
     + "<|start|>assistant",
 }
-"""The fixed prompts: one that a model should answer up to `<|return|>`, one that it should end with
-`<|call|>`."""
+"""The fixed prompts: the answer to the first ends with `<|return|>`, the second with `<|call|>`."""
 
 
 class Questions(NamedTuple):
-    """What an engine is asked, as ids of its model's dialect."""
+    """The prompts for an engine, as ids of its model's dialect."""
 
     fixed: Mapping[str, Sequence[int]]
     """The fixed prompts, by name."""
     numbered: Callable[[int, int], Sequence[int]]
-    """The prompt of a place in a batch of a size: no two are alike."""
+    """The prompt by place in a batch and size of the batch; all differ."""
     stop_ids: tuple[int, ...]
     name_of: Callable[[int], str]
     """The spelling of a stop id."""
 
 
 def harmony_questions(vocabulary: Vocabulary) -> Questions:
-    """The questions to a gpt-oss."""
+    """The questions for gpt-oss."""
     fixed = {name: _ids(vocabulary, prompt) for name, prompt in PROMPTS.items()}
     return Questions(
         fixed,
@@ -78,7 +76,7 @@ def numbered_text(n: int, size: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A batch of requests at once, from the first push to the last chunk."""
+    """A measured batch of concurrent requests, from the first one to the last chunk."""
 
     size: int
     tokens: int
@@ -97,24 +95,24 @@ class Greedy:
     prompt: str
     token_ids: tuple[int, ...]
     ends_with: str
-    """The spelling of the id that stopped it, or `length`."""
+    """The spelling of the stop id, or `length`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """One start of the engine, and what it answered."""
+    """One start of the engine, and its answers."""
 
     seconds: float
     batches: tuple[Batch, ...]
     answers: tuple[Greedy, ...]
     free_bytes: tuple[int, ...]
-    """The free bytes of each GPU, once the engine had started."""
+    """The free bytes of each GPU after the start."""
     ignores: tuple[str, ...] = ()
-    """Options of sampling that the engine takes and ignores."""
+    """Sampling options that the engine accepts and ignores."""
 
 
 class Timed(Gathered):
-    """A sink that notes when the first ids came."""
+    """A sink that records the time of the first ids."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         super().__init__()
@@ -136,8 +134,8 @@ async def measured(
     phases: tuple[str, ...],
     free_bytes: Callable[[], tuple[int, ...]],
 ) -> Start:
-    """Start an engine, ask it, stop it, and return what was measured. With a second phase it is
-    asked every graph size too."""
+    """Start an engine, send the questions, stop it, and return the measurements. With a second
+    phase it also runs every graph size."""
     begin(phases[0])
     began = clock()
     await engine.start()
@@ -161,7 +159,7 @@ async def batches(
     sizes: Iterable[int],
     clock: Callable[[], float],
 ) -> list[Batch]:
-    """Each size once, its prompts all different, so that nothing is only read from a cache."""
+    """Measure each size once. All prompts differ, so that no cache shortens the work."""
     found = []
     for size in sizes:
         prompts = [questions.numbered(n, size) for n in range(size)]

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
 COMMENT = b": keep-alive\n\n"
+NOWHERE = -1
+"""The position of a writer before the first look."""
 LOOKS = 4
 """Looks within the time of silence: a comment comes at most a quarter of it late."""
 
@@ -40,7 +42,7 @@ class _Over(NamedTuple):
     writer: Silent
 
     def __enter__(self) -> None:
-        self.writers[self.writer] = (self.writer.place(), -1)  # it came since the last look
+        self.writers[self.writer] = (NOWHERE, 0)
 
     def __exit__(self, *_: object) -> None:
         del self.writers[self.writer]

@@ -28,7 +28,7 @@ from trt_responses.prepare.llamacpp.gguf_file import read_gguf
 from trt_responses.prepare.shelf import adapter_changes, shelf
 from trt_responses.prepare.shelf.adapters import FOLDER, LIST, adapters_of
 from trt_responses.prepare.shelf.card import Card, read_card, write_card
-from trt_responses.prepare.shelf.locks import held
+from trt_responses.prepare.shelf.locks import mark_served
 from trt_responses.prepare.trtllm.lora import lora_arguments
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ def test_a_name_is_given_once_and_what_is_served_is_not_removed(
             add(engines_dir, source, name)
     with pytest.raises(PrepareError, match=r"has no such one, but: style\."):
         adapter_changes.remove(engines_dir, "mine", "other")
-    with held(shelf.find(engines_dir, "mine")):
+    with mark_served(shelf.find(engines_dir, "mine")):
         with pytest.raises(PrepareError, match="a server has it loaded"):
             adapter_changes.remove(engines_dir, "mine", "style")
         add(engines_dir, source, "beside")  # the next server serves it

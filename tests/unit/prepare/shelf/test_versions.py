@@ -17,7 +17,7 @@ from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.files import MODEL
 from trt_responses.prepare.shelf import locks, promotion, shelf, versions
 from trt_responses.prepare.shelf.card import read_card, write_card
-from trt_responses.prepare.shelf.locks import changing, held, locked
+from trt_responses.prepare.shelf.locks import changing, locked, mark_served
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -234,7 +234,7 @@ def test_a_damaged_pointer_harms_no_other_engine_and_is_mended_by_a_promotion(
 def test_an_engine_of_which_a_server_has_a_version_is_not_removed(tmp_path: Path) -> None:
     for version in (ONE, TWO):
         build(tmp_path, version)
-    with held(tmp_path / "mine" / ONE):
+    with mark_served(tmp_path / "mine" / ONE):
         with pytest.raises(PrepareError, match=r"mine@1: a server has it loaded"):
             shelf.remove(tmp_path, "mine")
         assert len(shelf.entries(tmp_path)) == 2
@@ -245,7 +245,7 @@ def test_what_a_server_has_loaded_is_not_pruned(tmp_path: Path) -> None:
     for version in (ONE, TWO, THREE):
         build(tmp_path, version)
     home = tmp_path / "mine"
-    with held(home / TWO), held(home / TWO):  # by two servers
+    with mark_served(home / TWO), mark_served(home / TWO):  # by two servers
         assert [e.label for e in promotion.prune(tmp_path, "mine", 0)] == ["mine@3"]
     assert [e.label for e in promotion.prune(tmp_path, "mine", 0)] == ["mine@2"]
     assert [e.label for e in shelf.entries(tmp_path)] == ["mine@1"]

@@ -18,7 +18,7 @@ from trt_responses.engines.scripted.engine import Die, Script, ScriptedEngine
 from trt_responses.prepare.checkpoint.open import open_checkpoint
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.files import EXPERTS, FINISHED, GRAPH
-from trt_responses.prepare.graph.expert_file import opened
+from trt_responses.prepare.graph.expert_file import open_experts
 from trt_responses.prepare.graph.weights import dense
 from trt_responses.prepare.machine import this_machine
 from trt_responses.prepare.pipeline import BuildTools, Built
@@ -88,7 +88,7 @@ def test_a_bare_graph_is_written_verified_and_found_again(
 
 def test_the_experts_beside_the_graph_are_the_checkpoint_s_own(bare: Built, packed: Path) -> None:
     assert (bare.card.status, bare.phases) == ("built", ("validate", "graph"))
-    kept = opened(bare.directory / GRAPH, architecture_of(bare.card))
+    kept = open_experts(bare.directory / GRAPH, architecture_of(bare.card))
     source = open_checkpoint(packed)
     assert set(kept.tensors) < set(source.tensors)
     for layer in range(2):

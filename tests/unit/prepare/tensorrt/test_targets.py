@@ -190,8 +190,8 @@ def test_other_checkpoints_are_one_family_in_the_widest_type_that_all_have() -> 
     every = tuple(TARGETS)
     assert families(every[1:], packed=False) == [Family(every[1:], "bf16", "bfloat16")]
     assert families(("sm75",), packed=False) == [Family(("sm75",), "f16", "float16")]
-    assert families(every, packed=True, asked="f16") == [Family(every, "f16", "float16")]
-    assert families(("sm120",), packed=True, asked="f32") == [Family(("sm120",), "f32", "float32")]
+    assert families(every, packed=True, wanted="f16") == [Family(every, "f16", "float16")]
+    assert families(("sm120",), packed=True, wanted="f32") == [Family(("sm120",), "f32", "float32")]
     assert Family(("sm80", "sm86"), "bf16", "bfloat16").folder == "sm80_sm86"
 
 
