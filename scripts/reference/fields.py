@@ -50,7 +50,7 @@ def table(fields: Iterable[Field]) -> str:
 def _row(group: Group, names: list[str]) -> str:
     listed = ", ".join(names)
     if group.prefix:
-        one = f"`{group.prefix}{names[0][1:]}"
-        listed = f"`{group.prefix}` {listed}" if len(names) > 1 else one
+        alone = len(names) == 1
+        listed = f"`{group.prefix}{listed[1:]}" if alone else f"`{group.prefix}` {listed}"
     note = PAGE_NAME.sub(r"[\1](\1)", group.note)
     return f"| {listed} | {group.treatment} | {note} |\n"
