@@ -52,7 +52,7 @@ DEATHS = (
         Death(f"a rank fails: {name}", "rank", signal.SIGKILL, name, 10.0)
         for name in ("RuntimeError", "KeyError", "IndexError", "OSError", "AssertionError")
     ),
-    Death("a rank is killed, nothing is said, calls block", "rank", signal.SIGKILL),
+    Death("a rank is killed, no error comes, calls block", "rank", signal.SIGKILL),
     Death("a rank is frozen", "rank", signal.SIGSTOP),
     Death("the engine's process is killed", "process", signal.SIGKILL, told_s=10.0),
     Death("the engine's process crashes", "process", signal.SIGSEGV, told_s=10.0),
