@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 COMMENT = b": keep-alive\n\n"
 NOWHERE = -1
-"""The place of a writer at which nobody has looked yet."""
+"""The place of a writer before its first look."""
 LOOKS = 4
 """Looks within the time of silence: a comment comes at most a quarter of it late."""
 
