@@ -64,7 +64,7 @@ def engine_of(selection: Selection, settings: Settings) -> Engine:
 def process_of(selection: Selection, settings: Settings) -> EngineProcess:
     """The process that will host the engine of a prepared directory."""
     if selection.card.kind == "trtllm":
-        given = engines.trtllm_given(selection.directory, selection.card)
+        given = engines.trtllm_start(selection.directory, selection.card)
         return _trtllm_process(settings, *given)
     arguments = {
         "directory": str(selection.directory.absolute()),
