@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 class Docs:
     """The description for machines at `/openapi.json`, and for people at `/docs`."""
 
-    def __init__(self, headers: ReplyHeaders) -> None:
+    def __init__(self, headers: ReplyHeaders, model: str) -> None:
         self._headers = headers
+        self._model = model
 
     def router(self) -> APIRouter:
         router = APIRouter(route_class=ColdRoute, dependencies=[Anybody], include_in_schema=False)
@@ -39,11 +40,21 @@ class Docs:
 
     async def page(self, request: Request) -> Response:
         document = await asyncio.to_thread(request.app.openapi)
-        return HTMLResponse(page_of(document), headers=self._headers(request))
+        page = page_of(document, address_of(request), self._model)
+        return HTMLResponse(page, headers=self._headers(request))
 
 
-def page_of(document: dict[str, Any]) -> str:
-    """The page for people: calls, fields and schemas, with no script and nothing from elsewhere."""
+def address_of(request: Request) -> str:
+    """Where the client reached this server; a TLS proxy names its own scheme."""
+    address = request.base_url
+    if request.headers.get("x-forwarded-proto") == "https":
+        address = address.replace(scheme="https")
+    return str(address).rstrip("/")
+
+
+def page_of(document: dict[str, Any], address: str, model: str) -> str:
+    """The page for people: calls, fields and schemas, with no script and nothing from elsewhere.
+    Its example asks for `model` at `address`."""
     calls = "".join(
         f"<tr><td><code>{method.upper()}</code></td><td><code>{html.escape(path)}</code></td>"
         f"<td>{html.escape(operation['summary'])}</td></tr>"
@@ -56,7 +67,15 @@ def page_of(document: dict[str, Any]) -> str:
         for f in FIELDS
     )
     schema = html.escape(json.dumps(document["components"]["schemas"], indent=2))
-    return _PAGE.format(version=__version__, calls=calls, fields=fields, schema=schema)
+    body = html.escape(json.dumps({"model": model, "input": "Hello", "stream": True}))
+    return _PAGE.format(
+        version=__version__,
+        address=html.escape(address),
+        body=body,
+        calls=calls,
+        fields=fields,
+        schema=schema,
+    )
 
 
 _PAGE = """<!doctype html>
@@ -71,8 +90,8 @@ pre {{ background: #8881; padding: 1rem; overflow: auto; max-height: 40rem }}
 </style></head><body>
 <h1>trt_responses {version}</h1>
 <p>An OpenAI-compatible Responses API. For machines: <a href="openapi.json">openapi.json</a>.</p>
-<pre>curl -s http://127.0.0.1:8000/v1/responses -H 'content-type: application/json' \\
-  -d '{{"model": "demo", "input": "Hello", "stream": true}}'</pre>
+<pre>curl -s {address}/v1/responses -H 'content-type: application/json' \\
+  -d '{body}'</pre>
 <h2>Calls</h2><table>{calls}</table>
 <h2>Fields of POST /v1/responses</h2>
 <p>A field is honoured, echoed, ignored (named in <code>x-trt-ignored</code>) or refused by name.

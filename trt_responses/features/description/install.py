@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trt_responses.accept.model_names import ModelNames
 from trt_responses.features.description.docs import Docs
 from trt_responses.features.description.fields import Fields
 from trt_responses.wire.fields import FIELDS
@@ -19,4 +20,4 @@ def install(server: Server) -> None:
         return [Fields(shared.headers, tables, lambda: shared.parts.engine.limits().ignores)]
 
     server.add_routes(59, fields)
-    server.add_routes(90, lambda shared: [Docs(shared.headers)])
+    server.add_routes(90, lambda shared: [Docs(shared.headers, shared.of(ModelNames).served)])

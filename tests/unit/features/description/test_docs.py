@@ -136,8 +136,21 @@ def test_the_body_is_described_with_the_types_and_bounds_that_are_enforced() -> 
 
 
 def test_the_page_needs_no_other_server_and_names_every_field() -> None:
-    page = page_of(document())
+    page = page_of(document(), "http://127.0.0.1:8000", "demo")
     assert not re.search(r"""(src|href)=["']?(https?:)?//""", page)
     assert "<script" not in page
     for field in FIELDS:
         assert f"<td><code>{field.path}</code></td><td>{field.treatment}</td>" in page
+
+
+def test_the_example_has_the_servers_own_address_and_model() -> None:
+    async def story() -> None:
+        async with served(model="mine & 'yours'", allowed_hosts=["api.example.com"]) as s:
+            headers = {"host": "api.example.com:8443", "x-forwarded-proto": "https"}
+            page = (await s.client.send("GET", "/docs", b"", headers)).body.decode()
+            assert "curl -s https://api.example.com:8443/v1/responses " in page
+            assert "{&quot;model&quot;: &quot;mine &amp; &#x27;yours&#x27;&quot;," in page
+            there = (await s.client.send("GET", "/docs")).body.decode()
+            assert "curl -s http://" in there
+
+    asyncio.run(story())
