@@ -99,7 +99,8 @@ class Session:
         for version in ("0.1.0", "0.2.0"):  # as pip leaves them
             installed = self._root / "opt/trt-responses" / version
             installed.mkdir(parents=True)
-            (installed / "bin").symlink_to(Path(sys.executable).parent)
+            for name in ("bin", "lib", "pyvenv.cfg"):
+                (installed / name).symlink_to(Path(sys.prefix) / name)
 
     def _port(self, shown: str) -> int:
         if shown not in self._ports:

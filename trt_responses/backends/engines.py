@@ -48,7 +48,7 @@ def engine_of(selection: shelf.Selection, settings: Settings) -> Engine:
     """The engine that serves a prepared directory of its kind."""
     directory, card = selection.directory, selection.card
     if card.kind == "trtllm":
-        return trtllm_over(*trtllm_given(directory, card))
+        return trtllm_over(*trtllm_start(directory, card))
     if card.kind in ("tensorrt", "onnx"):
         return tensorrt_over(directory, card, settings)
     dialect = None
@@ -74,7 +74,7 @@ def grpc_at(place: str, start_s: float = START_S) -> GrpcEngine:
     return GrpcEngine(address_of(place), Patience(start_s=start_s))
 
 
-class TrtLlmGiven(NamedTuple):
+class TrtLlmStart(NamedTuple):
     """Start arguments of a TensorRT-LLM engine."""
 
     checkpoint: Path
@@ -85,7 +85,7 @@ class TrtLlmGiven(NamedTuple):
     """The directories of its adapters by name."""
 
 
-def trtllm_given(directory: Path, card: Card) -> TrtLlmGiven:
+def trtllm_start(directory: Path, card: Card) -> TrtLlmStart:
     """Start arguments of a prepared TensorRT-LLM engine. Raises if its checkpoint is incomplete."""
     with needed("The preparation of TensorRT-LLM engines"):
         from trt_responses.prepare.trtllm.lora import lora_arguments
@@ -93,7 +93,7 @@ def trtllm_given(directory: Path, card: Card) -> TrtLlmGiven:
     plan, adapters = served(directory, card), adapters_of(directory)
     places = {each.name: (directory / FOLDER / each.place).absolute() for each in adapters}
     arguments = {**lora_arguments(adapters), **plan.arguments}
-    return TrtLlmGiven(plan.checkpoint, arguments, plan.variables, plan.end_id, places)
+    return TrtLlmStart(plan.checkpoint, arguments, plan.variables, plan.end_id, places)
 
 
 def trtllm_over(
@@ -158,11 +158,11 @@ def tensorrt_over(directory: Path, card: Card, settings: Settings) -> Engine:
 
 def _onnx(directory: Path, card: Card, threads: int) -> Executor:
     from trt_responses.engines.tensorrt.onnx import OnnxExecutor
-    from trt_responses.prepare.graph import expert_file
+    from trt_responses.prepare.graph.expert_file import open_experts
     from trt_responses.prepare.graph.weights import dense
 
     chain, folder = chain_of(card), directory / GRAPH
-    weights = expert_file.opened(folder, architecture_of(card))
+    weights = open_experts(folder, architecture_of(card))
 
     def expert(name: str) -> Array:
         _, layer, projection = name.split(".")

@@ -46,7 +46,7 @@ def build_tools(settings: Settings) -> Iterator[BuildTools]:
         )
 
 
-def tell(built: Built) -> None:
+def print_built(built: Built) -> None:
     """Print a line about a new engine, and one for each family of plans. An engine that already
     existed prints nothing."""
     card = built.card

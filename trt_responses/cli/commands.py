@@ -1,6 +1,6 @@
 """One command of the command line, and the options that several commands share.
 
-Help texts are noun phrases with the default in brackets; each help ends with an example.
+Help help_texts are noun phrases with the default in brackets; each help ends with an example.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ def add_command(
 ) -> argparse.ArgumentParser:
     """Add a command whose help and description are one sentence; shared options come first.
     `example` is its command line without the program's name."""
-    parser = commands.add_parser(name, help=text, parents=shared, **texts(text, example))
+    parser = commands.add_parser(name, help=text, parents=shared, **help_texts(text, example))
     parser.set_defaults(run=run)
     return parser
 
 
 def add_group(commands: Commands, name: str, text: str, *, example: str) -> Commands:
     """Add a command that is a word before others."""
-    parser = commands.add_parser(name, help=text, **texts(text, example))
+    parser = commands.add_parser(name, help=text, **help_texts(text, example))
     return parser.add_subparsers(required=True, metavar="COMMAND")
 
 
-def texts(text: str, example: str, more: str = "") -> dict[str, Any]:
+def help_texts(text: str, example: str, more: str = "") -> dict[str, Any]:
     """The description of a command, and its example at the end of the help, behind `more`."""
     about = textwrap.fill(f"{text[0].upper()}{text[1:]}.", WIDTH)
     end = f"{more}\n\n" if more else ""

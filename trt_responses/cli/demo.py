@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trt_responses.cli.building import build_tools, tell
+from trt_responses.cli.building import build_tools, print_built
 from trt_responses.prepare import demo
 from trt_responses.prepare.llamacpp.build import prepare
 from trt_responses.prepare.shelf import shelf, versions
@@ -42,5 +42,5 @@ def prepare_llamacpp(
         built = prepare(
             source, settings.engines_dir, name, tools, weight_type=weight_type, wait=wait
         )
-    tell(built)
+    print_built(built)
     return built

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from trt_responses.backends.installed import needed
-from trt_responses.cli.building import build_tools, tell, to_stderr
+from trt_responses.cli.building import build_tools, print_built, to_stderr
 from trt_responses.cli.commands import (
     ENGINES_DIR,
     JSON,
@@ -244,7 +244,7 @@ def _prepare_template(
         built = prepare_template(
             source, settings.engines_dir, name, tools, family=options.family, wait=options.wait
         )
-    tell(built)
+    print_built(built)
     return 0
 
 
@@ -289,7 +289,7 @@ def _prepare_trtllm(settings: Settings, name: str, options: argparse.Namespace) 
         built = prepare_trtllm(
             options.checkpoint, settings.engines_dir, name, tools, chosen, host, wait=options.wait
         )
-    tell(built)
+    print_built(built)
     return EXIT_STATUS[built.card.status]
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from trt_responses.backends.installed import needed
-from trt_responses.cli.commands import add_settings, settings_of, texts
+from trt_responses.cli.commands import add_settings, help_texts, settings_of
 from trt_responses.cli.setting_list import settings_help, settings_in_force
 from trt_responses.prepare.shelf import shelf
 
@@ -31,7 +31,7 @@ def add(commands: Commands, name: str, text: str) -> None:
     serve = commands.add_parser(
         name,
         help=text,
-        **texts(
+        **help_texts(
             "serve a prepared engine over HTTP; if none is prepared, prepare and serve the demo",
             "serve --engine demo --port 8080",
             settings_help(),

@@ -64,7 +64,7 @@ def engine_of(selection: Selection, settings: Settings) -> Engine:
 def process_of(selection: Selection, settings: Settings) -> EngineProcess:
     """The process that will host the engine of a prepared directory."""
     if selection.card.kind == "trtllm":
-        given = engines.trtllm_given(selection.directory, selection.card)
+        given = engines.trtllm_start(selection.directory, selection.card)
         return _trtllm_process(settings, *given)
     arguments = {
         "directory": str(selection.directory.absolute()),
@@ -118,10 +118,10 @@ def _patience(settings: Settings) -> Patience:
 
 def main() -> None:
     """The program of the engine's process."""
-    host(_made)
+    host(_engine_from)
 
 
-def _made(given: dict[str, Any]) -> Engine:
+def _engine_from(given: dict[str, Any]) -> Engine:
     return engines.engine_at(Path(given["directory"]), Settings(**given["settings"]))
 
 

@@ -192,7 +192,7 @@ class Fleet:
         elif number not in self._ready:
             self._fail(f"Front end {number + 1} ended in its start, with status {status}.")
         elif status == ENGINE_LOST and self._engine is not None and self._engine.pid == engine_pid:
-            self._engine.restart("it makes nothing any more")
+            self._engine.restart("it makes no tokens")
 
     async def _watched(self, number: int, process: asyncio.subprocess.Process) -> int:
         """Wait for a front end's end, and return its status. One that is up and gives no sign of

@@ -14,10 +14,10 @@ from trt_responses.engines.trtllm.engine import TrtLlmEngine
 
 def main() -> None:
     """The program of the process."""
-    host(_made)
+    host(_engine_from)
 
 
-def _made(given: dict[str, Any]) -> TrtLlmEngine:
+def _engine_from(given: dict[str, Any]) -> TrtLlmEngine:
     return TrtLlmEngine(
         Path(given["checkpoint"]),
         given["arguments"],

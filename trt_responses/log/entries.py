@@ -63,10 +63,6 @@ class Spelling(Protocol):
         ...
 
 
-EVENT = b'event: %b\ndata: %b,"sequence_number":%d}\n\n'
-LIFECYCLE = b'event: %b\ndata: {"response":%b,"type":"%b","sequence_number":%d}\n\n'
-
-
 class ResponsesSpelling:
     """The spelling of the Responses API, in one of its dialects. A snapshot that several events
     hold is written once."""
@@ -84,11 +80,16 @@ class ResponsesSpelling:
         return self._json
 
     def frame(self, event: Event, number: int) -> bytes:
+        name: str = event.type
         if isinstance(event, OfResponse):
-            kind, response = event.type.encode(), self.json_of(event.response)
-            return LIFECYCLE % (kind, response, kind, number)
-        name, body = self._dialect.spelled(event)
-        return EVENT % (name.encode(), body[:-1], number)
+            body = b'{"response":%b,"type":"%b"}' % (self.json_of(event.response), name.encode())
+        else:
+            name, body = self._dialect.spelled(event)
+        return b'%b,"sequence_number":%d}\n\n' % (self._begun(name, body), number)
+
+    def _begun(self, name: str, body: bytes) -> bytes:
+        """The part of a frame before further keys."""
+        return b"event: %b\ndata: %b" % (name.encode(), body[:-1])
 
     def repeated(self, response: Response, number: int) -> bytes:
         kind = Queued if response.status == "queued" else InProgress
@@ -104,7 +105,7 @@ class ResponsesSpelling:
         name, body = self._dialect.spelled(template)
         for empty in (b'"delta":"",', *without):
             body = body.replace(empty, b"")
-        return b'event: %b\ndata: %b,"delta":"' % (name.encode(), body[:-1])
+        return self._begun(name, body) + b',"delta":"'
 
 
 class Single:

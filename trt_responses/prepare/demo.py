@@ -70,7 +70,7 @@ def expand(source: Path, directory: Path) -> None:
     if USED_IDS not in compact:
         raise refusal(f"{COMPACT}, tensor {USED_IDS!r}", "none", "the ids that the rows belong to")
     row_of = _row_of(compact.pop(USED_IDS), rows)
-    tensors = [_grown(t, row_of) if t.name in GROWN else t for t in compact.values()]
+    tensors = [_expand_rows(t, row_of) if t.name in GROWN else t for t in compact.values()]
     directory.mkdir(parents=True, exist_ok=True)
     write_whole(directory / "config.json", json.dumps(config, indent=2) + "\n")
     write_tensors(directory / "model.safetensors", tensors)
@@ -88,7 +88,7 @@ def _row_of(used: Tensor, rows: int) -> Array:
     return row_of
 
 
-def _grown(tensor: Tensor, row_of: Array) -> Tensor:
+def _expand_rows(tensor: Tensor, row_of: Array) -> Tensor:
     expected = int(row_of.max()) + 1
     if len(tensor.shape) != 2 or tensor.shape[0] != expected:
         found = tensor.shape[0] if tensor.shape else 0

@@ -64,11 +64,11 @@ REQUIRED_BY = {
 def install_all(server: Server) -> None:
     """Let every installed folder add its parts. Raises a `UsageError` for a setting whose folder
     is missing."""
-    for install in _found(server.settings):
+    for install in _installs(server.settings):
         install(server)
 
 
-def _found(settings: Settings) -> Iterator[Install]:
+def _installs(settings: Settings) -> Iterator[Install]:
     for folder in FOLDERS:
         try:
             yield importlib.import_module(f"{PACKAGE}.{folder}.install").install

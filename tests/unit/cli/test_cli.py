@@ -234,8 +234,8 @@ def test_tensorrt_llm_takes_the_directory_of_another_model_and_no_gguf_file(
     assert ends(*asked, "--checkpoint", str(directory)) == 3, "planned, for there is no GPU"
     said = capsys.readouterr().err
     assert "It speaks 'qwen3'" in said
-    assert "no other model has been run on TensorRT-LLM itself" in said
-    assert "not started here: package: TensorRT-LLM is not found" in said
+    assert "only gpt-oss has been run on TensorRT-LLM itself" in said
+    assert "not started here: package: TensorRT-LLM 1.2.1 or newer is not installed" in said
 
 
 def test_a_type_of_weights_is_refused_where_they_stay_as_they_are(

@@ -112,7 +112,7 @@ def test_one_file_of_a_model_is_fetched_alone(hub: FakeHub) -> None:
 @pytest.mark.parametrize(
     ("typed", "reason"),
     [
-        ("owner/other", "found no such model or revision on the hub"),
+        ("owner/other", "no such model or revision on the hub"),
         (f"{MODEL}/none.gguf", "found none of none.gguf"),
     ],
 )
@@ -127,7 +127,7 @@ def test_a_hub_that_is_not_there_is_told_in_a_sentence(
     monkeypatch.setenv("HF_HOME", str(tmp_path))
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     assert main(["engine", "build", "--checkpoint", MODEL]) == 1
-    assert f"{MODEL}: fetching broke off" in capsys.readouterr().err
+    assert f"{MODEL}: the download failed" in capsys.readouterr().err
 
 
 def test_without_the_package_a_person_is_told_what_to_install(

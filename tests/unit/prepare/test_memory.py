@@ -92,7 +92,7 @@ def test_an_engine_that_a_container_has_no_memory_for_is_not_served(
     small = replace(here, memory_bytes=memory(root).total_bytes)
     told = compare(card, directory, small)
     assert told is not None
-    assert "the weights need 3.0 GiB, this process may use 2.0 GiB" in told
+    assert "the weights need 3.0 GiB, this process can use 2.0 GiB" in told
 
 
 def test_serving_the_doctor_and_the_build_read_one_memory() -> None:

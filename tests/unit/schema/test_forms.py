@@ -169,7 +169,7 @@ def test_numbers_that_crash_a_guide_never_reach_one(number: float) -> None:
         assert all(abs(n) <= 2**62 for n in numbers(json.loads(made.source)))
     with pytest.raises(
         InvalidSchema,
-        match=r"only values that no guide can write|only numbers that no guide can write|64-bit",
+        match=r"only (values|numbers) that no guide can write|64-bit",
     ):
         form({"const": number})
 
@@ -185,7 +185,9 @@ def test_whole_numbers_that_no_double_holds_are_refused_by_name_or_left(number: 
         ("const", closed(a={"const": [{"b": number}]})),
         ("minimum", {"type": "integer", "minimum": number, "maximum": number}),
     ):
-        with pytest.raises(InvalidSchema, match=f"{keyword}' .*only that no guide can write"):
+        with pytest.raises(
+            InvalidSchema, match=f"{keyword}' .*only (values|numbers) that no guide can write"
+        ):
             form(schema)
         (left,) = form(schema, strict=False).left
         assert left.place.endswith(keyword)
@@ -333,7 +335,11 @@ def test_the_part_at_fault_is_named() -> None:
     [
         ({"type": "array", "uniqueItems": True}, "[1,1.0]", r"'\$': it contains an element twice"),
         ({"oneOf": [text(), text(maxLength=2)]}, '"a"', r"follows several alternatives of 'oneOf'"),
-        (closed(a={"type": "array", "uniqueItems": True}), '{"a":[[],[]]}', r"'\$\.a': it holds"),
+        (
+            closed(a={"type": "array", "uniqueItems": True}),
+            '{"a":[[],[]]}',
+            r"'\$\.a': it contains",
+        ),
         (
             {"type": "object", "properties": {"a": {}, "b": {}}, "minProperties": 1},
             "{}",
@@ -352,7 +358,7 @@ def test_a_judged_departure_has_its_place(schema: Any, written: str, says: str) 
 
 def test_schemas_of_one_request_have_their_time() -> None:
     ticks = iter(range(1_000_000))
-    with pytest.raises(SlowSchema, match=r"not compiled within 5 s"):
+    with pytest.raises(SlowSchema, match=r"takes too long to compile: limit 5 s"):
         Forms().form(
             closed(**{f"p{n}": text() for n in range(20)}), PLACE, Allowance(5, lambda: next(ticks))
         )
@@ -460,11 +466,11 @@ def test_a_lark_grammar_is_followed_as_raw_text() -> None:
 @pytest.mark.parametrize(
     ("grammar", "says"),
     [
-        ('start: %json {"type": "object"}', "holds '%json'"),
-        ("start: <[123]>", "holds '<', which would name a token"),
-        ("start: @other", "holds '@'"),
+        ('start: %json {"type": "object"}', "contains '%json'"),
+        ("start: <[123]>", "contains '<', which would name a token"),
+        ("start: @other", "contains '@'"),
         ("start: nothing", "is not a supported grammar"),
-        ("start: " + "x" * 70_000, "has more than"),
+        ("start: " + "x" * 70_000, r"is too long: 70007 characters, limit 65536"),
         ("start: " + "|".join(f'"{n}"' for n in range(4_000)), "has too many beginnings"),
     ],
     ids=["json", "token", "other grammar", "no rule", "long", "beginnings"],

@@ -64,7 +64,7 @@ class Inference:
                 self._stream_limits,
                 lambda: self._last_event(run, wanted, begun),
             )
-        values = await self._made(request, run, begun)
+        values = await self._outputs(request, run, begun)
         body = self._generated(run.id, wanted, values)
         return json_reply(body, self._headers(request) | extra)
 
@@ -72,7 +72,7 @@ class Inference:
         self._model.check(found)
         wanted = await self._infer_request(request)
         run, begun = await self._start(request, found, wanted, None)
-        values = await self._made(request, run, begun)
+        values = await self._outputs(request, run, begun)
         body, json_length = k.inferred(self._model.name, self._model.maker(run.id), wanted, values)
         headers = self._headers(request) | ignored_header(
             sorted(wanted.parameters.model_extra or ())
@@ -115,8 +115,8 @@ class Inference:
         state["run"] = run  # for those who count how requests end
         return run, len(accepted.begun)
 
-    async def _made(self, request: Request, run: Run, begun: int) -> dict[str, Any]:
-        """The outputs of a run that is waited for."""
+    async def _outputs(self, request: Request, run: Run, begun: int) -> dict[str, Any]:
+        """Make the run to its end, and return its outputs."""
         with watched(run.cancel, request.receive):
             last = await self._runs.make(run)
         if last.status == "cancelled":

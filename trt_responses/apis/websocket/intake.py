@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 REST = 3
-"""An owner's next message waits so many times as long as its last one took."""
+"""The next message of an owner waits this many times as long as its last one took."""
 
 
 class Intake:

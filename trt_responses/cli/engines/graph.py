@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
-from trt_responses.cli.building import build_tools, tell
+from trt_responses.cli.building import build_tools, print_built
 from trt_responses.cli.commands import WIDTH, number_from
 from trt_responses.prepare import demo
 from trt_responses.prepare.checkpoint.open import checkpoint_name
@@ -101,5 +101,5 @@ def prepared(
     """Prepare a graph with the chosen options."""
     with build_tools(settings) as tools:
         built = prepare(source, settings.engines_dir, name, tools, chosen, wait=wait)
-    tell(built)
+    print_built(built)
     return built

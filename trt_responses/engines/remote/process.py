@@ -88,7 +88,7 @@ class EngineProcess:
             await self._begin()
         except OSError as error:
             await self.stop(0)
-            raise StartupError(_not_made(error)) from None
+            raise StartupError(_start_error(error)) from None
         except BaseException:
             await self.stop(0)
             raise
@@ -134,7 +134,7 @@ class EngineProcess:
                 await self._end(0)
                 fault = str(error)
                 if isinstance(error, OSError):  # out of descriptors or memory: may be temporary
-                    fault = _not_made(error)
+                    fault = _start_error(error)
             served_s = loop.time() - ready_s
             self._failures = 1 if served_s >= self._patience.steady_s else self._failures + 1
             self.alive = self._failures <= self._patience.restarts
@@ -243,7 +243,7 @@ class EngineProcess:
             await process.wait()
 
 
-def _not_made(error: OSError) -> str:
+def _start_error(error: OSError) -> str:
     return f"The engine's process cannot be started: {error}."
 
 

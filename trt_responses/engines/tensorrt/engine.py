@@ -74,7 +74,7 @@ class TensorRtEngine:
         self._loop = asyncio.get_running_loop()
         await self._loop.run_in_executor(self._compiler, self._guides.load)
         self._up = self._loop.create_future()
-        callbacks = Callbacks(self._loaded, self._emit, self._gone)
+        callbacks = Callbacks(self._loaded, self._emit, self._on_loss)
         self._thread = ComputingThread(
             self._make, self._limits, callbacks, self._loop, self._now_ns
         )
@@ -144,7 +144,7 @@ class TensorRtEngine:
         for request, chunk in emitted:  # a push may abort any of them
             request.emit(chunk)
 
-    def _gone(self, reason: str) -> None:
+    def _on_loss(self, reason: str) -> None:
         if self._up is not None and not self._up.done():
             self._up.set_exception(StartupError(reason))
         if not self._stopping:

@@ -74,13 +74,13 @@ class Guides:
 
     def follow(self, grammar: str) -> Following:
         """The start state of a guide with this grammar. Slow: never call it on the event loop."""
-        matcher = self._fresh.pop(grammar, None) or self._made(grammar)
+        matcher = self._fresh.pop(grammar, None) or self._compile(grammar)
         self._fresh[grammar] = matcher
         if len(self._fresh) > self._kept:
             self._fresh.popitem(last=False)
         return Following(matcher.deep_copy())
 
-    def _made(self, grammar: str) -> LLMatcher:
+    def _compile(self, grammar: str) -> LLMatcher:
         from llguidance import LLMatcher  # needs the extra
 
         matcher = LLMatcher(tokeniser(self._vocabulary), grammar, log_level=0)

@@ -60,7 +60,7 @@ class Plan:
         self._engine = _loaded(trt, runtime, folder / f"{name}.plan")
         self.tensors = dict(_tensors(trt, self._engine))
         self._kept = None if caches is None else caches / f"{name}.cache"
-        self._contexts = self._opened(trt)
+        self._contexts = self._load(trt)
 
     def caches(self) -> dict[str, Tensor]:
         return {name: t for name, t in self.tensors.items() if name.startswith("past_")}
@@ -85,7 +85,7 @@ class Plan:
         except OSError as error:
             logger.warning("%s cannot be written (%s).", self._kept, error.strerror)
 
-    def _opened(self, trt: ModuleType):  # type: ignore[no-untyped-def]  # the binding has no types
+    def _load(self, trt: ModuleType):  # type: ignore[no-untyped-def]  # the binding has no types
         """A context for each profile. Only decode has the same shape and addresses each time, so
         only decode gets a CUDA graph."""
         graphs = trt.CudaGraphStrategy

@@ -87,25 +87,25 @@ class SupportedArguments:
 
     def sampling(self, given: SamplingArguments) -> dict[str, object]:
         """The supported arguments of `SamplingParams`."""
-        return self._kept("SamplingParams", dict(given), self._sampling)
+        return self._supported("SamplingParams", dict(given), self._sampling)
 
     def call(self, given: CallArguments) -> dict[str, object]:
         """The supported arguments of `generate_async`."""
-        return self._kept("generate_async", dict(given), self._call)
+        return self._supported("generate_async", dict(given), self._call)
 
     def takes_argument(self, name: str) -> bool:
         return name in self._llm
 
     def arguments(self, given: Mapping[str, object]) -> dict[str, object]:
         """The supported arguments of `LLM`, and of its nested configurations."""
-        kept = self._kept("LLM", given, self._llm)
+        kept = self._supported("LLM", given, self._llm)
         for name, value in kept.items():
             known = _nested_fields(self._fields.get(name))
             if isinstance(value, dict) and known:
-                kept[name] = self._kept(f"LLM, {name}", value, known)
+                kept[name] = self._supported(f"LLM, {name}", value, known)
         return kept
 
-    def _kept(
+    def _supported(
         self, where: str, given: Mapping[str, object], known: frozenset[str] | set[str]
     ) -> dict[str, object]:
         for name in given.keys() - known:

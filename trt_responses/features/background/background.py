@@ -307,11 +307,11 @@ class Background:
     async def _make(self, kept: KeptRun) -> None:
         """Make a run. Faults are logged, for all runs of the server share one group of tasks."""
         try:
-            await self._made(kept)
+            await self._make_run(kept)
         except Exception:
             logger.exception("failed to end background response %s", kept.run.id)
 
-    async def _made(self, kept: KeptRun) -> None:
+    async def _make_run(self, kept: KeptRun) -> None:
         heartbeat = asyncio.create_task(self._renew(kept))
         try:
             await self._runs.make(kept.run)

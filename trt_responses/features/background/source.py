@@ -47,7 +47,7 @@ def source_of(run: Run, accepted: Accepted, request: bytes) -> bytes:
 def run_of(
     job: Job, built_in: Mapping[str, Sequence[str]]
 ) -> tuple[Accepted, Dialect, Before] | None:
-    """What a run is made from that goes on with the job; None when that cannot be known."""
+    """The source of a run that resumes the job; None if it is unknown."""
     head, _, request = job.source.partition(b"\n")
     facts: dict[str, Any] = orjson.loads(head)
     frames_left = not job.frames and orjson.loads(job.body)["status"] != "queued"

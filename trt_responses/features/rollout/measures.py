@@ -73,7 +73,7 @@ class GateReport:
 
 
 def report_of(rows: Sequence[Row], prompts: int) -> GateReport:
-    """What rows say together, of so many prompts."""
+    """The totals of the rows; `prompts` is the number of prompts."""
     if not rows:
         return GateReport(prompts)
     tokens = [max(len(row.old.token_ids), len(row.new.token_ids)) for row in rows]

@@ -76,12 +76,12 @@ class Checkpoint:
 def open_checkpoint(directory: Path) -> Checkpoint:
     """Open and check a directory of either layout. Raises a `PrepareError` for the first fault."""
     try:
-        return _opened(directory)
+        return _open(directory)
     except OSError as error:
         raise PrepareError(f"{cut(directory)} cannot be read ({error.strerror}).") from None
 
 
-def _opened(directory: Path) -> Checkpoint:
+def _open(directory: Path) -> Checkpoint:
     if not directory.is_dir():
         raise WrongInput(f"{directory}: found no directory, expected a checkpoint directory.")
     refuse_pickles(directory)

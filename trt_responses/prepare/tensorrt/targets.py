@@ -133,6 +133,6 @@ def _format(target: Target, packed: bool, wanted: Format | None, element: Elemen
 def _refused(wanted: str, target: Target, instead: str) -> PrepareError:
     what = {"bf16": "bfloat16", "mxfp4": "4-bit floats"}[wanted]
     return WrongInput(
-        f"--type {wanted}: found {target.name} ({target.cards}) among the targets, which has no "
-        f"{what}, expected targets that have; use --type {instead}."
+        f"--type {wanted}: the target {target.name} ({target.cards}) does not support {what}; use "
+        f"--type {instead}."
     )

@@ -112,7 +112,7 @@ def take(db: sqlite3.Connection, model: str, times: Times) -> Job | None:
         model=model,
         term=term,
         ids=ids,
-        frames=_kept(db, job_id),
+        frames=_stored_frames(db, job_id),
     )
 
 
@@ -150,7 +150,7 @@ def append(db: sqlite3.Connection, response_id: str, squeezed: Frames, at_most: 
 
     Frames whose beginning was dropped are useless and are ignored.
     """
-    if rows.owner_of(db, response_id) is None or squeezed.first != _kept(db, response_id):
+    if rows.owner_of(db, response_id) is None or squeezed.first != _stored_frames(db, response_id):
         return
     db.execute(
         "INSERT INTO frames (id, first, count, data, ended, ids) VALUES (?, ?, ?, ?, ?, ?)",
@@ -167,7 +167,7 @@ def append(db: sqlite3.Connection, response_id: str, squeezed: Frames, at_most: 
         rows.drop_frames(db, oldest)
 
 
-def _kept(db: sqlite3.Connection, response_id: str) -> int:
+def _stored_frames(db: sqlite3.Connection, response_id: str) -> int:
     """The number of stored frames, which is the number of the next one."""
     count = db.execute("SELECT max(first + count) FROM frames WHERE id = ?", (response_id,))
     return count.fetchone()[0] or 0

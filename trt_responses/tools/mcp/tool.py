@@ -230,10 +230,8 @@ class McpSession:
         try:
             result = await self._connected().call(name, arguments)
         except Fault as fault:
-            fault_error = {"type": fault.kind, "code": fault.code, "message": fault.message}
-            return ToolAnswer(
-                f"Error: {fault.message}", failed=True, details={"error": fault_error}
-            )
+            failure = {"type": fault.kind, "code": fault.code, "message": fault.message}
+            return ToolAnswer(f"Error: {fault.message}", failed=True, details={"error": failure})
         texts = texts_of(result)
         text = "\n".join(texts)
         if result.is_error:

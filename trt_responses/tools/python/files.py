@@ -102,10 +102,10 @@ def _directory_of(top: Path, path: str) -> Iterator[tuple[int, str]]:
     *steps, name = path.split(os.sep)
     if {"", ".", ".."} & {*steps, name}:
         raise FileNotFoundError(path)
-    here = _opened(str(top), None)
+    here = _open_entry(str(top), None)
     try:
         for step in steps:
-            below = _opened(step, here)
+            below = _open_entry(step, here)
             os.close(here)
             here = below
         yield here, name
@@ -113,7 +113,7 @@ def _directory_of(top: Path, path: str) -> Iterator[tuple[int, str]]:
         os.close(here)
 
 
-def _opened(name: str, within: int | None) -> int:
+def _open_entry(name: str, within: int | None) -> int:
     try:
         return os.open(name, DIRECTORY, dir_fd=within)
     except OSError:

@@ -48,4 +48,4 @@ def test_what_is_wrong_is_told_in_one_sentence(
     assert main(["engine", "adapter", "add", *given]) == 2
     told = capsys.readouterr().err
     assert told.count("\n") == 1
-    assert "mine@1: it is of kind onnx, which takes no adapters" in told
+    assert "mine@1 is of kind onnx, which does not support adapters" in told

@@ -81,12 +81,12 @@ def test_versions_are_promoted_rolled_back_and_pruned_and_the_journal_tells_it(
 @pytest.mark.parametrize(
     ("arguments", "ends", "reason"),
     [
-        (("promote", "mine", "9"), 2, "found no version 9"),
-        (("promote", "mine", "abc"), 2, "expected name@3"),
-        (("promote", "other", "1"), 2, "no such engine"),
-        (("rollback", "mine"), 1, "no version was promoted before"),
-        (("rollback", "../mine"), 2, "NAME: found"),
-        (("prune", "other"), 2, "no such engine"),
+        (("promote", "mine", "9"), 2, "has no version 9"),
+        (("promote", "mine", "abc"), 2, "is not an engine name"),
+        (("promote", "other", "1"), 2, "No engine named"),
+        (("rollback", "mine"), 1, "has no earlier promoted version"),
+        (("rollback", "../mine"), 2, "is not an engine name"),
+        (("prune", "other"), 2, "No engine named"),
         (("journal", "other"), 2, "No engine named other"),
     ],
 )

@@ -125,7 +125,7 @@ def test_a_step_that_never_ends_is_a_lost_engine_and_a_bounded_stop(vocabulary: 
         told, _ = begin(engine, PROMPT, GREEDY)
         await told.done()
         assert told.end.finish == "error"
-        assert "more than 0.02 s" in (told.end.error or "")
+        assert "longer than 0.02 s" in (told.end.error or "")
         assert told.chunks[-1].lost == "died"
         assert not engine.health().alive
         await engine.stop(0.01)  # comes back although the thread does not
@@ -210,7 +210,7 @@ def test_all_that_speak_hear_of_a_step_in_one_turn_of_the_loop(vocabulary: Vocab
     [
         (HashExecutor(slots=2), "2 slots, but its card says 3"),
         (HashExecutor(length=32), "32 tokens in a slot, but its card says 64"),
-        (HashExecutor(before=fails("no such kernel")), "loaded and failed: no such kernel"),
+        (HashExecutor(before=fails("no such kernel")), "loaded and then failed: no such kernel"),
     ],
     ids=["slots", "length", "first step"],
 )

@@ -200,7 +200,7 @@ def test_the_real_cuda_without_a_driver_is_refused_likewise() -> None:
     if status == module.cudaError_t.cudaSuccess and count:
         assert Cuda(module).target().startswith("sm")
     else:
-        with pytest.raises(StartupError, match="none is here"):
+        with pytest.raises(StartupError, match="there is none"):
             Cuda(module)
 
 

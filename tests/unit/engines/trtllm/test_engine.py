@@ -365,7 +365,11 @@ def test_adapters_stop_a_start_that_cannot_load_them(tmp_path: Path) -> None:
     double = plan((1,))
     for package, place, why in (
         (double.package, tmp_path / "gone", "does not exist"),
-        (lambda: replace(double.package(), lora_request=None), tmp_path, "has no LoRARequest"),
+        (
+            lambda: replace(double.package(), lora_request=None),
+            tmp_path,
+            "does not support adapters .no LoRARequest",
+        ),
     ):
         engine = TrtLlmEngine(
             Path("checkpoint"),
@@ -395,7 +399,7 @@ def test_an_error_of_any_class_ends_all_streams_and_the_engine_is_lost(
         told = [begin(engine, PROMPT, options())[0] for _ in range(64)]
         await told[0].some(1)
         double.raises = error
-        with pytest.raises(EngineUnavailable, match="takes no request"):
+        with pytest.raises(EngineUnavailable, match="accepts no requests"):
             begin(engine, PROMPT, options())
         begun_s = time()
         while engine.health().alive:
@@ -431,7 +435,7 @@ def test_priority_is_said_where_the_version_has_it_and_dropped_by_name_once_else
 
     with_engine(engine_of(old), claim)
     dropped = [record.getMessage() for record in caplog.records]
-    assert dropped == ["tensorrt_llm 1.2.1 does not take generate_async(priority)."]
+    assert dropped == ["ignoring generate_async(priority): unsupported by tensorrt_llm 1.2.1"]
 
 
 def test_arguments_that_a_version_lacks_are_dropped_by_name_at_every_depth(
@@ -919,7 +923,7 @@ def test_one_who_waits_in_line_waits_longer_while_the_engine_makes_steps() -> No
         assert not behind.finished
         await double.clock.step()
         await time.pass_s(50)
-        assert "nothing for 600 s" in (behind.end.error or "")
+        assert "nothing for this request for 600 s" in (behind.end.error or "")
         assert not waiting.finished
 
     one = {**ARGUMENTS, "max_batch_size": 1}

@@ -88,7 +88,7 @@ def test_a_download_is_checked_and_carded_and_its_weights_stay_byte_for_byte(
     assert (card.source.name, card.source.layout) == ("Small-MXFP4", "gguf")
     assert card.architecture == checkpoint.architecture
     (said,) = prepared.said
-    assert re.search(r"Preparing mine \(llamacpp, gguf\) from .* takes .* of disk .* about", said)
+    assert re.search(r"Preparing mine \(llamacpp, gguf\) from .* needs .* of disk .* about", said)
     given, made = read_gguf(download), read_gguf(built.directory / "model.gguf")
     assert {tensor.kind.name for tensor in given.tensors.values()} == {"F32", "MXFP4", "Q8_0"}
     assert given.tensors.keys() == made.tensors.keys()
@@ -161,7 +161,7 @@ REFUSED: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "keys without end": (put(16, "<Q", 2**60), "keys, expected at most"),
     "a name without end": (put(24, "<Q", 2**62), "expected a whole head"),
     "cut in the head": (lambda data: data[:5_000], "expected a whole head"),
-    "cut in the weights": (lambda data: data[:-200_000], "the download may be cut short"),
+    "cut in the weights": (lambda data: data[:-200_000], "the download may be incomplete"),
     "another model": (changed(b"gpt-oss", b"gpt-osz"), "general.architecture: found b'gpt-osz'"),
     "no context length": (changed(b"context_length", b"contexT_length"), "context_length"),
     "another vocabulary": (changed("Ġthe".encode(), "Ġtha".encode()), "token 290: found"),

@@ -25,7 +25,7 @@ def test_a_whole_file_is_taken_and_damaged_ones_are_refused_in_a_sentence(tmp_pa
     for bad, reason in (
         (b"", "an empty file"),
         (data[:100], "a whole head"),
-        (data[:-64], "may be cut short"),
+        (data[:-64], "may be incomplete"),
         (b"GGML" + data[4:], "begins with b'GGML'"),
         (data.replace(b"gpt2", b"bert", 1), "byte-level BPE"),
         (data.replace(b"<|im_end|>", b"\xff|im_end|>"), "no UTF-8"),

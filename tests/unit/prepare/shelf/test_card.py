@@ -96,7 +96,7 @@ def test_a_card_that_does_not_name_what_is_served_is_refused(directory: Path, de
     other = engine_file(directory / "other", sha256_of(directory / "other"))
     for files in ((), (other,)):
         told = compare(replace(card, files=files), directory, MACHINE, deep=deep)
-        assert "files: the card does not name model.gguf, which is served" in (told or "")
+        assert "files: the card does not list model.gguf, which is served" in (told or "")
     assert compare(replace(card, files=(*card.files, other)), directory, MACHINE) is None
 
 

@@ -55,7 +55,7 @@ def test_the_first_version_is_promoted_and_a_later_one_when_somebody_says_so(
     for back in ("mine@2", "mine@1"):
         assert promotion.rollback(tmp_path, "mine", "it was not").label == back
         assert served(tmp_path) == back
-    with pytest.raises(PrepareError, match="no version was promoted before"):
+    with pytest.raises(PrepareError, match="has no earlier promoted version"):
         promotion.rollback(tmp_path, "mine")
     assert acts(tmp_path) == [
         *(("built", 1), ("promoted", 1), ("built", 2), ("built", 3)),
@@ -224,7 +224,7 @@ def test_a_damaged_pointer_harms_no_other_engine_and_is_mended_by_a_promotion(
         build(tmp_path, version)
     (tmp_path / "mine" / versions.POINTER).write_bytes(b"x")
     assert [entry.promoted for entry in shelf.entries(tmp_path)] == [False, False]
-    with pytest.raises(PrepareError, match=r"promoted\.json is damaged: .* promote mine N"):
+    with pytest.raises(PrepareError, match=r"promoted\.json is damaged; .* promote mine N"):
         shelf.select(tmp_path, "mine")
     assert build(tmp_path, THREE) == 3
     assert promotion.promote(tmp_path, "mine@2").label == "mine@2"
@@ -235,7 +235,7 @@ def test_an_engine_of_which_a_server_has_a_version_is_not_removed(tmp_path: Path
     for version in (ONE, TWO):
         build(tmp_path, version)
     with mark_served(tmp_path / "mine" / ONE):
-        with pytest.raises(PrepareError, match=r"mine@1: a server has it loaded"):
+        with pytest.raises(PrepareError, match=r"mine@1 is loaded by a server"):
             shelf.remove(tmp_path, "mine")
         assert len(shelf.entries(tmp_path)) == 2
     assert len(shelf.remove(tmp_path, "mine")) == 2

@@ -279,7 +279,7 @@ def test_plans_of_another_release_are_refused_with_the_remedy(tmp_path: Path, tu
     files = tuple(changed if file.name == changed.name else file for file in card.files)
     told = difference(replace(card, files=files), directory, this_machine())
     assert told is not None
-    assert told.startswith("sm75/head.plan: release 1.6.0.9 of TensorRT made it, installed is 1.7")
+    assert told.startswith("sm75/head.plan: compiled by TensorRT 1.6.0.9, installed is 1.7")
     assert "prepare the engine again, or pip install tensorrt_rtx_cu13_libs==1.6.0.9." in told
     (directory / "sm75" / "head.plan").write_bytes(b"no plan at all, and no head of one")
     changed = engine_file(head, sha256_of(head), "sm75")

@@ -149,7 +149,9 @@ def test_the_enterprise_binding_has_them_too_but_for_what_names_targets() -> Non
 
 
 def test_a_missing_binding_is_told_with_the_extra_that_brings_it() -> None:
-    with pytest.raises(PrepareError, match=r"found no binding.*pip install 'trt-responses\[tenso"):
+    with pytest.raises(
+        PrepareError, match=r"no Python binding is installed.*pip install 'trt-responses\[tenso"
+    ):
         binding((("rtx", "no_such_binding"), ("enterprise", "nor_this_one")))
 
 
@@ -160,7 +162,10 @@ def test_building_without_the_extra_is_refused_in_one_sentence(tmp_path: Path) -
         f"import sys; sys.modules.update(dict.fromkeys({extra!r})); "
         "from trt_responses.cli.main import main; sys.exit(main(sys.argv[1:]))"
     )
-    for kind, what in (("tensorrt", "TensorRT: found no binding"), ("onnx", "onnx: found no such")):
+    for kind, what in (
+        ("tensorrt", "TensorRT: no Python binding"),
+        ("onnx", "The package onnx is not"),
+    ):
         command = [sys.executable, "-c", code, "engine", "build", "--kind", kind]
         done = subprocess.run(
             [*command, "--engines-dir", str(tmp_path)],
@@ -209,15 +214,15 @@ def test_the_default_is_the_gpu_at_hand_or_what_any_packed_model_fits_best() -> 
             ("sm75",),
             False,
             "bf16",
-            "--type bf16: found sm75 (GeForce RTX 20, T4) among the targets, which has no "
-            "bfloat16, expected targets that have; use --type f16.",
+            "--type bf16: the target sm75 (GeForce RTX 20, T4) does not support bfloat16; use "
+            "--type f16.",
         ),
         (
             ("sm86", "sm120"),
             True,
             "mxfp4",
-            "--type mxfp4: found sm86 (GeForce RTX 30, A40, A10) among the targets, which has no "
-            "4-bit floats, expected targets that have; use --type int8, which is exact too.",
+            "--type mxfp4: the target sm86 (GeForce RTX 30, A40, A10) does not support 4-bit "
+            "floats; use --type int8, which is exact too.",
         ),
         (
             ("sm42",),
@@ -386,14 +391,14 @@ class Case:
 REFUSED = {
     "memory": Case(
         TensorRtOptions(targets=("sm120",)),
-        r"memory: found 268\.4 MB at hand, expected 7\d\d\.\d MB to compile the embedding; stop "
-        r"what else runs here, or compile on a larger machine\.",
+        r"Not enough memory to compile the embedding: 7\d\d\.\d MB needed, 268\.4 MB free; stop "
+        r"other programs, or use a larger machine\.",
         memory_bytes=256 << 20,
     ),
     "disk": Case(
         TensorRtOptions(targets=("sm120", "sm86")),
-        r".*: found 100\.0 MB free, expected 2\d\d\.\d MB; make room, name fewer TARGETS, or name "
-        r"another directory for engines\.",
+        r"Not enough disk space: 2\d\d\.\d MB needed, 100\.0 MB free in .*; make room, name fewer "
+        r"TARGETS, or choose another directory for engines\.",
         disk_bytes=100_000_000,
     ),
     "target": Case(

@@ -112,7 +112,7 @@ def test_it_is_verified_by_two_starts_and_its_card_names_the_dialect(
     assert (card.dialect.family, card.dialect.stop_ids) == ("qwen3", spoken.places.stops)
     assert {file.name for file in card.files} == {"llm_args.yaml", "checkpoint.json", DIALECT}
     assert card.greedy_ids[-1] == end_id
-    assert any("no other model has been run on TensorRT-LLM" in note for note in built.notes)
+    assert any("only gpt-oss has been run on TensorRT-LLM" in note for note in built.notes)
     report = json.loads((built.directory / "warmup_report.json").read_text())
     assert [batch["size"] for batch in report["cold"]["batches"]] == [1, 2, 4]
     assert [answer["ends_with"] for answer in report["cold"]["answers"]] == ["<|im_end|>"]
@@ -157,7 +157,7 @@ def test_what_is_served_has_the_end_of_a_guide_and_its_own_dialect(
     place = tmp_path / built.card.version
     place.mkdir()
     (place / "checkpoint.json").write_text(json.dumps({"path": str(checkpoint)}))
-    with pytest.raises(PrepareError, match="prepare it again"):
+    with pytest.raises(PrepareError, match="is damaged; prepare the engine again"):
         served(place, built.card)
 
 

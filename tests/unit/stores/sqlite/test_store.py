@@ -187,7 +187,7 @@ def test_a_file_of_something_else_is_named_and_left_alone(tmp_path: Path) -> Non
     path.unlink()
     with closing(sqlite3.connect(path)) as other:
         other.execute("CREATE TABLE recipes (name)")
-    assert "something else" in start_fails(path)
+    assert "of another program" in start_fails(path)
 
 
 def test_a_file_of_a_newer_version_is_refused_and_not_changed(tmp_path: Path) -> None:

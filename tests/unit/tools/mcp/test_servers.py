@@ -108,12 +108,15 @@ FAULTY: dict[str, tuple[Any, str]] = {
     "a label": ({"a b": {"command": "x"}}, "server 'a b' in .*: a label must have 1 to 64 letters"),
     "no entry": ({"a": "x"}, "expected an object"),
     "an unknown key": ({"a": {"command": "x", "comand": "s3cret"}}, "unknown key 'comand'"),
-    "neither": ({"a": {}}, "expected 'url' or 'command'"),
-    "both": ({"a": {"url": "https://s3cret", "command": "x"}}, "expected 'url' or 'command'"),
+    "neither": ({"a": {}}, "expected either 'url' or 'command'"),
+    "both": (
+        {"a": {"url": "https://s3cret", "command": "x"}},
+        "expected either 'url' or 'command'",
+    ),
     "a URL": ({"a": {"url": "https://s3cret:s3cret@a.test"}}, "a user name or a password"),
     "arguments": ({"a": {"command": "x", "args": "s3cret"}}, "'args' must be a list of strings"),
     "a value": ({"a": {"command": "x", "env": {"A": 5}}}, "'env' must be an object of strings"),
-    "headers": ({"a": {"url": "https://a.test", "headers": ["s3cret"]}}, "'headers' should be"),
+    "headers": ({"a": {"url": "https://a.test", "headers": ["s3cret"]}}, "'headers' must be"),
 }
 
 
