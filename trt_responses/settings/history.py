@@ -22,40 +22,43 @@ class History(SettingGroup):
 
     store: str | None = Field(
         None,
-        description="Where responses are kept: memory://, sqlite:///path or redis://host:port; "
-        "a file in data_dir when served, memory when embedded. sqlite:///path?synchronous=full "
-        "outlives the machine's death too.",
+        description="Where responses are kept: memory://, sqlite:///path or redis://host:port "
+        "(default: a file in DATA_DIR; memory when embedded). "
+        "sqlite:///path?synchronous=full survives a power cut.",
     )
     data_dir: Path = Field(
-        Path("data"), description="Where the default history file and the sealing key are."
+        Path("data"), description="Directory of the default history file and the sealing key."
     )
-    store_bytes: Positive = Field(256 * MIB, description="Bytes of stored responses, at rest.")
-    store_records: Positive = Field(10_000, description="Number of stored responses.")
+    store_bytes: Positive = Field(
+        256 * MIB, description="Maximum size of stored responses, in bytes after compression."
+    )
+    store_records: Positive = Field(10_000, description="Maximum number of stored responses.")
     store_age_s: float | None = Field(
         30 * 86_400,
         gt=0,
         le=100 * YEAR_S,
         allow_inf_nan=False,
-        description="Age at which stored responses expire.",
+        description="Age at which stored responses expire, in seconds.",
     )
     seal_keys: Words = Field(
         (),
-        description="Keys that seal reasoning, base64 of 32 bytes each, shared by replicas; the "
-        "first seals, all open; none: a key file in data_dir.",
+        description="Keys that encrypt reasoning for clients: base64 of 32 bytes each, the same"
+        " on all replicas; the first encrypts, all decrypt (default: a key file in "
+        "DATA_DIR).",
     )
     lease_s: Seconds = Field(
         30.0,
         ge=0.1,
-        description="How long a dead server's background responses look alive, and conversations "
-        "in which it was making a response stay locked.",
+        description="Seconds until another server notices that a server died: its background "
+        "responses look alive and its conversations stay locked until then.",
     )
     takeover_s: float = Field(
         300.0,
         ge=0,
         le=YEAR_S,
         allow_inf_nan=False,
-        description="How long after that another server over the same history may go on with them, "
-        "before they read as failed; 0: none does.",
+        description="Seconds after that in which another server of the same store may resume "
+        "its background responses; then they fail. 0: they are never resumed.",
     )
 
 
@@ -63,18 +66,16 @@ class Streams(SettingGroup):
     """Background runs and streams."""
 
     keep_alive_s: Seconds = Field(
-        10.0, ge=0.1, description="Silence after which a stream gets a comment line."
+        10.0, ge=0.1, description="Seconds of silence after which a stream gets a comment line."
     )
 
 
 class Inspection(SettingGroup):
     """The page, and explanations."""
 
-    playground: bool = Field(
-        True, description="Show browsers a page at `/` with which to try the server."
-    )
+    playground: bool = Field(True, description="Serve the page at `/`.")
     explain: Literal["full", "redacted", "off"] = Field(
         "full",
-        description="What GET /v1/responses/{id}/explain tells a response's owner; redacted: "
-        "counts in the place of texts.",
+        description="What GET /v1/responses/{id}/explain returns to the owner; redacted: counts"
+        " instead of texts.",
     )

@@ -10,68 +10,74 @@ from trt_responses.settings.values import LARGEST, MIB, Positive, SettingGroup
 
 
 class RequestBounds(SettingGroup):
-    """What a request may be."""
+    """Bounds of a request."""
 
     max_body_bytes: Positive = Field(
-        4 * MIB, description="Largest request body; each MiB can hold other streams for some 5 ms."
+        4 * MIB,
+        description="Maximum size of a request body; each MiB can delay other streams by about "
+        "5 ms.",
     )
     max_calls: int = Field(
-        1, ge=1, le=64, description="Calls in one turn; models were trained to make one."
+        1,
+        ge=1,
+        le=64,
+        description="Maximum tool calls in one turn; gpt-oss was trained to make one.",
     )
     max_tool_calls: Positive = Field(
-        32, description="Calls of the server's own tools in one response, whatever it asks for."
+        32,
+        description="Maximum calls of the server's own tools in one response, whatever the "
+        "request says.",
     )
 
 
 class Writing(SettingGroup):
-    """What is written."""
+    """Contents of a response."""
 
     note_images: bool = Field(
         False,
-        description="Let a line of text stand for images, files and sounds; else they are refused.",
+        description="Replace images, files and audio by a text note instead of refusing them.",
     )
     thought_summaries: bool = Field(
         False,
-        description="Give thoughts as reasoning summaries to clients that ask for those: some show "
-        "nothing else.",
+        description="Return reasoning as a summary when requested; some clients show nothing else.",
     )
     dialect: Literal["openai", "open-responses"] = Field(
-        "openai", description="How events are spelled unless `x-trt-dialect` says otherwise."
+        "openai", description="Spelling of events, unless the header `x-trt-dialect` chooses one."
     )
 
 
 class Queue(SettingGroup):
-    """How much at once."""
+    """Queue and limits of owners."""
 
     max_running: Positive | None = Field(
-        None, description="Responses that the engine makes at once; none: as many as it can."
+        None, description="Maximum responses generated at once (default: what the engine supports)."
     )
     max_waiting: int = Field(
         256,
         ge=0,
         le=LARGEST,
-        description="Responses that wait for a place in the engine; more get a 503 `server_busy`.",
+        description="Maximum queue length; further requests get 503 `server_busy`.",
     )
     websockets: int = Field(
         64,
         ge=0,
         le=LARGEST,
-        description="WebSocket connections open at once, one owner's at most half of them when "
-        "keys are configured; 0: none, and each upgrade gets a 426.",
+        description="Maximum open WebSocket connections, half of them for one owner when keys "
+        "are required; 0 refuses every upgrade with 426.",
     )
     owner_running: Positive | None = Field(
-        None, description="Responses of one owner that the engine makes at once; its others wait."
+        None, description="Maximum responses of one owner generated at once; further ones wait."
     )
     owner_waiting: int | None = Field(
         None,
         ge=0,
         le=LARGEST,
-        description="Responses of one owner that wait; more get a 429. None: half of MAX_WAITING "
-        "where keys are required.",
+        description="Maximum queued responses of one owner; further ones get 429 (default with "
+        "keys: half of MAX_WAITING).",
     )
     owner_requests_per_minute: Positive | None = Field(
-        None, description="Responses that one owner may ask for in a minute; more get a 429."
+        None, description="Maximum responses of one owner per minute; further ones get 429."
     )
     owner_tokens_per_minute: Positive | None = Field(
-        None, description="Tokens, read and written, that one owner may use in a minute."
+        None, description="Maximum prompt and output tokens of one owner per minute."
     )

@@ -21,84 +21,93 @@ from trt_responses.settings.values import (
 
 
 class Listening(SettingGroup):
-    """Where it listens, and what it serves."""
+    """Listening and engine."""
 
     host: str = Field("127.0.0.1", description="Address to listen on.")
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
     frontends: int = Field(
-        1, ge=1, le=64, description="Processes that serve HTTP, on one port over one engine."
+        1, ge=1, le=64, description="HTTP processes that share one port and one engine."
     )
     engine: str | None = Field(
         None,
-        description="Name of the prepared engine to serve: its promoted version, or name@3. Of "
-        "another server: grpc://host:port/model of a `trtllm-serve --grpc`, "
-        "triton://host:port/model of a Triton that serves what `trt-responses export triton` "
-        "wrote.",
+        description="Name of the prepared engine to serve: its promoted version, or name@3. For"
+        " an engine of another server: grpc://host:port/model (`trtllm-serve "
+        "--grpc`) or triton://host:port/model (a Triton that serves an export of "
+        "`trt-responses export triton`).",
     )
     gate_prompts: Path | None = Field(
         None,
-        description="File of prompts that a new version of the engine is compared by, one body of "
-        "POST /v1/responses a line; none: six that come with the server.",
+        description="JSONL file of request bodies used to compare a new engine version "
+        "(default: six built-in prompts).",
     )
     engine_process: Literal["auto", "always", "never"] = Field(
         "auto",
-        description="Whether the engine runs in a process of its own; auto: TensorRT-LLM's does.",
+        description="Run the engine in a separate process; auto: only TensorRT-LLM.",
     )
     engine_silence_s: Seconds = Field(
         20.0,
         ge=2,
-        description="Seconds without a sign of life after which an engine's own process, or one of "
-        "several front ends, is ended.",
+        description="Seconds without a heartbeat after which an engine process or a front end "
+        "is restarted.",
     )
     trtllm_python: Path | None = Field(
         None,
-        description="Interpreter that has TensorRT-LLM, 3.11 or newer; none: the server's own.",
+        description="Python interpreter that has TensorRT-LLM, 3.11 or newer (default: the "
+        "server's own).",
     )
     engine_pause_s: float = Field(
         600.0,
         ge=0,
         le=YEAR_S,
         allow_inf_nan=False,
-        description="How long running responses wait for an engine that died or is exchanged, and "
-        "then go on; 0: they fail at once.",
+        description="Seconds that running responses wait for an engine that is restarting or "
+        "being replaced; 0: they fail at once.",
     )
-    engines_dir: Path = Field(Path("engines"), description="Where prepared engines are.")
-    model: Text | None = Field(None, description="Model id that clients send; the engine's name.")
+    engines_dir: Path = Field(Path("engines"), description="Directory of prepared engines.")
+    model: Text | None = Field(
+        None, description="Model name for clients (default: the engine's name)."
+    )
     model_aliases: Words = Field(
         (),
-        description="More names by which clients may ask for it; `*` answers to every name, for "
-        "agents that ask for small models of their own.",
+        description="More model names that clients may use; `*` accepts every name, for agents "
+        "that request other models for small tasks.",
     )
 
 
 class Access(SettingGroup):
-    """Who is let in."""
+    """Access."""
 
-    api_keys: Words = Field((), description="`owner:key,…`; none: no key is required.")
+    api_keys: Words = Field((), description="Keys as `owner:key,…` (default: no key is required).")
     keys_file: Path | None = Field(
-        None, description="File of keys, beside API_KEYS; see `trt-responses keys`. It is watched."
+        None,
+        description="File of keys, in addition to API_KEYS, reloaded when it changes; see "
+        "`trt-responses keys`.",
     )
     admin_key: str | None = Field(
         None,
-        description="An admin's key, which may drain the server, load and unload versions of the "
-        "engine, change the log's level and read the metrics; `trt-responses drain` sends it.",
+        description="Key of an admin, who may drain the server, load and unload engine "
+        "versions, change the log level and read metrics; `trt-responses drain` "
+        "sends it.",
     )
     metrics_key: str | None = Field(
-        None, description="Key that /metrics asks for, or an admin's; none: anybody may read it."
+        None,
+        description="Key for /metrics; an admin's key works too (default: no key is required).",
     )
     metrics_names: Literal["trtllm", "vllm", "none"] = Field(
-        "trtllm", description="Whose names the metrics have too, beside our own."
+        "trtllm", description="Also export metrics under these names of another server."
     )
     allowed_hosts: Annotated[Words, AfterValidator(hosts)] = Field(
-        (), description="Host headers answered besides the loopback's; `*` allows any."
+        (), description="Host headers to accept besides loopback names; `*` accepts any."
     )
     allowed_origins: Annotated[Words, AfterValidator(origins)] = Field(
         (),
-        description="Origins whose pages may use the whole API, `https://app.example,…`; `*` "
-        "allows any.",
+        description="Origins whose web pages may call the API, `https://app.example,…`; `*` "
+        "accepts any.",
     )
     insecure: bool = Field(
-        False, description="Listen beyond the loopback without keys, for anybody who can reach it."
+        False,
+        description="Listen beyond the loopback without keys: everybody who can connect may use"
+        " the server.",
     )
 
 
@@ -107,23 +116,23 @@ class Lifecycle(SettingGroup):
 
     stall_s: Seconds = Field(
         120.0,
-        description="Seconds without a step of an engine that has work, after which the server is "
-        "not ready; the embedded engine then starts anew.",
+        description="Seconds without progress of a busy engine after which the server is not "
+        "ready and an embedded engine is restarted.",
     )
     linger_s: float = Field(
         5.0,
         ge=0,
         le=YEAR_S,
         allow_inf_nan=False,
-        description="How long a stopping server still serves everything, for proxies "
-        "that learn late; 0 on SIGINT.",
+        description="Seconds in which a stopping server still accepts requests, so that proxies"
+        " notice; 0 on SIGINT.",
     )
     drain_s: float = Field(
         20.0,
         ge=0,
         le=YEAR_S,
         allow_inf_nan=False,
-        description="How long running responses may go on behind that; then they fail.",
+        description="Seconds that running responses get after that; then they fail.",
     )
 
 
@@ -131,11 +140,15 @@ class LocalEngine(SettingGroup):
     """Engines in this process."""
 
     context_tokens: Positive = Field(
-        8192, le=2**24, description="Context of one response on the embedded engine."
+        8192,
+        le=2**24,
+        description="Context length of a response on the embedded engine, in tokens.",
     )
-    slots: Positive = Field(4, le=4096, description="Responses the embedded engine makes at once.")
+    slots: Positive = Field(
+        4, le=4096, description="Responses that the embedded engine generates at once."
+    )
     threads: int | None = Field(
-        None, ge=1, le=4096, description="Threads of the embedded engine, or of onnxruntime."
+        None, ge=1, le=4096, description="Threads of the embedded engine or of onnxruntime."
     )
 
 
@@ -147,22 +160,20 @@ class SystemMessage(SettingGroup):
         description="First line of the system message.",
     )
     date: Annotated[str, AfterValidator(day)] | None = Field(
-        None, description="Fixed date for the system message."
+        None, description="Fixed date in the system message (default: today)."
     )
 
 
 class Logs(SettingGroup):
     """Logs and traces."""
 
-    log_format: Literal["text", "json"] = Field(
-        "text", description="How a line of the log is written; each request has one."
-    )
+    log_format: Literal["text", "json"] = Field("text", description="Format of log lines.")
     otlp_endpoint: str | None = Field(
         None,
         pattern=r"^https?://[^\s]+$",
-        description="Where spans are sent over OTLP/HTTP, `http://collector:4318/v1/traces`; needs "
-        "the extra `otel`. None: nowhere.",
+        description="URL for traces over OTLP/HTTP, such as `http://collector:4318/v1/traces`; "
+        "needs the extra `otel` (default: no traces).",
     )
     log_level: str = Field(
-        "info", pattern="^(debug|info|warning|error)$", description="How much is logged."
+        "info", pattern="^(debug|info|warning|error)$", description="Minimum severity to log."
     )

@@ -22,58 +22,66 @@ class ServerTools(SettingGroup):
 
     python: Literal["off", "boxed", "unboxed"] = Field(
         "off",
-        description="Whether `code_interpreter` runs here: shut in a box, or, for who insists, "
-        "with all rights of the server.",
+        description="Run `code_interpreter` here: box (sandboxed), or unboxed, with all rights "
+        "of the server.",
     )
     shell: Literal["off", "boxed"] = Field(
         "off",
-        description="Whether `shell` with a container runs here: shut in a box. Its commands take "
-        "what is set for code: seconds, memory, containers.",
+        description="Run `shell` with a container here, in a sandbox. The limits of code apply:"
+        " seconds, memory, containers.",
     )
     python_executable: Path | None = Field(
-        None, description="Interpreter for the model's code, 3.11 or newer; none: the server's own."
+        None,
+        description="Python interpreter for the model's code, 3.11 or newer (default: the "
+        "server's own).",
     )
-    python_s: Seconds = Field(30.0, description="Seconds after which a call's code is ended.")
+    python_s: Seconds = Field(30.0, description="Timeout of one call's code, in seconds.")
     python_bytes: int = Field(
-        1024 * MIB, ge=256 * MIB, le=LARGEST, description="Memory of one interpreter, addressed."
+        1024 * MIB,
+        ge=256 * MIB,
+        le=LARGEST,
+        description="Address space of one interpreter, in bytes.",
     )
     container_bytes: int = Field(
-        256 * MIB, ge=MIB, le=LARGEST, description="Bytes of files in one container."
+        256 * MIB,
+        ge=MIB,
+        le=LARGEST,
+        description="Maximum size of all files in one container, in bytes.",
     )
-    containers: Positive = Field(16, description="Containers at once, each with an interpreter.")
+    containers: Positive = Field(
+        16, description="Maximum number of containers, each with an interpreter."
+    )
     browser: Literal["off", "boxed", "unboxed"] = Field(
         "off",
-        description="Whether `web_search` runs here: pages are read by a process in a box, or, for "
-        "who insists, by one without.",
+        description="Run `web_search` here: box (pages are parsed in a sandbox), or unboxed.",
     )
     browser_opens: Literal["seen", "any"] = Field(
         "seen",
-        description="URLs that the model may open: those it was shown or given, or any.",
+        description="URLs that the model may open: those it has seen, or any.",
     )
     browser_ports: Words = Field(("80", "443"), description="Ports that pages may be fetched from.")
     private_networks: Words = Field(
         (),
-        description="Networks, such as `10.1.0.0/16`, that are not public and may be reached for a "
-        "model or a client all the same.",
+        description="Private networks, such as `10.1.0.0/16`, that a model or a client may "
+        "still reach.",
     )
     search_url: str | None = Field(
         None,
-        description="What searches for the browser: a SearXNG server, http://localhost:8080, or "
-        "`brave`.",
+        description="Search service of the browser: URL of a SearXNG server, such as "
+        "http://localhost:8080, or `brave`.",
     )
     search_key: str | None = Field(
         None,
         repr=False,
-        description="The search service's key, which Brave asks for; SearXNG: a bearer token.",
+        description="Key of the search service; Brave requires one, SearXNG takes a bearer token.",
     )
     mcp_servers: Path | None = Field(
         None,
-        description="JSON file of MCP servers by their labels, whose tools requests may use; see "
-        "tools.md. Secrets may stand in it.",
+        description="JSON file of MCP servers by label that requests may use, with their "
+        "secrets; see tools.md.",
     )
     mcp_urls: Words = Field(
         (),
-        description="URLs at or below which a request may name an MCP server of its own; none: no "
-        "request may.",
+        description="URL prefixes of MCP servers that a request may name itself (default: none).",
     )
-    mcp_call_s: Seconds = Field(60.0, description="Seconds after which an MCP call is given up.")
+    mcp_call_s: Seconds = Field(60.0, description="Timeout of an MCP call, in seconds.")
