@@ -82,7 +82,7 @@ def test_versions_are_promoted_rolled_back_and_pruned_and_the_journal_tells_it(
     ("arguments", "reason"),
     [
         (("promote", "mine", "9"), "has no version 9"),
-        (("promote", "mine", "abc"), "expected name@3"),
+        (("promote", "mine", "abc"), "use NAME, NAME@VERSION"),
         (("promote", "other", "1"), "No engine named"),
         (("rollback", "mine"), "has no earlier promoted version"),
         (("rollback", "../mine"), "is not an engine name"),
