@@ -9,11 +9,8 @@ import ctypes
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 PR_SET_PDEATHSIG = 1
 _SOURCE = str(Path(__file__).parents[1])

@@ -6,10 +6,8 @@ Knows the API's error shape and nothing of HTTP servers, events or engines.
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, TypedDict
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from collections.abc import Mapping
+from typing import TypedDict
 
 RETRY_AFTER_S = (1, 5)
 """Bounds of `Retry-After`, in seconds. Each client gets a random number between them, so that

@@ -6,19 +6,17 @@ another owner's ids from unknown ones.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import field
-from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
+from typing import Literal, Protocol, TypeVar
 
 import orjson
 
 from trt_responses.frozen import dataclass
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Spell = Callable[[bytes], bytes]
-    """What a block's ids say, spelled as in its item; the same for ever, and nothing where they say
-    nothing. A store that is given it keeps that text as ids alone."""
+Spell = Callable[[bytes], bytes]
+"""What a block's ids say, spelled as in its item; the same for ever, and nothing where they say
+nothing. A store that is given it keeps that text as ids alone."""
 
 Kind = Literal[
     "user",

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine
+from typing import Any
 
 QUIET_S = 50e-6
 """A turn of the loop that is shorter did no other work: an empty one takes some 10 µs."""

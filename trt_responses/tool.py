@@ -13,10 +13,8 @@ Knows no Harmony, no item of the API and no concrete tool. Three rules bind ever
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 NOTHING: Mapping[str, Any] = {}
 NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from trt_responses.accept.accepted import ThoughtBudget
+from trt_responses.accept.accepted import Effort, ThoughtBudget
 from trt_responses.engine import GenerateOptions
-
-if TYPE_CHECKING:
-    from trt_responses.accept.accepted import Effort
 
 MINIMAL_THOUGHT = 64
 """Tokens of a thought at effort `minimal`."""

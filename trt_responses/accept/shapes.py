@@ -7,21 +7,18 @@ no field's meaning.
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any, NamedTuple
 
+from trt_responses.accept.accepted import Accepted
 from trt_responses.accept.responses import accept
 from trt_responses.frozen import bytes_of, replace
+from trt_responses.wire.dialect import Dialect
 from trt_responses.wire.items import AdditionalTools, CompactionTrigger, ConfigurationUpdate
 from trt_responses.wire.known_tools import Known
+from trt_responses.wire.limits import RequestLimits
 from trt_responses.wire.parse import read_lists, request_json, steps_of
 from trt_responses.wire.request import Request
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping, Sequence
-
-    from trt_responses.accept.accepted import Accepted
-    from trt_responses.wire.dialect import Dialect
-    from trt_responses.wire.limits import RequestLimits
 
 KNOWN_BYTES = 32 << 20
 ENTRY_BYTES, TIMES_TOOLS = 8 << 10, 16

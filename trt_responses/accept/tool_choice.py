@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Sequence
 
 from trt_responses.accept.accepted import BuiltInTool, Tool, ToolChoice
 from trt_responses.errors import invalid_value
@@ -12,14 +12,10 @@ from trt_responses.wire.choice import (
     AllowedTools,
     BuiltInChoice,
     McpChoice,
+    Mode,
     NamedTool,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    from trt_responses.wire.choice import Mode
-    from trt_responses.wire.choice import ToolChoice as AskedChoice
+from trt_responses.wire.choice import ToolChoice as AskedChoice
 
 
 def choice_among(

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Collection, Mapping, Sequence
+from typing import Protocol
 
 from trt_responses.accept.accepted import BuiltInTool, Grammar, Tool
 from trt_responses.errors import InvalidRequest, invalid_value, unsupported_value
 from trt_responses.log.item_events import Callee
 from trt_responses.steering.action_tools import description_of, parameters_of
 from trt_responses.wire import tools as t
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
 
 OUTPUTS = {
     "code_interpreter": "code_interpreter_call.outputs",

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from trt_responses.errors import StartupError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @contextmanager

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 from trt_responses.cli.client import printable
 
-if TYPE_CHECKING:
-    Json = dict[str, Any]
+Json = dict[str, Any]
 
 RESET, BOLD, DIM, RED, CYAN = "\x1b[0m", "\x1b[1m", "\x1b[2m", "\x1b[31m", "\x1b[36m"
 STYLES = {"reasoning": DIM, "function_call": CYAN, "custom_tool_call": CYAN}

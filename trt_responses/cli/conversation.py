@@ -6,12 +6,10 @@ Knows the API's items; knows no terminal and no HTTP.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    Json = dict[str, Any]
+Json = dict[str, Any]
 
 CALLS = {
     "function_call": "function_call_output",

@@ -9,14 +9,11 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from trt_responses import __version__
 from trt_responses.backends.installed import needed
 from trt_responses.errors import StartupError, UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 COMMANDS = {
     "serve": "serve a prepared engine",

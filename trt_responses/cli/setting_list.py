@@ -6,13 +6,11 @@ import json
 import os
 import re
 import textwrap
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from trt_responses.settings import PREFIX, Settings
 from trt_responses.settings.fixed import Fixed
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 SECRET = {"api_keys", "admin_key", "metrics_key", "search_key", "seal_keys"}
 USER_INFO = re.compile(r"(?<=://)[^/@\s]+@")

@@ -5,8 +5,6 @@ Combines the checks of the machine, the engines and the server. Prints nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from trt_responses.backends.dialects import dialect_facts
 from trt_responses.doctor.check import Check as Check  # exported
 from trt_responses.doctor.check import as_json as as_json
@@ -34,9 +32,7 @@ from trt_responses.doctor.tools import (
 )
 from trt_responses.prepare.hardware import this_hardware
 from trt_responses.prepare.machine import this_machine
-
-if TYPE_CHECKING:
-    from trt_responses.settings import Settings
+from trt_responses.settings import Settings
 
 
 def checks(settings: Settings) -> list[Check]:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from trt_responses.frozen import dataclass
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 State = Literal["ok", "note", "fault"]
 

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from trt_responses.backends.engines import grpc_at
 from trt_responses.doctor.check import Check
 from trt_responses.errors import StartupError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trt_responses.settings import Settings
+from trt_responses.settings import Settings
 
 START_S = 5.0
 """Timeout of the first answer: the check does not wait for an engine that is still loading."""

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
-from trt_responses.doctor.check import Check
+from trt_responses.doctor.check import Check, State
 from trt_responses.errors import StartupError
 from trt_responses.prepare.files import DIALECT
+from trt_responses.prepare.machine import ServingMachine
 from trt_responses.prepare.shelf import shelf
-from trt_responses.prepare.shelf.card import read_card
+from trt_responses.prepare.shelf.card import DialectFacts, read_card
+from trt_responses.prepare.shelf.shelf import Verdict
 from trt_responses.tokens import vocabulary
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from trt_responses.doctor.check import State
-    from trt_responses.prepare.machine import ServingMachine
-    from trt_responses.prepare.shelf.card import DialectFacts
-    from trt_responses.prepare.shelf.shelf import Verdict
 
 
 def vocabulary_check(load: Callable[[], object] = vocabulary.load) -> Check:

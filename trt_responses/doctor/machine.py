@@ -6,19 +6,16 @@ import os
 import platform
 import re
 import sys
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from trt_responses.doctor.check import Check
 from trt_responses.prepare.hardware import free_disk_bytes
 from trt_responses.prepare.memory import memory
 from trt_responses.prepare.progress import megabytes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from trt_responses.settings import Settings
+from trt_responses.settings import Settings
 
 DISTRIBUTION = "trt-responses"
 OLDEST_PYTHON = (3, 11)

@@ -6,21 +6,16 @@ The caller passes the engine and its checkpoint; the engine is used through its 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from trt_responses.doctor.check import Check
-from trt_responses.engine import Gathered, GenerateOptions
+from trt_responses.engine import Engine, Gathered, GenerateOptions
 from trt_responses.errors import ApiError, StartupError
 from trt_responses.prepare.checkpoint.forward import Reference
+from trt_responses.prepare.checkpoint.open import Checkpoint
+from trt_responses.tokens.vocabulary import Vocabulary
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from trt_responses.engine import Engine
-    from trt_responses.prepare.checkpoint.open import Checkpoint
-    from trt_responses.tokens.vocabulary import Vocabulary
-
-    Likeliest = Sequence[tuple[int, float]]
+Likeliest = Sequence[tuple[int, float]]
 
 NAME = "deep"
 COUNTED = " ".join(f"{n} and" for n in range(100))

@@ -7,15 +7,11 @@ from __future__ import annotations
 
 import socket
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from trt_responses.doctor.check import Check
 from trt_responses.doctor.listening import why_not
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trt_responses.settings import Settings
+from trt_responses.settings import Settings
 
 LIST_S = 10.0
 """Timeout for the list of models: a listener that is silent for longer is another program."""

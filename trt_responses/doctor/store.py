@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from trt_responses.doctor.check import Check
 from trt_responses.doctor.listening import why_not
 from trt_responses.doctor.machine import may_write, nearest
 from trt_responses.errors import StartupError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from trt_responses.settings import Settings
+from trt_responses.settings import Settings
 
 REDIS_PORT = 6379
 VARIABLE = "TRT_RESPONSES_STORE"

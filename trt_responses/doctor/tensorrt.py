@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, requires, version
-from typing import TYPE_CHECKING
 
-from trt_responses.doctor.check import Check
-from trt_responses.prepare.hardware import PACKAGE
+from trt_responses.doctor.check import Check, State
+from trt_responses.prepare.hardware import PACKAGE, Hardware
 from trt_responses.prepare.progress import megabytes
 from trt_responses.prepare.trtllm.preflight import gpu_class_of, harm_of, machine_faults
 from trt_responses.prepare.trtllm.profiles import arguments_for
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from trt_responses.doctor.check import State
-    from trt_responses.prepare.hardware import Hardware
 
 GPT_OSS_20B_BYTES = 13_800_000_000
 CONTEXT = 131_072

@@ -13,17 +13,12 @@ import hashlib
 import mmap
 import struct
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from trt_responses.errors import ServerBusy
-from trt_responses.features.limits.counts import NEVER_USED
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from trt_responses.features.limits.counts import OwnerCounts, Rank
+from trt_responses.features.limits.counts import NEVER_USED, OwnerCounts, Rank
 
 COUNTS = "counts"
 """The file's name in a fleet's folder."""

@@ -7,25 +7,22 @@ a program of its own (`trtllm_process.py`), since it may run in another environm
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trt_responses import __version__
 from trt_responses.backends import engines
+from trt_responses.engine import Engine
 from trt_responses.engines.remote.child import host
 from trt_responses.engines.remote.client import RemoteEngine
 from trt_responses.engines.remote.process import EngineProcess, Patience
 from trt_responses.errors import StartupError
+from trt_responses.prepare.shelf.shelf import Selection
 from trt_responses.settings import PREFIX, Settings
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from trt_responses.engine import Engine
-    from trt_responses.prepare.shelf.shelf import Selection
-
-    Arguments = Mapping[str, object]
-    Variables = Mapping[str, str]
+Arguments = Mapping[str, object]
+Variables = Mapping[str, str]
 
 KINDS = frozenset({"trtllm"})
 """The kinds of engine that have a process of their own unless settings say otherwise: TensorRT-LLM

@@ -8,19 +8,14 @@ their names; knows no metric's meaning.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import orjson
 
-from trt_responses.features.metrics.metrics import added
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from trt_responses.features.metrics.families import Kind
-    from trt_responses.features.metrics.metrics import Metrics, Samples
+from trt_responses.features.metrics.families import Kind
+from trt_responses.features.metrics.metrics import Metrics, Samples, added
 
 PATIENCE_S = 1.0
 """Seconds that a sibling may take to answer; then its last numbers count."""

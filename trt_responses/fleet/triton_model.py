@@ -11,23 +11,20 @@ import asyncio
 import importlib
 import json
 import threading
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from trt_responses.backends.engines import chosen_engine, engine_of
+from trt_responses.engine import Chunk, Engine, Handle
 from trt_responses.engines.triton.fields import DESCRIBE, LOST, limits_text, options_of, outputs_of
 from trt_responses.engines.triton.fields import INPUTS as INPUTS
 from trt_responses.engines.triton.fields import OUTPUTS as OUTPUTS
 from trt_responses.errors import ApiError
 from trt_responses.settings import Settings
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
-
-    from trt_responses.engine import Chunk, Engine, Handle
 
 SETTINGS_FILE = "settings.json"
 CANCEL_LOOK_S = 0.1

@@ -9,15 +9,13 @@ escape that JSON does not have stands for itself.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import orjson
 
 from trt_responses.tokens.pieces import escaped
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 TAIL = re.compile(r'"\s*\}?\s*')
 PATIENCE = 256

@@ -10,14 +10,11 @@ import os
 import platform
 import shutil
 import subprocess
+from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from trt_responses.frozen import dataclass
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
 
 PACKAGE = "tensorrt-llm"
 QUERY = ("name", "compute_cap", "memory.total", "memory.free", "driver_version")

@@ -9,18 +9,16 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from trt_responses.prepare.checkpoint.open import HUB_MODEL, INDEX, PICKLES
 from trt_responses.prepare.faults import PrepareError, WrongInput, cut
 from trt_responses.prepare.files import GGUF, GGUF_PART, json_or_nothing
 from trt_responses.prepare.phases import rounded
 from trt_responses.prepare.progress import megabytes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 WORD = r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}"
 HUB_ID = re.compile(rf"({WORD}/{WORD})(?:/([^@/]+\.gguf))?(?:@({WORD}))?")

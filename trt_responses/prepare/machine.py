@@ -6,17 +6,14 @@ from __future__ import annotations
 
 import platform
 import sys
+from collections.abc import Mapping
 from dataclasses import field
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from trt_responses.frozen import dataclass
 from trt_responses.prepare.hardware import gpu_facts, package_version
 from trt_responses.prepare.memory import memory
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 LIBRARIES = (
     *("gguf", "numpy", "onnx", "onnxruntime", "tensorrt_llm", "xllamacpp"),

@@ -4,11 +4,9 @@ Reads Linux's files, of both versions of control groups.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from typing import NamedTuple
 
 GROUPS = "sys/fs/cgroup"
 

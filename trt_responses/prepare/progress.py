@@ -5,8 +5,9 @@ Counts bytes by phase; does none of the work.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol, TextIO
+from typing import Protocol, TextIO
 
 from rich.console import Console
 from rich.progress import (
@@ -17,9 +18,6 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 from rich.progress import Progress as Bars
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 LINE_EVERY_S = 5.0
 

@@ -7,28 +7,23 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, assert_never
+from collections.abc import Iterable, Sequence
+from typing import assert_never
 
 import orjson
 from pydantic import TypeAdapter
 
-from trt_responses.dialect import Entry
+from trt_responses.dialect import Entry, Renderer
 from trt_responses.errors import InvalidRequest, invalid_value
 from trt_responses.frozen import dataclass
 from trt_responses.language.messages import FUNCTIONS, Message
 from trt_responses.prompt import hosted_calls
 from trt_responses.prompt.hosted_calls import call_message as call_message
 from trt_responses.prompt.hosted_calls import result_message
-from trt_responses.store import Block, lasting_json
+from trt_responses.store import Block, Kind, lasting_json
 from trt_responses.wire import items as i
 from trt_responses.wire import output as o
 from trt_responses.wire.tools import SEPARATOR
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from trt_responses.dialect import Renderer
-    from trt_responses.store import Kind
 
 ITEM: TypeAdapter[i.InputItem] = TypeAdapter(i.InputItem)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
@@ -12,9 +13,6 @@ from trt_responses.log.action_calls import action_text, arguments_of
 from trt_responses.wire import hosted_items as h
 from trt_responses.wire import items as i
 from trt_responses.wire import output as o
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 DIGEST_BYTES = 16
 

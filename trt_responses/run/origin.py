@@ -6,12 +6,10 @@ variable, as tracing has everywhere, so that no layer between the two hands it o
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextvars import ContextVar
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from typing import NamedTuple
 
 
 class Origin(NamedTuple):

@@ -7,14 +7,12 @@ Works on the output of `normalise`; no matcher here.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import orjson
 
 from trt_responses.schema.documents import Document, parts
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 Schema = dict[str, Any]
 Place = tuple[tuple[str, ...], str]

@@ -7,12 +7,10 @@ No guide and no request here.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from trt_responses.schema.documents import HOLDERS, LISTS, SINGLE, parts
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 OF_OTHERS = ("additionalProperties", "patternProperties", "propertyNames")
 TOGETHER = ("anyOf", "oneOf", "$ref")

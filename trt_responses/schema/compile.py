@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 import time
 from collections import OrderedDict
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import orjson
 
@@ -26,16 +27,13 @@ from trt_responses.schema.matching import (
     LARK_LIMITS,
     Expressions,
     GrammarFault,
+    Matcher,
+    Pieces,
     json_grammar,
     matcher,
 )
 from trt_responses.schema.normalise import FOR_STRICT, Left, Normal, Normaliser
 from trt_responses.schema.refusals import InvalidSchema, SlowSchema, refused
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from trt_responses.schema.matching import Matcher, Pieces
 
 MAX_BYTES = 1_048_576
 """Maximum size of one schema: OpenAI's limits, with room for descriptions."""

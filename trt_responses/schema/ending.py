@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from trt_responses.schema.documents import Document, parts
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 
 def may_end(guide: Mapping[str, Any], check_time: Callable[[], None] = lambda: None) -> bool:

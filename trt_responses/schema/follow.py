@@ -8,18 +8,11 @@ from __future__ import annotations
 import codecs
 import re
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-from trt_responses.schema.judge import Unreadable, read
-from trt_responses.schema.matching import opens_much
-from trt_responses.schema.refusals import Departure, OutOfSteps, place_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from trt_responses.schema.judge import Judge
-    from trt_responses.schema.matching import Matcher
-    from trt_responses.schema.refusals import Path
+from trt_responses.schema.judge import Judge, Unreadable, read
+from trt_responses.schema.matching import Matcher, opens_much
+from trt_responses.schema.refusals import Departure, OutOfSteps, Path, place_of
 
 AT_ONCE_BYTES = 2_048
 AT_ONCE_STEPS = 2_000

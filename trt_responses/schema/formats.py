@@ -5,12 +5,9 @@ Formats without an entry are annotations and are not enforced.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from datetime import date, time
 from ipaddress import IPv4Address, IPv6Address
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 _YEAR = "[1-9][0-9]{3}"
 _LEAP = "(?:[1-9][0-9](?:0[48]|[2468][048]|[13579][26])|(?:[2468][048]|[13579][26])00)"

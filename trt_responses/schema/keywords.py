@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from trt_responses.schema.documents import SINGLE, parts
+from trt_responses.schema.documents import SINGLE, Document, parts
 from trt_responses.schema.refusals import refused
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from trt_responses.schema.documents import Document
 
 MAX_DEPTH = 48
 """Maximum nesting of schemas; each takes two of llguidance's 128 levels of JSON."""

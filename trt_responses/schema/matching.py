@@ -6,20 +6,15 @@ The only file of this folder that imports llguidance. Its limits refuse grammars
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
-from typing import TYPE_CHECKING
 
 import orjson
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
 
-from trt_responses.schema.patterns import PatternFault, translate
+from trt_responses.schema.patterns import PatternFault, Translated, translate
 from trt_responses.schema.refusals import OutOfSteps
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from trt_responses.schema.patterns import Translated
 
 BLANKS = 32
 """Maximum white space between two tokens of JSON; other engines' guides may write some."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from trt_responses.schema.documents import Document
 from trt_responses.schema.formats import EXPRESSIONS
 from trt_responses.schema.refusals import refused
 from trt_responses.schema.values import CONTROL_SPELLING, SPELLS_CONTROL
-
-if TYPE_CHECKING:
-    from trt_responses.schema.documents import Document
 
 Schema = dict[str, Any]
 MAX_OF_NAME = 1_000

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from math import ceil, inf, nextafter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trt_responses.schema.judge import fraction
 from trt_responses.schema.refusals import refused
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 Schema = dict[str, Any]
 Bound = tuple[Fraction, bool]

@@ -6,11 +6,8 @@ since `ipaddress` treats NAT64, 6to4 and multicast as global.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network

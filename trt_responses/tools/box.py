@@ -12,12 +12,10 @@ import os
 import platform
 import resource
 import struct
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from trt_responses.tools.syscalls import MACHINES, instructions, packed
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 24, 36, 38
 SECCOMP = {"x86_64": 317, "aarch64": 277}

@@ -5,22 +5,17 @@ Reads in pieces of work that are short enough for the event loop; knows no route
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Generator
+from typing import TypeVar
 
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
 
 from trt_responses.errors import ApiError, InvalidRequest
 from trt_responses.tasks import give_way
 from trt_responses.web.headers import header
 from trt_responses.wire import parse
 from trt_responses.wire.base import Options
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    from starlette.requests import Request
-
-    from trt_responses.wire.limits import RequestLimits
+from trt_responses.wire.limits import RequestLimits
 
 R = TypeVar("R", bound=Options)
 T = TypeVar("T")

@@ -6,7 +6,7 @@ those of the Responses API. Knows no store, no run and no engine.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 from trt_responses.accept.accepted import (
     Accepted,
@@ -20,6 +20,7 @@ from trt_responses.accept.sampling import EFFORT_BUDGETS, sampling_of
 from trt_responses.accept.tool_choice import choice_of, named
 from trt_responses.apis.chat import request as c
 from trt_responses.apis.chat.fields import COLUMN
+from trt_responses.engine import GenerateOptions
 from trt_responses.errors import invalid_value, unsupported_value
 from trt_responses.log.item_events import Callee
 from trt_responses.tasks import give_way
@@ -27,11 +28,6 @@ from trt_responses.wire import items as i
 from trt_responses.wire.choice import NamedTool
 from trt_responses.wire.judge import judge_fields, named_twice
 from trt_responses.wire.response import Response
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from trt_responses.engine import GenerateOptions
 
 ANY_OBJECT = "json_object"
 AT_ONCE = 64

@@ -4,20 +4,16 @@ and events; knows no connection and no run."""
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import orjson
 
 from trt_responses.errors import ApiError, InvalidRequest, error_body, invalid_value
 from trt_responses.log.entries import ResponsesSpelling
-from trt_responses.wire.events import Created, Error
+from trt_responses.wire.dialect import Dialect
+from trt_responses.wire.events import Created, Error, Event
 from trt_responses.wire.parse import request_json, summary
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from trt_responses.wire.dialect import Dialect
-    from trt_responses.wire.events import Event
 
 CREATE, STEER = "response.create", "response.steer"
 STREAM_ID = re.compile(r"[A-Za-z0-9_.-]{1,256}")

@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 REST = 3
 """The next message of an owner waits this many times as long as its last one took."""

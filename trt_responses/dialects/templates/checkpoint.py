@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -10,10 +12,6 @@ from trt_responses.dialects.templates.families import Family, find
 from trt_responses.dialects.templates.tokeniser import Tokeniser
 from trt_responses.dialects.templates.write.template import Template, template_of_gguf
 from trt_responses.errors import StartupError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 GGUF = "tokenizer.ggml."
 HUGGING_FACE, RESPONSE_TEMPLATE = "tokenizer.huggingface.json", "tokenizer.response_template"

@@ -8,13 +8,11 @@ Nothing is guessed while serving. No ids here, and no rendering.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Collection, Mapping
+from typing import Any, Literal
 
 from trt_responses.errors import StartupError
 from trt_responses.frozen import dataclass
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
 
 Body = Literal["json", "xml", "kv", "named"]
 """The form of a call between its marks:

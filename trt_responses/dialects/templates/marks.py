@@ -9,12 +9,10 @@ longer one; the shields are removed before the text is encoded as ordinary ids. 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 Json = dict[str, Any]
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 SHIELD = "\U0010fffd"
 _ESCAPE = "\U0010fffc"

@@ -8,7 +8,9 @@ Qwen, GLM, DeepSeek, Nemotron and Llama use. No template and no family here.
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import orjson
 from tokenizers import Tokenizer
@@ -22,10 +24,6 @@ from trt_responses.dialects.templates.pretokens import (
     pretokeniser,
 )
 from trt_responses.errors import StartupError
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
 Json = dict[str, Any]
 

@@ -10,15 +10,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from array import array
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
-from trt_responses.engine import Chunk
+from trt_responses.engine import Chunk, Engine, GenerateOptions, Handle, Health, Limits, Sink
 from trt_responses.frozen import dataclass
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from trt_responses.engine import Engine, GenerateOptions, Handle, Health, Limits, Sink
 
 AT_ONCE = 512
 """The ids that are read again in one turn of the loop: half a millisecond."""

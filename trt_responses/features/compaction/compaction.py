@@ -9,38 +9,29 @@ only reasoning, and says so. Knows blocks, the renderer and the sealer; knows no
 from __future__ import annotations
 
 import logging
+from array import array
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
-from trt_responses.accept.accepted import ThoughtBudget, ToolChoice
+from trt_responses.accept.accepted import Accepted, ThoughtBudget, ToolChoice
+from trt_responses.dialect import Dialect
 from trt_responses.frozen import replace as replace_frozen
-from trt_responses.language.fragments import Closed, Opened, Text
+from trt_responses.language.fragments import Closed, Fragment, Opened, Text
 from trt_responses.language.messages import Message
 from trt_responses.log.machine import OPENS, Machine
-from trt_responses.prompt.prompt import ID_BYTES
-from trt_responses.prompt.sealed import SealedCompaction
+from trt_responses.prompt.prompt import ID_BYTES, Prompt
+from trt_responses.prompt.sealed import SealedCompaction, Sealing
 from trt_responses.run.ending import End
 from trt_responses.run.generation import Generation
-from trt_responses.store import Block, lasting_json
+from trt_responses.store import Block, Kind, lasting_json
 from trt_responses.wire import events as e
 from trt_responses.wire.listing import whole
-from trt_responses.wire.output import OutputCompaction
+from trt_responses.wire.output import OutputCompaction, OutputItem
 
-if TYPE_CHECKING:
-    from array import array
-    from collections.abc import Sequence
-
-    from trt_responses.accept.accepted import Accepted
-    from trt_responses.dialect import Dialect
-    from trt_responses.language.fragments import Fragment
-    from trt_responses.prompt.prompt import Prompt
-    from trt_responses.prompt.sealed import Sealing
-    from trt_responses.store import Kind
-    from trt_responses.wire.output import OutputItem
-
-    Json = dict[str, Any]
+Json = dict[str, Any]
 
 logger = logging.getLogger(__name__)
 

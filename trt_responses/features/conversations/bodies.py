@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
 from trt_responses.wire.base import ListOf, Options
 from trt_responses.wire.items import SentItem
 from trt_responses.wire.request import Metadata
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 ITEMS_AT_ONCE = 20
 

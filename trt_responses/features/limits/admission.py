@@ -14,20 +14,14 @@ import asyncio
 import math
 import random
 from collections import deque
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable
+from typing import Literal
 
 from trt_responses.errors import RETRY_AFTER_S, Overloaded, ServerBusy
-from trt_responses.features.limits.counts import LocalCounts
-from trt_responses.features.limits.keys import NO_LIMITS
+from trt_responses.features.limits.counts import Counts, Level, LocalCounts, OwnerCounts, Rank
+from trt_responses.features.limits.keys import NO_LIMITS, OwnerLimits
 from trt_responses.features.limits.rates import Bucket
 from trt_responses.frozen import dataclass
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from trt_responses.features.limits.counts import Counts, Level, OwnerCounts, Rank
-    from trt_responses.features.limits.keys import OwnerLimits
-
 
 LOOK_S = 0.005
 """Seconds between two looks for a place that another front end has left: there is no signal."""

@@ -6,15 +6,12 @@ Knows names and digests' first digits; knows no key.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import orjson
 
 from trt_responses.features.limits.keys import utc_now
 from trt_responses.files import make_private
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class Audit:

@@ -7,11 +7,8 @@ seam (`fleet/counts.py`). Knows numbers; decides nothing.
 from __future__ import annotations
 
 import math
-from contextlib import nullcontext
-from typing import TYPE_CHECKING, Protocol
-
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
+from typing import Protocol
 
 Rank = tuple[int, int, float]
 """The order of those who wait, the least first: how many responses the owner has running, when its

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
 
 from trt_responses.errors import UsageError
 from trt_responses.features.limits.admission import Admission, Bounds
@@ -12,13 +12,8 @@ from trt_responses.features.limits.counts import LocalCounts
 from trt_responses.features.limits.endpoint import routes
 from trt_responses.features.limits.key_file import WatchedKeys
 from trt_responses.features.limits.keys import KeyFault, KeyRing, OwnerLimits
-from trt_responses.setup.server import Reading
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from trt_responses.settings import Settings
-    from trt_responses.setup.server import Server
+from trt_responses.settings import Settings
+from trt_responses.setup.server import Reading, Server
 
 
 def install(server: Server) -> None:

@@ -10,9 +10,10 @@ import hashlib
 import secrets
 import time
 from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from hmac import compare_digest
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import orjson
 from pydantic import (
@@ -24,9 +25,6 @@ from pydantic import (
     StringConstraints,
     ValidationError,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 PREFIX = "trt_"
 OPERATOR = "operator"

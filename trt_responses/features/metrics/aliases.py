@@ -3,14 +3,10 @@ for those. A name stands here only where what it means there is what is counted 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
-from trt_responses.features.metrics.families import Shown
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from trt_responses.features.metrics.families import Family, Labels
+from trt_responses.features.metrics.families import Family, Labels, Shown
 
 
 class Alias(NamedTuple):

@@ -8,14 +8,11 @@ Used on the event loop's thread alone, so nothing is locked. Knows no metric's m
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate, chain
 from operator import add
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, Protocol
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal, Protocol
 
 Labels = tuple[str, ...]
 """The values of a sample's labels, in the order of their names."""

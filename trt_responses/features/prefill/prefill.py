@@ -3,13 +3,9 @@ conversation before its first question. Knows the engine's seam; knows no reques
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from trt_responses.engine import Chunk
 from trt_responses.run.ending import End, end_of
 from trt_responses.run.generation import Generation
-
-if TYPE_CHECKING:
-    from trt_responses.engine import Chunk
 
 TOKENS = 1
 """The tokens to generate: an engine reads a prompt in order to write, so the least possible; they

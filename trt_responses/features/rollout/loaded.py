@@ -10,18 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from trt_responses.engine import Chunk, Health
+from trt_responses.engine import Chunk, Engine, GenerateOptions, Handle, Health, Limits, Sink
 from trt_responses.frozen import dataclass
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from contextlib import AbstractContextManager
-
-    from trt_responses.engine import Engine, GenerateOptions, Handle, Limits, Sink
 
 logger = logging.getLogger(__name__)
 

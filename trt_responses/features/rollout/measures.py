@@ -5,13 +5,11 @@ Knows times and counts; knows no engine and no request.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from trt_responses.frozen import dataclass
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 FIRST_TOKEN_RATIO = 1.5
 """So much longer may a first token take."""

@@ -15,15 +15,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from trt_responses.engine import GenerateOptions, Handle, Health, Limits, Sink
 from trt_responses.features.rollout.loaded import Lease, Loaded, Version, number_in
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from trt_responses.engine import GenerateOptions, Handle, Health, Limits, Sink
 
 logger = logging.getLogger(__name__)
 

@@ -13,25 +13,20 @@ import hmac
 import os
 import secrets
 import zlib
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from trt_responses.errors import InvalidRequest, StartupError, UsageError, invalid_value
 from trt_responses.features.seal import compacted
-from trt_responses.features.seal.turn import OpenedTurns, packed, unpacked
+from trt_responses.features.seal.turn import OpenedTurns, SealedTurn, packed, unpacked
 from trt_responses.files import make_private
 from trt_responses.prompt.digest import digest
+from trt_responses.prompt.sealed import SealedCompaction
 from trt_responses.wire import items as i
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-    from pathlib import Path
-
-    from trt_responses.features.seal.turn import SealedTurn
-    from trt_responses.prompt.sealed import SealedCompaction
 
 PREFIX = "trtr1_"
 """The beginning of a text that this server sealed; any other is left alone."""

@@ -11,13 +11,11 @@ import struct
 import sys
 import zlib
 from array import array
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from trt_responses.prompt.digest import DIGEST_BYTES, digest
 from trt_responses.wire import items as i
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 MAX_BYTES = 64 * 1024 * 1024
 """The largest turn in bytes, unpacked: more than any context."""

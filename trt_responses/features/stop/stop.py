@@ -5,14 +5,11 @@ Text is held back exactly as long as it may be the beginning of a stop. Knows no
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import orjson
 
 from trt_responses.tokens.pieces import escaped
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 class StopText:

@@ -5,18 +5,16 @@ nothing, and does not interpret the template.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import gguf
 
 from trt_responses.prepare.checkpoint.open import inside, json_object
 from trt_responses.prepare.faults import refusal, shown
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    Json = Mapping[str, Any]
+Json = Mapping[str, Any]
 
 MAX_TOKENIZER_BYTES, MAX_TOKENIZER_CONFIG_BYTES = 100_000_000, 10_000_000
 TOKENIZER, GENERATION, TOKENIZER_CONFIG, TEMPLATE = (

@@ -5,22 +5,22 @@ Follows links and indexes; reads headers only, and executes nothing.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, Protocol
+from pathlib import Path
+from typing import Literal, Protocol
 
 from trt_responses.frozen import dataclass
 from trt_responses.prepare.checkpoint import original
-from trt_responses.prepare.checkpoint.architecture import from_hf, from_original
+from trt_responses.prepare.checkpoint.architecture import (
+    Architecture,
+    Config,
+    from_hf,
+    from_original,
+)
 from trt_responses.prepare.checkpoint.expected import expected_tensors
-from trt_responses.prepare.checkpoint.safetensors import read_tensors
+from trt_responses.prepare.checkpoint.safetensors import Tensor, read_tensors
 from trt_responses.prepare.faults import PrepareError, WrongInput, cut, refusal, shown
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-    from pathlib import Path
-
-    from trt_responses.prepare.checkpoint.architecture import Architecture, Config
-    from trt_responses.prepare.checkpoint.safetensors import Tensor
 
 Layout = Literal["hf", "original"]
 

@@ -5,17 +5,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+from trt_responses.prepare.checkpoint.architecture import Architecture
 from trt_responses.prepare.checkpoint.open import Checkpoint
-from trt_responses.prepare.checkpoint.safetensors import read_tensors, write_tensors
+from trt_responses.prepare.checkpoint.safetensors import Tensor, read_tensors, write_tensors
 from trt_responses.prepare.files import EXPERTS
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from trt_responses.prepare.checkpoint.architecture import Architecture
-    from trt_responses.prepare.checkpoint.safetensors import Tensor
 
 PROJECTIONS = ("gate_up_proj", "down_proj")
 ENDS = ("", "_blocks", "_scales")

@@ -4,13 +4,11 @@ Each method adds one node to the graph. Independent of model and file.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Sequence
+from typing import Protocol
 
 from trt_responses.frozen import dataclass
 from trt_responses.prepare.graph.onnx_file import BOOL, INT64
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 class Graph(Protocol):

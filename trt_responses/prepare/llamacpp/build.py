@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Callable
+from pathlib import Path
+from typing import ClassVar
 
+from trt_responses.engine import Engine
 from trt_responses.frozen import dataclass
-from trt_responses.prepare.checkpoint.open import open_checkpoint
+from trt_responses.prepare.checkpoint.open import Checkpoint, open_checkpoint
 from trt_responses.prepare.digests import source_facts
 from trt_responses.prepare.faults import refusal
 from trt_responses.prepare.files import (
@@ -23,23 +26,12 @@ from trt_responses.prepare.files import (
     read_finished,
     write_finished,
 )
-from trt_responses.prepare.llamacpp.gguf import WEIGHT_TYPES, plan, write_gguf
-from trt_responses.prepare.llamacpp.gguf_checkpoint import open_gguf
+from trt_responses.prepare.llamacpp.gguf import WEIGHT_TYPES, Planned, WeightType, plan, write_gguf
+from trt_responses.prepare.llamacpp.gguf_checkpoint import GgufCheckpoint, open_gguf
 from trt_responses.prepare.machine import this_machine
-from trt_responses.prepare.pipeline import Product, prepared
-from trt_responses.prepare.shelf.card import compare
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from trt_responses.engine import Engine
-    from trt_responses.prepare.checkpoint.open import Checkpoint
-    from trt_responses.prepare.llamacpp.gguf import Planned, WeightType
-    from trt_responses.prepare.llamacpp.gguf_checkpoint import GgufCheckpoint
-    from trt_responses.prepare.phases import Phases
-    from trt_responses.prepare.pipeline import BuildTools, Built
-    from trt_responses.prepare.shelf.card import Card, Kind, Source, StoredWeights
+from trt_responses.prepare.phases import Phases
+from trt_responses.prepare.pipeline import BuildTools, Built, Product, prepared
+from trt_responses.prepare.shelf.card import Card, Kind, Source, StoredWeights, compare
 
 CONVERTER = 4
 """The version of the converter, a part of every engine's version. Raise it when the same checkpoint

@@ -8,7 +8,9 @@ from __future__ import annotations
 import math
 import os
 import shutil
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
 
 import gguf
 import numpy as np
@@ -18,16 +20,10 @@ from trt_responses.prepare.checkpoint.peft import floats, module_names, open_pef
 from trt_responses.prepare.checkpoint.safetensors import widen
 from trt_responses.prepare.faults import PrepareError, refusal, shown
 from trt_responses.prepare.files import GGUF, MODEL, engine_file, sha256_of
-from trt_responses.prepare.llamacpp.gguf_file import read_gguf
+from trt_responses.prepare.llamacpp.gguf_file import GgufHead, StoredTensor, Value, read_gguf
 from trt_responses.prepare.shelf.adapter_changes import Imported
 from trt_responses.prepare.shelf.adapters import FOLDER
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from trt_responses.prepare.llamacpp.gguf_file import GgufHead, StoredTensor, Value
-    from trt_responses.prepare.shelf.card import Card
+from trt_responses.prepare.shelf.card import Card
 
 ARCHITECTURE = "general.architecture"
 ALPHA = "adapter.lora.alpha"

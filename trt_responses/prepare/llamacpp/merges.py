@@ -6,12 +6,9 @@ ranks.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from trt_responses.tokens.stand_ins import is_whole, spelled, stand_in
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def merges(token_bytes: tuple[bytes, ...]) -> tuple[tuple[bytes, bytes], ...]:

@@ -5,22 +5,18 @@ Uses the shelf and the list of adapters; the caller passes in the import of each
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from trt_responses.files import reason
 from trt_responses.prepare.faults import PrepareError, WrongInput, refusal
+from trt_responses.prepare.files import EngineFile
 from trt_responses.prepare.shelf import shelf, versions
 from trt_responses.prepare.shelf.adapters import FOLDER, Adapter, adapters_of, write_adapters
-from trt_responses.prepare.shelf.card import read_card
+from trt_responses.prepare.shelf.card import Card, Kind, read_card
 from trt_responses.prepare.shelf.locks import is_served, locked
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
-
-    from trt_responses.prepare.files import EngineFile
-    from trt_responses.prepare.shelf.card import Card, Kind
 
 
 class Imported(NamedTuple):
@@ -69,9 +65,7 @@ def add(
     with _changing(directory, name):
         earlier = adapters_of(directory)
         if any(adapter.name == name for adapter in earlier):
-            raise WrongInput(
-                f"{card.label} already has an adapter named {name}; remove it first."
-            )
+            raise WrongInput(f"{card.label} already has an adapter named {name}; remove it first.")
         (directory / FOLDER).mkdir(exist_ok=True)
         made = imported(source, directory, card, name)
         adapter = Adapter(

@@ -5,17 +5,14 @@ Reads and writes the list, and compares it with the files; each kind of engine c
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from trt_responses.files import write_whole
 from trt_responses.frozen import dataclass
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.files import EngineFile, decoded, file_difference
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 FOLDER = "adapters"
 LIST = "adapters.json"

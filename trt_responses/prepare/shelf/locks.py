@@ -11,14 +11,11 @@ import fcntl
 import os
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from trt_responses.prepare.faults import PrepareError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 LOCK, CHANGES = "lock", "changes.lock"
 CHANGES_S, LOOK_S = 5.0, 0.02

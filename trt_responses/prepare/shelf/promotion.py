@@ -4,20 +4,15 @@ A promotion or a rollback never waits for a build. Uses the shelf and the journa
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.shelf import card as cards
 from trt_responses.prepare.shelf import shelf, versions
+from trt_responses.prepare.shelf.card import Card
 from trt_responses.prepare.shelf.locks import changing, is_served, locked
-from trt_responses.prepare.shelf.versions import Change, now
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from trt_responses.prepare.shelf.card import Card
-    from trt_responses.prepare.shelf.shelf import Entry
-    from trt_responses.prepare.shelf.versions import Act
+from trt_responses.prepare.shelf.shelf import Entry
+from trt_responses.prepare.shelf.versions import Act, Change, now
 
 
 def promote(engines_dir: Path, wanted: str, reason: str = "") -> Card:

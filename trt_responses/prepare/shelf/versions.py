@@ -16,19 +16,16 @@ import re
 from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Literal
+from pathlib import Path
+from typing import Literal
 
 from trt_responses.files import write_whole
 from trt_responses.frozen import dataclass
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.files import decoded
 from trt_responses.prepare.shelf import card as cards
+from trt_responses.prepare.shelf.card import Card
 from trt_responses.prepare.shelf.locks import changing
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from trt_responses.prepare.shelf.card import Card
 
 JOURNAL = "journal.jsonl"
 POINTER = "promoted.json"

@@ -9,22 +9,26 @@ compiles, `prepare.pipeline` does the rest, and the caller passes in the verifyi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+from trt_responses.engine import Engine
 from trt_responses.frozen import dataclass
-from trt_responses.prepare.checkpoint.open import open_checkpoint
+from trt_responses.prepare.checkpoint.open import Checkpoint, open_checkpoint
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.files import GRAPH, engine_file, sha256_of, write_finished
 from trt_responses.prepare.graph.expert_file import write_experts
 from trt_responses.prepare.graph.write import write
 from trt_responses.prepare.hardware import gpu_facts
 from trt_responses.prepare.machine import this_machine
-from trt_responses.prepare.pipeline import Product, prepared
+from trt_responses.prepare.phases import Phases
+from trt_responses.prepare.pipeline import BuildTools, Built, Product, prepared
+from trt_responses.prepare.shelf.card import Card, Kind, Source, StoredWeights
 from trt_responses.prepare.shelf.chain import Chain
 from trt_responses.prepare.shelf.plans import REMEDY
 from trt_responses.prepare.shelf.shelf import difference
-from trt_responses.prepare.tensorrt.binding import binding
+from trt_responses.prepare.tensorrt.binding import Binding, binding
 from trt_responses.prepare.tensorrt.eta import Eta
 from trt_responses.prepare.tensorrt.finished import (
     Finished,
@@ -32,24 +36,10 @@ from trt_responses.prepare.tensorrt.finished import (
     finished_in,
     links_of,
 )
-from trt_responses.prepare.tensorrt.job import CompileJob, compiled
-from trt_responses.prepare.tensorrt.options import intended
+from trt_responses.prepare.tensorrt.job import CompileJob, CompileResult, compiled
+from trt_responses.prepare.tensorrt.options import Intent, TensorRtOptions, intended
 from trt_responses.prepare.tensorrt.size import plan_bytes
-from trt_responses.prepare.tensorrt.targets import check_present
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from trt_responses.engine import Engine
-    from trt_responses.prepare.checkpoint.open import Checkpoint
-    from trt_responses.prepare.phases import Phases
-    from trt_responses.prepare.pipeline import BuildTools, Built
-    from trt_responses.prepare.shelf.card import Card, Kind, Source, StoredWeights
-    from trt_responses.prepare.tensorrt.binding import Binding
-    from trt_responses.prepare.tensorrt.job import CompileResult
-    from trt_responses.prepare.tensorrt.options import Intent, TensorRtOptions
-    from trt_responses.prepare.tensorrt.targets import Family
+from trt_responses.prepare.tensorrt.targets import Family, check_present
 
 
 def present_target() -> str | None:

@@ -4,12 +4,9 @@ Works with sizes, names and a clock; does none of the work.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
 from trt_responses.prepare.phases import rounded
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 BYTES_PER_S = 60e6
 """Bytes compiled per second, measured on two cores; used until the first piece is done."""

@@ -6,22 +6,19 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from trt_responses.frozen import dataclass
+from trt_responses.prepare.checkpoint.open import Checkpoint
 from trt_responses.prepare.digests import source_facts
 from trt_responses.prepare.faults import WrongInput, refusal
 from trt_responses.prepare.graph.expert_file import expert_tensors
+from trt_responses.prepare.graph.onnx_file import Element
 from trt_responses.prepare.graph.write import GraphSpec, grouped
+from trt_responses.prepare.shelf.card import Source
+from trt_responses.prepare.shelf.chain import Format
 from trt_responses.prepare.tensorrt.size import graph_bytes, group_size, plan_bytes
-from trt_responses.prepare.tensorrt.targets import FORMATS, default_targets, families
-
-if TYPE_CHECKING:
-    from trt_responses.prepare.checkpoint.open import Checkpoint
-    from trt_responses.prepare.graph.onnx_file import Element
-    from trt_responses.prepare.shelf.card import Source
-    from trt_responses.prepare.shelf.chain import Format
-    from trt_responses.prepare.tensorrt.targets import Family
+from trt_responses.prepare.tensorrt.targets import FORMATS, Family, default_targets, families
 
 GraphKind = Literal["tensorrt", "onnx"]
 

@@ -4,15 +4,12 @@ Works on compute capabilities and formats; needs no network and no package.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, get_args
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, get_args
 
 from trt_responses.prepare.faults import PrepareError, WrongInput, refusal
+from trt_responses.prepare.graph.onnx_file import Element
 from trt_responses.prepare.shelf.chain import Format
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from trt_responses.prepare.graph.onnx_file import Element
 
 FORMATS: tuple[Format, ...] = get_args(Format)
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
 
 from trt_responses.errors import UsageError
 from trt_responses.files import write_whole
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 MODEL = '''"""By `trt-responses export triton`. Triton's Python needs the package trt_responses."""

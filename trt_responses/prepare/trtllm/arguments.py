@@ -6,14 +6,11 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
 
 from trt_responses.files import write_whole
 from trt_responses.prepare.faults import PrepareError, refusal
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 NAME = re.compile(r"[a-z][a-z0-9_]*")
 

@@ -13,8 +13,11 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import ClassVar
 
+from trt_responses.engine import Engine
 from trt_responses.files import write_whole
 from trt_responses.frozen import dataclass
 from trt_responses.prepare.digests import source_facts
@@ -28,13 +31,28 @@ from trt_responses.prepare.files import (
 )
 from trt_responses.prepare.hardware import Hardware, gpu_facts
 from trt_responses.prepare.machine import ServingMachine, library_versions
-from trt_responses.prepare.pipeline import DIGEST_BYTES_PER_S, Product, prepared
-from trt_responses.prepare.shelf.card import CARD, compare, read_card
+from trt_responses.prepare.phases import Phases
+from trt_responses.prepare.pipeline import DIGEST_BYTES_PER_S, BuildTools, Built, Product, prepared
+from trt_responses.prepare.shelf.card import (
+    CARD,
+    Card,
+    DialectFacts,
+    Kind,
+    Source,
+    StoredWeights,
+    compare,
+    read_card,
+)
 from trt_responses.prepare.shelf.shelf import checked_name
 from trt_responses.prepare.trtllm.arguments import write_arguments
 from trt_responses.prepare.trtllm.caches import Caches, caches_of, renew, set_aside
-from trt_responses.prepare.trtllm.model import TemplateModel, open_model, weights_of
-from trt_responses.prepare.trtllm.plan import VARIABLES, chosen_arguments, chosen_class
+from trt_responses.prepare.trtllm.model import Model, TemplateModel, open_model, weights_of
+from trt_responses.prepare.trtllm.plan import (
+    VARIABLES,
+    TrtLlmOptions,
+    chosen_arguments,
+    chosen_class,
+)
 from trt_responses.prepare.trtllm.preflight import (
     CACHE_BYTES,
     checkpoint_faults,
@@ -42,27 +60,16 @@ from trt_responses.prepare.trtllm.preflight import (
     refuse_harm,
     refuse_tensorrt_checkpoint,
 )
-from trt_responses.prepare.trtllm.profiles import PROFILES, graph_sizes
+from trt_responses.prepare.trtllm.profiles import PROFILES, Arguments, graph_sizes
 from trt_responses.prepare.trtllm.report import Report, write_report
 from trt_responses.prepare.trtllm.warmup import (
+    Greedy,
     Questions,
+    Start,
     harmony_questions,
     measured,
     numbered_text,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
-    from trt_responses.engine import Engine
-    from trt_responses.prepare.phases import Phases
-    from trt_responses.prepare.pipeline import BuildTools, Built
-    from trt_responses.prepare.shelf.card import Card, DialectFacts, Kind, Source, StoredWeights
-    from trt_responses.prepare.trtllm.model import Model
-    from trt_responses.prepare.trtllm.plan import TrtLlmOptions
-    from trt_responses.prepare.trtllm.profiles import Arguments
-    from trt_responses.prepare.trtllm.warmup import Greedy, Start
 
 START_S, WARMUP_S, RESTART_S = 240.0, 120.0, 120.0
 """Seconds of each phase in addition to loading weights: tuning and compiling at the first start,

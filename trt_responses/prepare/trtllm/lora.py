@@ -5,23 +5,16 @@ Also has the arguments of the package for adapters.
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from trt_responses.prepare.checkpoint.expected import expected_tensors
-from trt_responses.prepare.checkpoint.peft import CONFIG, MODULES, WEIGHTS, open_peft
+from trt_responses.prepare.checkpoint.peft import CONFIG, MODULES, WEIGHTS, Peft, open_peft
 from trt_responses.prepare.faults import PrepareError, refusal
 from trt_responses.prepare.files import engine_file, sha256_of
 from trt_responses.prepare.shelf.adapter_changes import Imported
-from trt_responses.prepare.shelf.adapters import FOLDER
-from trt_responses.prepare.shelf.card import architecture_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from trt_responses.prepare.checkpoint.peft import Peft
-    from trt_responses.prepare.shelf.adapters import Adapter
-    from trt_responses.prepare.shelf.card import Card
+from trt_responses.prepare.shelf.adapters import FOLDER, Adapter
+from trt_responses.prepare.shelf.card import Card, architecture_of
 
 TARGETS = {
     "attn_q": "attn_q",

@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping  # read by dataclasses
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from trt_responses.files import write_whole
 from trt_responses.frozen import dataclass
 from trt_responses.prepare.trtllm.plot import line_plot
 from trt_responses.prepare.trtllm.warmup import Start  # likewise
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 REPORT = "warmup_report.json"
 PLOT = "warmup.svg"

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from struct import Struct
-from typing import TYPE_CHECKING, NamedTuple, get_args
+from typing import NamedTuple, get_args
 
-from trt_responses.store import Block, Kind, says_nothing
+from trt_responses.store import Block, Kind, Spell, says_nothing
 from trt_responses.stores.at_rest.compress import (
     LARGE_BYTES,
     NOWHERE,
@@ -28,13 +29,8 @@ from trt_responses.stores.at_rest.id_rows import narrow_bytes, narrowed, rows, t
 from trt_responses.stores.at_rest.phrases import ITEMS
 from trt_responses.tasks import give_way
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from trt_responses.store import Spell
-
-    Has = Callable[[bytes], bool]
-    """Whether a store has the block of a digest."""
+Has = Callable[[bytes], bool]
+"""Whether a store has the block of a digest."""
 
 BLOCK_BYTES = 512
 """Bytes of a large block that count as one small block."""

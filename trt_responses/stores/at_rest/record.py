@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import zlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from trt_responses.errors import ApiError
-from trt_responses.store import Block, Record
+from trt_responses.store import Block, Record, Spell
 from trt_responses.stores.at_rest.blocks import (
     Packed,
     all_packed,
@@ -22,11 +22,6 @@ from trt_responses.stores.at_rest.blocks import (
     unpack,
 )
 from trt_responses.stores.at_rest.compress import gently, leave_out, put_back
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from trt_responses.store import Spell
 
 SEAL_BYTES = 16
 

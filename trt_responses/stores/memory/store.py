@@ -9,12 +9,25 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from sys import intern
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from trt_responses.store import Expired, Frames, Lock, Record, Usage, says_nothing
+from trt_responses.store import (
+    Block,
+    Expired,
+    Found,
+    Frames,
+    Job,
+    Lock,
+    Record,
+    Spell,
+    Standing,
+    Usage,
+    says_nothing,
+)
 from trt_responses.stores.at_rest.blocks import (
     Packed,
     all_packed,
@@ -30,12 +43,6 @@ from trt_responses.stores.cache import BlockCache
 from trt_responses.stores.limits import MIB, Bounds
 from trt_responses.stores.memory.jobs import MemoryJobs
 from trt_responses.stores.memory.locks import MemoryLocks
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from trt_responses.store import Block, Found, Job, Spell, Standing
-
 
 CACHE_BYTES = 8 * MIB
 """Size of the cache of read blocks: small enough for garbage collections."""

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import islice
 from struct import Struct
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 from redis import asyncio as aioredis
@@ -24,19 +25,25 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from trt_responses.errors import ApiError, StartupError, StoreUnavailable
-from trt_responses.store import Expired, Frames, Job, Lock, Usage, says_nothing
+from trt_responses.store import (
+    Block,
+    Expired,
+    Found,
+    Frames,
+    Job,
+    Lock,
+    Record,
+    Spell,
+    Standing,
+    Usage,
+    says_nothing,
+)
 from trt_responses.stores.at_rest.blocks import DIGEST_BYTES, Packed, all_unpacked
 from trt_responses.stores.at_rest.frames import squeezed, stretched
-from trt_responses.stores.at_rest.record import Row, at_rest, checked, whole
+from trt_responses.stores.at_rest.record import AtRest, Row, at_rest, checked, whole
 from trt_responses.stores.cache import BlockCache
 from trt_responses.stores.limits import MIB, Bounds
 from trt_responses.stores.redis import scripts
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from trt_responses.store import Block, Found, Record, Spell, Standing
-    from trt_responses.stores.at_rest.record import AtRest
 
 CACHE_BYTES = 32 * MIB
 CONNECT_S, ANSWER_S, RETRY_AFTER_S = 1.0, 3.0, 5

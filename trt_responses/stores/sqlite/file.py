@@ -8,13 +8,11 @@ from __future__ import annotations
 import os
 import sqlite3
 from contextlib import suppress
-from typing import TYPE_CHECKING, Literal
+from pathlib import Path
+from typing import Literal
 
 from trt_responses import files
 from trt_responses.errors import ApiError, StartupError, StoreUnavailable
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 Synchronous = Literal["normal", "full"]
 

@@ -7,10 +7,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
 
 SIZE_BYTES = 8 * 1024 * 1024
 """Size of the reserve: twice the log's limit, since the log must be checkpointed before the reserve

@@ -7,16 +7,13 @@ process of `parser.py`.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from urllib.parse import urldefrag, urljoin, urlsplit
 
-from selectolax.lexbor import LexborHTMLParser
+from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from trt_responses.tools.browser.marks import harmless, label
 from trt_responses.tools.browser.page import wrapped
-
-if TYPE_CHECKING:
-    from selectolax.lexbor import LexborNode
 
 MAX_CHARACTERS = 1_000_000
 MAX_LINKS = 5_000

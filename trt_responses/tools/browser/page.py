@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from trt_responses.tool import Source
 from trt_responses.tools.browser.marks import label
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 TOKEN_BYTES = 4
 """UTF-8 bytes per token of a window: an estimate, without a vocabulary."""

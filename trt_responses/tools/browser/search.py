@@ -9,15 +9,13 @@ import asyncio
 import html
 import json
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import httpx2
 
 from trt_responses.tools.addresses import network
 from trt_responses.tools.fetch_guard import GuardedTransport, Reach, bounded
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 MAX_BYTES = 2 * 1024 * 1024
 MAX_RESULTS = 20

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from trt_responses.tool import Function
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 DESCRIPTION = """\
 // Tool for browsing.

@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import anyio
 import httpx2
@@ -23,20 +24,14 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
-from trt_responses.tools.fetch_guard import Refused
+from trt_responses.tools.fetch_guard import Reach, Refused
 from trt_responses.tools.mcp.http import MeteredTransport
-from trt_responses.tools.mcp.limits import Fault, Meter
+from trt_responses.tools.mcp.limits import Fault, Limits, Meter
 from trt_responses.tools.mcp.process import ServerProcess
 from trt_responses.tools.mcp.servers import Local, Remote
 from trt_responses.tools.mcp.words import Listed, Result
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine, Sequence
-
-    from trt_responses.tools.fetch_guard import Reach
-    from trt_responses.tools.mcp.limits import Limits
-
-    Transport = AbstractAsyncContextManager[Any]
+Transport = AbstractAsyncContextManager[Any]
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)

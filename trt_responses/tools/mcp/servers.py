@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from trt_responses.errors import StartupError
 from trt_responses.frozen import dataclass
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
 LABEL = re.compile(r"^[A-Za-z0-9_-]{1,64}$")
 KEYS = {"url", "headers", "command", "args", "env", "cwd", "shared", "tools", "type"}

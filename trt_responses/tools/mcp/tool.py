@@ -9,28 +9,30 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
+from collections.abc import Callable, Collection, Mapping, Sequence
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from trt_responses.errors import invalid_value
-from trt_responses.tool import Function, Listing, Recipient, ToolAnswer, function_name
-from trt_responses.tools.mcp.limits import Fault
+from trt_responses.tool import (
+    Function,
+    Listing,
+    Opening,
+    Recipient,
+    ToolAnswer,
+    ToolCall,
+    function_name,
+)
+from trt_responses.tools.fetch_guard import Reach
+from trt_responses.tools.mcp.limits import Fault, Limits
 from trt_responses.tools.mcp.sdk import Connection
-from trt_responses.tools.mcp.servers import Local, Place, Remote, place_of
+from trt_responses.tools.mcp.servers import Local, Place, Remote, Server, place_of
 from trt_responses.tools.mcp.words import (
     Listed,
     description_of,
     schema_of,
     texts_of,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-
-    from trt_responses.tool import Opening, ToolCall
-    from trt_responses.tools.fetch_guard import Reach
-    from trt_responses.tools.mcp.limits import Limits
-    from trt_responses.tools.mcp.servers import Server
 
 FUNCTIONS = "functions."
 LISTS = 256

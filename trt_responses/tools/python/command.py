@@ -12,16 +12,14 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from trt_responses.frozen import dataclass
 from trt_responses.tools.python.keeper import members
 from trt_responses.tools.python.process import SOURCE, Bounded, Ended, send
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
 PROGRAMS = (
     *("/bin", "/sbin", "/lib", "/lib64", "/usr/bin", "/usr/sbin", "/usr/lib", "/usr/lib64"),

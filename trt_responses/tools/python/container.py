@@ -8,23 +8,17 @@ from __future__ import annotations
 import asyncio
 import secrets
 import threading
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from trt_responses.errors import InvalidRequest
 from trt_responses.frozen import dataclass
 from trt_responses.tasks import beside
 from trt_responses.tool import ContainerFacts, ToolAnswer
-from trt_responses.tools.python.command import Command
+from trt_responses.tools.python.command import Command, Finished, Shell
 from trt_responses.tools.python.directories import Usage, remove_tree, unlinked_bytes, usage
-from trt_responses.tools.python.process import Ended, PythonProcess
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
-    from pathlib import Path
-
-    from trt_responses.tools.python.command import Finished, Shell
-    from trt_responses.tools.python.process import Interpreter
+from trt_responses.tools.python.process import Ended, Interpreter, PythonProcess
 
 LOST = "Its variables are lost; its files are kept."
 LOOK_S = 0.2

@@ -9,19 +9,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from trt_responses.errors import InvalidRequest, invalid_value
 from trt_responses.tool import FileFacts
 from trt_responses.tools.python import files
-from trt_responses.tools.python.container import not_found
-from trt_responses.tools.python.directories import usage
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from trt_responses.tools.python.container import Container
-    from trt_responses.tools.python.directories import Usage
+from trt_responses.tools.python.container import Container, not_found
+from trt_responses.tools.python.directories import Usage, usage
 
 
 class ContainerFiles:

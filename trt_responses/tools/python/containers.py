@@ -7,20 +7,15 @@ directories only: no HTTP and no model.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from pathlib import Path
 
 from trt_responses.errors import InvalidRequest
-from trt_responses.tools.python.container import Container, not_found
+from trt_responses.tool import ContainerFacts
+from trt_responses.tools.python.container import Bounds, Container, not_found
 from trt_responses.tools.python.container_files import ContainerFiles
 from trt_responses.tools.python.directories import ServerDirectory
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Sequence
-    from pathlib import Path
-
-    from trt_responses.tool import ContainerFacts
-    from trt_responses.tools.python.container import Bounds
-    from trt_responses.tools.python.process import Interpreter
+from trt_responses.tools.python.process import Interpreter
 
 EXPIRY_LOOK_S = 5.0
 

@@ -10,14 +10,12 @@ import fcntl
 import os
 import secrets
 import stat
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 from trt_responses.files import close_to_others, make_private
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
 LOCK = "lock"
 BLOCK = 512

@@ -10,12 +10,10 @@ from __future__ import annotations
 import os
 import secrets
 import stat
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+from pathlib import Path
+from typing import NamedTuple
 
 MOST_DEEP = 32
 """Maximum depth of listed files."""

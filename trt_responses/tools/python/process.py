@@ -14,15 +14,13 @@ import signal
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from trt_responses.frozen import dataclass
 from trt_responses.tasks import beside
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 SOURCE = Path(__file__).parents[3]
 """The directory of this package, for the import before the sandbox."""

@@ -13,11 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import types
-from typing import TYPE_CHECKING, Any, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator
-    from typing import Self
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any, Self, TypeVar
 
 Argument = TypeVar("Argument")
 

@@ -7,10 +7,8 @@ schema allows one, and else the value that the text spells. No marks and no ids 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 TYPES = frozenset({"string", "number", "integer", "boolean", "null", "array", "object"})
 TEXT = frozenset({"string"})

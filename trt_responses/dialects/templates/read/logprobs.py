@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from trt_responses.dialects.templates.read.reader import TemplateReader
+from trt_responses.language.fragments import Fragment
 from trt_responses.language.logprobs import Scoring
-
-if TYPE_CHECKING:
-    from trt_responses.language.fragments import Fragment
 
 
 class ScoredTemplateReader(Scoring, TemplateReader):

@@ -5,14 +5,8 @@ Works on spans and fragments: no marks and no families.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from trt_responses.language.fragments import Closed
-from trt_responses.language.reader import ReaderBase, Span
-
-if TYPE_CHECKING:
-    from trt_responses.language.fragments import Opened
-    from trt_responses.language.reader import ReaderOptions
+from trt_responses.language.fragments import Closed, Opened
+from trt_responses.language.reader import ReaderBase, ReaderOptions, Span
 
 
 class Messages(ReaderBase):

@@ -13,23 +13,16 @@ Works with families and bodies: no template, no item and no HTTP.
 from __future__ import annotations
 
 import codecs
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from trt_responses.dialects.templates.read.bodies import BODIES
-from trt_responses.dialects.templates.read.body import split
+from trt_responses.dialects.templates.read.body import Body, split
 from trt_responses.dialects.templates.read.messages import Messages
-from trt_responses.dialects.templates.tables import WHITE
-from trt_responses.language.fragments import Opened
-from trt_responses.language.reader import AS_USUAL
+from trt_responses.dialects.templates.tables import WHITE, Sign, Tables
+from trt_responses.language.fragments import Fragment, Opened
+from trt_responses.language.reader import AS_USUAL, ReaderOptions
 from trt_responses.tokens.pieces import escaped
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from trt_responses.dialects.templates.read.body import Body
-    from trt_responses.dialects.templates.tables import Sign, Tables
-    from trt_responses.language.fragments import Fragment
-    from trt_responses.language.reader import ReaderOptions
 
 FUNCTIONS = "functions."
 JSON = "<|constrain|>json"
