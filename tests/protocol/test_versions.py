@@ -108,7 +108,7 @@ def test_what_cannot_be_loaded_is_refused_before_anything_is_compared(tmp_path: 
             s.builds.broken = "the disk is full"
             refused = await s.load(version="2")
             assert "the disk is full" in refused.error["message"]
-            assert (await s.load(version=9)).error["message"].endswith("found no version 9")
+            assert (await s.load(version=9)).error["message"].endswith("has no version 9")
             assert (await s.load(version=1)).json()["state"] == "unchanged"
             assert await s.version() == "demo@1"
             for body in ({"version": "../2"}, {"canary": 2}, {"loud": True}, {"exact": "maybe"}):

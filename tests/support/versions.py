@@ -81,7 +81,7 @@ class TestBuilds:
             wanted = max(self.builds)
         wanted = wanted.lstrip("0")  # a digest here is the number with zeros before it
         if wanted not in self.builds:
-            raise StartupError(f"engine 'demo@{wanted}': found no version {wanted}")
+            raise StartupError(f"Engine demo has no version {wanted}")
         return self.builds[wanted]
 
     def promote(self, version: Version, reason: str) -> None:
