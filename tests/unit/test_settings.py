@@ -206,7 +206,7 @@ def test_origins_are_compared_as_browsers_write_them() -> None:
 @pytest.mark.parametrize("name", [*GONE, *Fixed.model_fields])
 def test_a_variable_that_went_is_refused_with_what_to_do_instead(name: str) -> None:
     variable = PREFIX + name.upper()
-    with pytest.raises(StartupError, match=f"^{variable} is no setting any more: ") as caught:
+    with pytest.raises(StartupError, match=f"^{variable} is not a setting any more: ") as caught:
         Settings.from_environment({variable: "1"})
     meant = set(re.findall(f"{PREFIX}([A-Z_]+)", str(caught.value))) - {name.upper()}
     assert meant <= {one.upper() for one in VARIABLES}

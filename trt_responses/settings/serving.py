@@ -75,7 +75,7 @@ class Listening(SettingGroup):
 
 
 class Access(SettingGroup):
-    """Access."""
+    """Access and keys."""
 
     api_keys: Words = Field((), description="Keys as `owner:key,…` (default: no key is required).")
     keys_file: Path | None = Field(

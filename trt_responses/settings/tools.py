@@ -22,8 +22,8 @@ class ServerTools(SettingGroup):
 
     python: Literal["off", "boxed", "unboxed"] = Field(
         "off",
-        description="Run `code_interpreter` here: box (sandboxed), or unboxed, with all rights "
-        "of the server.",
+        description="Run `code_interpreter` here: boxed, in a sandbox; or unboxed, with all "
+        "rights of the server.",
     )
     shell: Literal["off", "boxed"] = Field(
         "off",
@@ -53,7 +53,7 @@ class ServerTools(SettingGroup):
     )
     browser: Literal["off", "boxed", "unboxed"] = Field(
         "off",
-        description="Run `web_search` here: box (pages are parsed in a sandbox), or unboxed.",
+        description="Run `web_search` here: boxed, with pages parsed in a sandbox; or unboxed.",
     )
     browser_opens: Literal["seen", "any"] = Field(
         "seen",

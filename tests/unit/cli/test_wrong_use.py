@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 ENGINES = "--engines-dir=engines"
-UNKNOWN = "engine 'absent'"
+UNKNOWN = "No engine named absent"
 BUILD = f"engine build {ENGINES}"
 WRONG: tuple[tuple[str, str, str], ...] = (
     # variables; command line; what the sentence names
@@ -33,22 +33,22 @@ WRONG: tuple[tuple[str, str, str], ...] = (
     ("BROWSER=1", "serve", f"{PREFIX}BROWSER: expected 'off', 'boxed' or 'unboxed'"),
     ("", f"serve --port=0 --engine=absent {ENGINES}", f"--engine: {UNKNOWN}"),
     ("ENGINE=absent", f"serve --port=0 {ENGINES}", f"{PREFIX}ENGINE: {UNKNOWN}"),
-    ("", f"serve --port=0 --engine=../x {ENGINES}", "--engine: NAME"),
+    ("", f"serve --port=0 --engine=../x {ENGINES}", "--engine: '../x' is not an engine name"),
     ("", f"serve --port=0 --engine=mine@7 {ENGINES}", "no version 7"),
     ("", f"serve --frontends=2 --port=0 --engine=absent {ENGINES}", f"--engine: {UNKNOWN}"),
     ("", "serve --engines-dir=file.txt", "--engines-dir file.txt: not a directory"),
     ("ENGINES_DIR=file.txt", "serve", f"{PREFIX}ENGINES_DIR file.txt: not a directory"),
     ("", "serve --host=0.0.0.0", "--host 0.0.0.0: without API keys"),
     ("API_KEYS=key", f"serve --host=0.0.0.0 {ENGINES}", f"{PREFIX}API_KEYS: entry 1"),
-    ("TRITON=here", "serve --port=0", f"{PREFIX}TRITON: 'here'"),
-    ("TRITON=a:1/b GRPC=a:1/b", "serve", f"{PREFIX}TRITON and {PREFIX}GRPC"),
+    ("ENGINE=triton://here", "serve --port=0", f"{PREFIX}ENGINE: 'here'"),
+    ("TRITON=a:1/b", "serve", f"{PREFIX}TRITON is not a setting any more"),
     ("FRONTENDS=2 STORE=memory://", "serve", f"{PREFIX}STORE: 2 front ends"),
     ("", "engine", "COMMAND"),
     ("", "engine list --engines-dir=file.txt", "--engines-dir file.txt: not a directory"),
     ("", f"engine show absent {ENGINES}", UNKNOWN),
     ("", f"engine verify absent {ENGINES}", UNKNOWN),
     ("", f"engine remove absent {ENGINES}", UNKNOWN),
-    ("", f"engine promote absent 1 {ENGINES}", "engine 'absent@1'"),
+    ("", f"engine promote absent 1 {ENGINES}", UNKNOWN),
     ("", f"engine promote mine {ENGINES}", "required: N"),
     ("", f"engine rollback absent {ENGINES}", UNKNOWN),
     ("", f"engine prune absent {ENGINES}", UNKNOWN),
@@ -58,9 +58,9 @@ WRONG: tuple[tuple[str, str, str], ...] = (
     ("", "engine load mine 2 --canary=half", "--canary: 'half': expected a share"),
     ("ADMIN_KEY=k", "engine load mine 2 --port=http", "--port: expected a whole number"),
     ("", "engine unload mine", f"{PREFIX}ADMIN_KEY"),
-    ("", f"engine adapter add mine style absent {ENGINES}", "nothing at absent"),
+    ("", f"engine adapter add mine style absent {ENGINES}", "absent does not exist"),
     ("", f"engine adapter list absent {ENGINES}", UNKNOWN),
-    ("", f"engine adapter remove mine style {ENGINES}", "adapter style"),
+    ("", f"engine adapter remove mine style {ENGINES}", "has no adapter named style"),
     ("", f"{BUILD} --checkpoint=absent", "absent"),
     ("", f"{BUILD} --checkpoint=file.txt", "file.txt"),
     ("", f"{BUILD} --name=../x", "'../x'"),

@@ -214,7 +214,7 @@ def test_a_laptop_without_a_gpu_is_not_broken() -> None:
     found = [gpu_check(LAPTOP), tensorrt_llm_check(LAPTOP)]
     assert states(found) == ["note", "note"]
     assert "nvidia-smi was not found" in found[0].found
-    assert "TensorRT-LLM is not found" in found[1].found
+    assert "TensorRT-LLM 1.2.1 or newer is not installed" in found[1].found
 
 
 def test_a_gpu_host_can_serve_or_is_broken() -> None:

@@ -429,7 +429,7 @@ def test_what_the_package_would_misread_is_refused_by_name(
         (TrtLlmOptions(overrides={"max_batch_size": "a"}), "max_batch_size: found 'a'"),
         (
             TrtLlmOptions(overrides={"model": "/other"}),
-            "expected none: the",
+            "expected none beside the checkpoint",
         ),
         (TrtLlmOptions(gpus=3), "4 experts cannot be distributed over 3"),
         (TrtLlmOptions(gpu_class="ampere"), "'ampere', expected hopper or blackwell"),
