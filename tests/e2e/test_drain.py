@@ -244,7 +244,7 @@ def test_the_command_drains_a_server_and_waits_for_its_end(
         app = create_app(settings, engine=ScriptedEngine([script(ANSWER)]))
         async with our_server(app, settings) as server:
             port = address_of(server).port
-            assert await asyncio.to_thread(drain, port) == 1
+            assert await asyncio.to_thread(drain, port) == 2
             assert "TRT_RESPONSES_ADMIN_KEY" in capsys.readouterr().err
             monkeypatch.setenv("TRT_RESPONSES_ADMIN_KEY", "b" * 32)
             assert await asyncio.to_thread(drain, port) == 1
