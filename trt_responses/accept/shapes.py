@@ -21,9 +21,12 @@ from trt_responses.wire.parse import read_lists, request_json, steps_of
 from trt_responses.wire.request import Request
 
 KNOWN_BYTES = 32 << 20
-ENTRY_BYTES, TIMES_TOOLS = 8 << 10, 16
-"""About what an accepted request takes beside the texts that it shares with its key, and what is
-made of its tools for each byte of their JSON."""
+ENTRY_BYTES, TIMES_KEY, TIMES_TOOLS = 8 << 10, 8, 16
+"""The most that an accepted request takes beside its fields, for each byte of its key, and for each
+byte of its tools' JSON."""
+OBJECT_BYTES, OPENINGS = 400, (b"{", b"[")
+"""The most that a map or a list of its fields takes besides, and the bytes with which each begins
+in a key. A text may have them too: it then counts for more."""
 MEANS_MORE = (AdditionalTools, ConfigurationUpdate, CompactionTrigger)
 """Kinds of input items that change what a request asks for."""
 
@@ -36,10 +39,11 @@ class Shape(NamedTuple):
     tools: Sequence[Any] | None
     """Those of the request, which the key of a shape names by their identity."""
 
-    @property
-    def size_bytes(self) -> int:
+    def size_bytes(self, key: bytes) -> int:
+        """The memory that it takes at most, with its key."""
         tools = self.tools.sent_bytes if isinstance(self.tools, Known) else 0
-        return ENTRY_BYTES + TIMES_TOOLS * tools
+        objects = sum(map(key.count, OPENINGS))
+        return ENTRY_BYTES + TIMES_KEY * len(key) + OBJECT_BYTES * objects + TIMES_TOOLS * tools
 
 
 class Shapes:
@@ -79,10 +83,10 @@ class Shapes:
 
     def _keep(self, key: bytes, shape: Shape) -> None:
         self._shapes[key] = shape
-        self._bytes += len(key) + shape.size_bytes
+        self._bytes += shape.size_bytes(key)
         while self._bytes > self._known_bytes:
             oldest, gone = self._shapes.popitem(last=False)
-            self._bytes -= len(oldest) + gone.size_bytes
+            self._bytes -= gone.size_bytes(oldest)
 
 
 def _key(sent: Any, dialect: Dialect) -> bytes | None:
@@ -91,7 +95,7 @@ def _key(sent: Any, dialect: Dialect) -> bytes | None:
     if not isinstance(sent, dict) or not isinstance(sent.get("input"), (str, list)):
         return None
     tools, previous = sent.get("tools"), sent.get("previous_response_id")
-    if tools and not isinstance(tools, Known):
+    if not (tools is None or tools == [] or isinstance(tools, Known)):
         return None
     if previous is not None and not isinstance(previous, str):
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -89,12 +90,16 @@ def test_what_is_continued_is_each_request_s_own(known: Shapes) -> None:
         ({"input": [MESSAGE] * 4}, "input"),
         ({"input": [{"type": "message", "role": "nobody", "content": ""}]}, "input[0].role"),
         ({"previous_response_id": 1}, "previous_response_id"),
+        ({"tools": ""}, "tools"),
+        ({"tools": 0}, "tools"),
+        ({"tools": {}}, "tools"),
     ],
 )
 def test_a_known_request_with_another_input_is_refused_by_its_place(
     known: Shapes, fields: dict[str, Any], param: str
 ) -> None:
-    read(known, body())
+    for usual in ({}, {"tools": []}, {"tools": None}):
+        read(known, body(**usual))
     with pytest.raises(InvalidRequest) as refused:
         read(known, body(**fields))
     assert refused.value.param == param
@@ -116,7 +121,7 @@ def test_tools_with_secrets_are_not_kept() -> None:
 
 
 def test_the_longest_unused_are_forgotten() -> None:
-    known = Shapes(RequestLimits(), {}, known_bytes=3 * (ENTRY_BYTES + 300))
+    known = Shapes(RequestLimits(), {}, known_bytes=3 * (ENTRY_BYTES + 3000))
     kept = read(known, body(user="0"))
     for name in ("1", "0", "2"):
         found = read(known, body(user=name))
@@ -125,3 +130,37 @@ def test_the_longest_unused_are_forgotten() -> None:
     for name in ("3", "4", "5"):
         read(known, body(user=name))
     assert read(known, body(user="0")).accepted.echo is not kept.accepted.echo
+
+
+def schema(enum: list[Any]) -> dict[str, Any]:
+    return {"format": {"type": "json_schema", "name": "x", "schema": {"enum": enum}}}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"text": schema([{}] * 2000)},
+        {"text": schema([{"a": 1}] * 2000)},
+        {"text": schema([[[]]] * 2000)},
+        {"text": schema([f"{number:x}" for number in range(256, 2256)])},
+        {"text": schema([*range(300, 2300)])},
+        {"instructions": "a" * 40_000 + "\N{GRINNING FACE}"},
+        {"metadata": {str(number): "v" for number in range(16)}},
+        {"tool_choice": {"type": "function", "name": "tide"}, "tools": [TOOL]},
+        {"tools": [TOOL | {"parameters": {"enum": [{}] * 2000}}]},
+    ],
+    ids=range(9),
+)
+def test_memory_is_bounded_whatever_the_fields_are(fields: dict[str, Any]) -> None:
+    known_bytes = 1 << 20
+    read(Shapes(RequestLimits(), {}), body(**fields))
+    known = Shapes(RequestLimits(), {}, known_bytes)
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for number in range(40):
+            read(known, body(user=str(number), **fields))
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert after - before < 1.2 * known_bytes
