@@ -29,9 +29,7 @@ def add_load(commands: Commands) -> None:
         help="Number or digest of the version (default: the promoted one if it is not served yet, "
         "else the newest)",
     )
-    load.add_argument(
-        "--exact", action="store_true", help="Comparison token by token, instead of by distribution"
-    )
+    load.add_argument("--exact", action="store_true", help="Refusal unless all tokens are equal")
     load.add_argument(
         "--no-gate", action="store_true", help="No comparison, such as for a rollback"
     )

@@ -57,8 +57,8 @@ class History(SettingGroup):
         ge=0,
         le=YEAR_S,
         allow_inf_nan=False,
-        description="Seconds after that in which another server of the same store may resume "
-        "its background responses; then they fail. 0: they are never resumed.",
+        description="Seconds after LEASE_S in which another server of the same store may resume "
+        "a dead server's background responses; then they fail. 0: they are never resumed.",
     )
 
 
@@ -76,6 +76,6 @@ class Inspection(SettingGroup):
     playground: bool = Field(True, description="Serve the page at `/`.")
     explain: Literal["full", "redacted", "off"] = Field(
         "full",
-        description="What GET /v1/responses/{id}/explain returns to the owner; redacted: counts"
-        " instead of texts.",
+        description="What GET /v1/responses/{id}/explain returns to the owner: full, redacted "
+        "(counts instead of texts) or off.",
     )

@@ -42,7 +42,8 @@ class Listening(SettingGroup):
     )
     engine_process: Literal["auto", "always", "never"] = Field(
         "auto",
-        description="Run the engine in a separate process; auto: only TensorRT-LLM.",
+        description="Run the engine in a separate process: `always`, `never`, or `auto` "
+        "(TensorRT-LLM only).",
     )
     engine_silence_s: Seconds = Field(
         20.0,
@@ -94,7 +95,8 @@ class Access(SettingGroup):
         description="Key for /metrics; an admin's key works too (default: no key is required).",
     )
     metrics_names: Literal["trtllm", "vllm", "none"] = Field(
-        "trtllm", description="Also export metrics under these names of another server."
+        "trtllm",
+        description="Also export metrics under another server's names: `trtllm`, `vllm` or `none`.",
     )
     allowed_hosts: Annotated[Words, AfterValidator(hosts)] = Field(
         (), description="Host headers to accept besides loopback names; `*` accepts any."
@@ -132,7 +134,7 @@ class Lifecycle(SettingGroup):
         ge=0,
         le=YEAR_S,
         allow_inf_nan=False,
-        description="Seconds that running responses get after that; then they fail.",
+        description="Seconds that running responses get after LINGER_S; then they fail.",
     )
 
 
@@ -167,7 +169,9 @@ class SystemMessage(SettingGroup):
 class Logs(SettingGroup):
     """Logs and traces."""
 
-    log_format: Literal["text", "json"] = Field("text", description="Format of log lines.")
+    log_format: Literal["text", "json"] = Field(
+        "text", description="Format of log lines: text or json."
+    )
     otlp_endpoint: str | None = Field(
         None,
         pattern=r"^https?://[^\s]+$",
@@ -175,5 +179,7 @@ class Logs(SettingGroup):
         "needs the extra `otel` (default: no traces).",
     )
     log_level: str = Field(
-        "info", pattern="^(debug|info|warning|error)$", description="Minimum severity to log."
+        "info",
+        pattern="^(debug|info|warning|error)$",
+        description="Minimum severity to log: debug, info, warning or error.",
     )

@@ -22,13 +22,13 @@ class ServerTools(SettingGroup):
 
     python: Literal["off", "boxed", "unboxed"] = Field(
         "off",
-        description="Run `code_interpreter` here: boxed, in a sandbox; or unboxed, with all "
-        "rights of the server.",
+        description="Run `code_interpreter` here: boxed (in a sandbox), or unboxed (with all "
+        "rights of the server).",
     )
     shell: Literal["off", "boxed"] = Field(
         "off",
-        description="Run `shell` with a container here, in a sandbox. The limits of code apply:"
-        " seconds, memory, containers.",
+        description="Run `shell` with a container here: boxed (in a sandbox), within the limits of "
+        "PYTHON_S, PYTHON_BYTES and CONTAINERS.",
     )
     python_executable: Path | None = Field(
         None,
@@ -53,17 +53,17 @@ class ServerTools(SettingGroup):
     )
     browser: Literal["off", "boxed", "unboxed"] = Field(
         "off",
-        description="Run `web_search` here: boxed, with pages parsed in a sandbox; or unboxed.",
+        description="Run `web_search` here: boxed (pages are parsed in a sandbox), or unboxed.",
     )
     browser_opens: Literal["seen", "any"] = Field(
         "seen",
-        description="URLs that the model may open: those it has seen, or any.",
+        description="URLs that the model may open: seen (in results, pages and messages), or any.",
     )
     browser_ports: Words = Field(("80", "443"), description="Ports that pages may be fetched from.")
     private_networks: Words = Field(
         (),
-        description="Private networks, such as `10.1.0.0/16`, that a model or a client may "
-        "still reach.",
+        description="Private networks, such as `10.1.0.0/16`, that tools may reach; others are "
+        "refused.",
     )
     search_url: str | None = Field(
         None,
@@ -78,7 +78,7 @@ class ServerTools(SettingGroup):
     mcp_servers: Path | None = Field(
         None,
         description="JSON file of MCP servers by label that requests may use, with their "
-        "secrets; see tools.md.",
+        "secrets; see mcp-server.md.",
     )
     mcp_urls: Words = Field(
         (),

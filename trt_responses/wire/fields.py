@@ -36,7 +36,7 @@ class Field:
     """Of a refused field: the values that ask for what happens anyway."""
 
 
-PENALTY = "as the specification has it; on the embedded engine the prompt's tokens count too"
+PENALTY = "as in the specification; the embedded engine also counts the prompt's tokens"
 
 OPTIONS: tuple[Field, ...] = (
     Field("model", "honoured"),
@@ -55,17 +55,21 @@ OPTIONS: tuple[Field, ...] = (
     Field(
         "tools",
         "honoured",
-        "those that the client runs, and those that run here: see `tools[].type`",
+        "for the client or the server to run: see `tools[].type`",
     ),
-    Field("tool_choice", "honoured", "the choice is forced by steering, not by the prompt"),
+    Field(
+        "tool_choice",
+        "honoured",
+        "enforced while tokens are generated, not requested in the prompt",
+    ),
     Field("text.format", "honoured", "JSON is guided: see structured-output.md"),
     Field(
         "reasoning.effort",
         "honoured",
-        "low, medium, high; above and below: the nearest; `none` skips the thought, `minimal` "
-        "bounds it",
+        "low, medium, high; other values become the nearest; `none` skips reasoning, `minimal` "
+        "limits it",
     ),
-    Field("reasoning.max_tokens", "honoured", "tokens of the thought at most", ours=True),
+    Field("reasoning.max_tokens", "honoured", "maximum tokens of reasoning", ours=True),
     Field("include", "honoured", "see `include.…`"),
     Field("background", "honoured", "needs `store`"),
     Field("context_management", "honoured", "one entry of type `compaction`: see state.md"),
@@ -75,18 +79,18 @@ OPTIONS: tuple[Field, ...] = (
     Field("seed", "honoured", ours=True),
     Field("metadata", "echoed"),
     Field("safety_identifier", "echoed"),
-    Field("prompt_cache_key", "echoed", "prefixes are cached without it"),
+    Field("prompt_cache_key", "echoed", "prompts with the same beginning are cached anyway"),
     Field("service_tier", "echoed", "always answered as `default`"),
-    Field("max_tool_calls", "honoured", "counts the tools that the server runs"),
+    Field("max_tool_calls", "honoured", "limits calls of tools that the server runs"),
     Field(
         "parallel_tool_calls",
         "honoured",
-        "one call in a turn, and false, unless TRT_RESPONSES_MAX_CALLS allows more",
+        "always false, one call per turn, unless TRT_RESPONSES_MAX_CALLS allows more",
     ),
     Field(
         "reasoning.summary",
         "echoed",
-        "the chain of thought itself is given; with TRT_RESPONSES_THOUGHT_SUMMARIES as a summary",
+        "reasoning is returned in full; with TRT_RESPONSES_THOUGHT_SUMMARIES as its summary",
     ),
     Field("text.verbosity", "echoed"),
     Field("reasoning.generate_summary", "ignored"),
@@ -94,18 +98,18 @@ OPTIONS: tuple[Field, ...] = (
     Field("stream_options.include_obfuscation", "ignored", "nothing is obfuscated"),
     Field("prompt_cache_options", "ignored"),
     Field("prompt_cache_retention", "ignored"),
-    Field("background_options", "ignored", "a response begins as soon as it can"),
+    Field("background_options", "ignored", "a response starts as soon as a slot is free"),
     Field("access_programs", "ignored"),
     Field("user", "ignored"),
     Field(
         "reasoning.context",
         "refused",
-        "thoughts are shown until the next final answer",
+        "the model sees its reasoning until its next final answer",
         harmless=lambda value: value in (None, "auto", "current_turn"),
     ),
-    Field("prompt", "refused", "there is no template store"),
-    Field("moderation", "refused", "nothing is moderated"),
-    Field("image", "refused", "the model writes text"),
+    Field("prompt", "refused", "prompt templates are not stored here"),
+    Field("moderation", "refused", "this server has no moderation"),
+    Field("image", "refused", "the model writes only text"),
 )
 
 
@@ -114,18 +118,24 @@ def rows(path: str, treatment: Treatment, note: str, *kinds: str) -> list[Field]
     return [Field(path + kind, treatment, note) for kind in kinds]
 
 
-SWITCHED_ON = "if the operator enables it (tools.md); otherwise as other hosted tools"
+SWITCHED_ON = "if the operator enables it (tools.md); otherwise like other hosted tools"
 HISTORY = "accepted as history; shown to the model as a call and its result"
+NOTED = "unless TRT_RESPONSES_NOTE_IMAGES is set: then a line of text replaces it"
 RUN_ELSEWHERE = "dropped, see `x-trt-dropped-tools`; refused if the request has no other tool"
 
 KINDS: tuple[Field, ...] = (
     *rows("include.", "honoured", "", "reasoning.encrypted_content"),
-    *rows("include.", "honoured", "of text, not of thoughts", "message.output_text.logprobs"),
-    Field("include.metrics", "honoured", "times, tokens, segments, repairs at the end", ours=True),
+    *rows("include.", "honoured", "for text, not for reasoning", "message.output_text.logprobs"),
+    Field(
+        "include.metrics",
+        "honoured",
+        "times, tokens, segments and repairs, in the final response",
+        ours=True,
+    ),
     Field(
         "include.messages",
         "honoured",
-        "`input_messages` and `output_messages` at the end, each with its ids",
+        "`input_messages` and `output_messages` with token ids, in the final response",
         ours=True,
     ),
     *rows(
@@ -142,12 +152,12 @@ KINDS: tuple[Field, ...] = (
     *rows(
         "input[].type=",
         "honoured",
-        "for the request that brings it, as its own field would be",
+        "counts as this request's own fields",
         *("additional_tools", "configuration_update"),
     ),
     Field("input[].type=compaction_trigger", "honoured", "as the last item; see state.md"),
     *rows("input[].type=", "honoured", "", "custom_tool_call", "custom_tool_call_output"),
-    Field("input[].type=agent_message", "honoured", "of one of Codex's agents", ours=True),
+    Field("input[].type=agent_message", "honoured", "a message between Codex's agents", ours=True),
     *rows(
         "input[].type=",
         "honoured",
@@ -169,19 +179,24 @@ KINDS: tuple[Field, ...] = (
     *rows(
         "input[].content[].type=",
         "refused",
-        "unless TRT_RESPONSES_NOTE_IMAGES: then a line of text says what was there",
+        NOTED,
         *("input_image", "input_file"),
     ),
-    Field("input[].content[].type=input_audio", "refused", "likewise", ours=True),
-    Field("input[].content[].type=input_video", "refused", "likewise", ours=True),
+    Field("input[].content[].type=input_audio", "refused", NOTED, ours=True),
+    Field("input[].content[].type=input_video", "refused", NOTED, ours=True),
     *rows("tools[].type=", "honoured", "", "function"),
     *rows(
         "tools[].type=",
         "honoured",
-        "a grammar is enforced; where an engine reads no Lark, `x-trt-schema-left` names it",
+        "a grammar is enforced, unless the engine does not support Lark: see `x-trt-schema-left`",
         "custom",
     ),
-    *rows("tools[].type=", "honoured", "flattened for the model, given back apart", "namespace"),
+    *rows(
+        "tools[].type=",
+        "honoured",
+        "the model sees `namespace__name`; the call has both apart",
+        "namespace",
+    ),
     *rows(
         "tools[].type=",
         "ignored",
@@ -193,10 +208,16 @@ KINDS: tuple[Field, ...] = (
     Field(
         "tools[].type=shell",
         "honoured",
-        "`shell_call` items, for the client to run; with an `environment` that is a container, run "
-        f"here {SWITCHED_ON}",
+        "`shell_call` items for the client to run; with a container as `environment`, run by the "
+        f"server {SWITCHED_ON}",
     ),
-    *rows("tools[].type=", "honoured", "as calls of their kind", "local_shell", "apply_patch"),
+    *rows(
+        "tools[].type=",
+        "honoured",
+        "their own kinds of call, for the client to run",
+        "local_shell",
+        "apply_patch",
+    ),
     *rows("tools[].type=", "honoured", SWITCHED_ON, "code_interpreter", "mcp"),
     *rows("tools[].type=", "honoured", SWITCHED_ON, "web_search", "web_search_2025_08_26"),
     *rows("tools[].type=", "honoured", SWITCHED_ON, "web_search_preview"),
@@ -204,7 +225,7 @@ KINDS: tuple[Field, ...] = (
     *rows("tools[].", "honoured", "", "type", "name", "description", "parameters", "strict"),
     *rows("tools[].", "honoured", "", "format", "tools"),
     *rows("tools[].", "echoed", "", "output_schema"),
-    *rows("tools[].", "ignored", "echoed too", "defer_loading", "allowed_callers", "async"),
+    *rows("tools[].", "ignored", "echoed", "defer_loading", "allowed_callers", "async"),
     *rows("tool_choice.type=", "honoured", "", "function", "custom", "allowed_tools"),
     *rows("tool_choice.type=", "honoured", "", "shell", "apply_patch"),
     Field("tool_choice.type=local_shell", "honoured", ours=True),

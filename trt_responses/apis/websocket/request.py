@@ -15,9 +15,9 @@ from trt_responses.wire.request import OptionalInput, Request
 SOCKET: tuple[Row, ...] = (
     Row("type", "honoured", "`response.create`"),
     Row("stream_id", "honoured", "the lane; see websocket.md"),
-    Row("generate", "honoured", "false reads the prompt and writes nothing"),
-    Row("stream", "honoured", "events come in any case"),
-    Row("background", "refused", "what a connection asks for ends with it"),
+    Row("generate", "honoured", "false: read the prompt and generate nothing"),
+    Row("stream", "honoured", "events are always streamed"),
+    Row("background", "refused", "responses end with their connection"),
 )
 COLUMN = column_of(*FIELDS, *SOCKET)
 
