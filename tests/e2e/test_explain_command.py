@@ -89,21 +89,23 @@ def test_a_transcript_is_a_test_without_a_change(tmp_path: Path, vocabulary: Voc
 
 
 @pytest.mark.parametrize(
-    ("arguments", "sentence"),
+    ("arguments", "status", "sentence"),
     [
-        (["resp_none"], "No explanation for 'resp_none'"),
-        (["ID", "--transcript", "Bug.txt"], "a name of small letters"),
-        (["ID", "--transcript", "/no/such/folder/bug.json"], "No such file or directory"),
+        (["resp_none"], 1, "No explanation for 'resp_none'"),
+        (["ID", "--transcript", "Bug.txt"], 2, "a name of small letters"),
+        (["ID", "--transcript", "/no/such/folder/bug.json"], 2, "No such file or directory"),
     ],
 )
 def test_what_cannot_be_explained_is_told_in_a_sentence(
-    arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], status: int, sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert explain(*arguments) == 1
+    assert explain(*arguments) == status
     assert sentence in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("url", ["http://127.0.0.1:9", "gopher://here"])
-def test_a_server_that_is_not_there_is_named(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["explain", "resp_1", "--url", url]) == 1
+@pytest.mark.parametrize(("url", "status"), [("http://127.0.0.1:9", 1), ("gopher://here", 2)])
+def test_a_server_that_is_not_there_is_named(
+    url: str, status: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", "resp_1", "--url", url]) == status
     assert url in capsys.readouterr().err

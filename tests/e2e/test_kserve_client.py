@@ -283,7 +283,7 @@ def test_versions_are_loaded_and_unloaded(with_versions: Any) -> None:
         refused = await client.refused(
             "load_model", "demo", config=json.dumps(chosen), files=files, **admin
         )
-        assert "loads what was prepared for it" in refused
+        assert "loads only prepared versions" in refused
         assert await client.call("is_model_ready", "demo", "3")
 
     with_versions(scenario)
