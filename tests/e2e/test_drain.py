@@ -248,7 +248,7 @@ def test_the_command_drains_a_server_and_waits_for_its_end(
             assert "TRT_RESPONSES_ADMIN_KEY" in capsys.readouterr().err
             monkeypatch.setenv("TRT_RESPONSES_ADMIN_KEY", "b" * 32)
             assert await asyncio.to_thread(drain, port) == 1
-            assert "refuses (403)" in capsys.readouterr().err
+            assert "refused to drain (403)" in capsys.readouterr().err
             assert app.state.lifecycle.state == "ready"
             monkeypatch.setenv("TRT_RESPONSES_ADMIN_KEY", settings.admin_key or "")
             assert await asyncio.to_thread(drain, port, "--wait") == 0

@@ -92,7 +92,7 @@ def test_a_transcript_is_a_test_without_a_change(tmp_path: Path, vocabulary: Voc
     ("arguments", "status", "sentence"),
     [
         (["resp_none"], 1, "No explanation for 'resp_none'"),
-        (["ID", "--transcript", "Bug.txt"], 2, "a name of small letters"),
+        (["ID", "--transcript", "Bug.txt"], 2, "use a file name of small letters"),
         (["ID", "--transcript", "/no/such/folder/bug.json"], 2, "No such file or directory"),
     ],
 )

@@ -167,7 +167,7 @@ def test_versions_are_numbered_and_never_change(
     assert (tmp_path / "tiny" / "2" / "model.py").exists()
     assert form.stat().st_mtime_ns == written_ns  # or Triton reloads every version
     assert main([*told, "--version", "2"]) == 2
-    assert "version 2 already" in capsys.readouterr().err
+    assert "already has a version 2" in capsys.readouterr().err
     assert main([*told, "--version", "7"]) == 0
     assert main(told) == 0
     assert sorted(contexts()) == ["1", "2", "7", "8"]
