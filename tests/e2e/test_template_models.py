@@ -396,7 +396,7 @@ def test_it_is_not_exported_to_a_triton_whose_server_speaks_harmony(
     model, repository = built(engines_dir, "qwen3"), tmp_path / "models"
     place = ("--engines-dir", str(engines_dir))
     assert main(["export", "triton", model.card.name, str(repository), *place]) == 2
-    assert "speaks 'qwen3' by a chat template" in capsys.readouterr().err
+    assert "uses a chat template ('qwen3')" in capsys.readouterr().err
     assert not repository.exists()
 
 

@@ -171,7 +171,7 @@ def test_versions_are_numbered_and_never_change(
     assert main([*told, "--version", "7"]) == 0
     assert main(told) == 0
     assert sorted(contexts()) == ["1", "2", "7", "8"]
-    assert main(["export", "triton", "nobody", str(tmp_path)]) == 1
+    assert main(["export", "triton", "nobody", str(tmp_path)]) == 2
 
 
 def test_a_model_that_is_away_takes_no_work_and_then_does() -> None:
