@@ -54,7 +54,7 @@ endif
 
 test-rest: $(DEV) ## The tests that make test leaves out
 	$(PYTEST) --suite rest tests/unit tests/protocol
-	$(PYTEST) --suite rest tests/e2e
+	$(PYTEST) -n 3 --suite rest tests/e2e  # these mostly wait
 
 test-all: test test-rest ## Every test that needs no GPU
 

@@ -142,6 +142,8 @@ class Watch:
         hold_s = max(min(gap.wall_s, gap.cpu_s) for gap in gaps) / slowness()
         growth = self.memory() - memory
         wall_s = max(gap.wall_s for gap in gaps)
+        if quiet and wall_s > MOST_S:  # a neighbour may have begun to work meanwhile
+            quiet = await self.alone() < QUIET_S
         return Verdict(given.name, answer, hold_s, wall_s, growth, quiet)
 
 
