@@ -13,7 +13,8 @@ from trt_responses.settings import PREFIX, Settings
 from trt_responses.settings.fixed import Fixed
 
 SECRET = {"api_keys", "admin_key", "metrics_key", "search_key", "seal_keys"}
-USER_INFO = re.compile(r"(?<=://)[^/@\s]+@")
+USER_INFO = re.compile(r"(?<=://).+@")
+"""A password may have any sign, `@` and `/` too, also where nothing could use such a URL."""
 
 
 def groups() -> Iterator[tuple[str, list[str]]]:
@@ -61,7 +62,8 @@ def settings_in_force(
 def _safe(name: str, value: Any) -> str:
     if name in SECRET:
         return "(set, and not shown)" if value else ""
-    return USER_INFO.sub("…@", _shown(value))
+    parts = value if isinstance(value, tuple) else (value,)
+    return ",".join(USER_INFO.sub("…@", _shown(part)) for part in parts)
 
 
 def _shown(value: Any) -> str:

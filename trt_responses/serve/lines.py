@@ -18,6 +18,8 @@ LONG_ID = re.compile(
 )
 """An id of a response or a conversation: its beginning, which a line of text has, and the rest.
 Six more digits at the beginning are the number of the engine's version."""
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+"""Characters that end a line or drive a terminal. A client may choose a name that has them."""
 
 
 class JsonLines(logging.Formatter):
@@ -44,9 +46,13 @@ class TextLines(logging.Formatter):
             for name, value in getattr(record, FIELDS, {}).items()
         )
         at = _time(record).strftime("%Y-%m-%dT%H:%M:%S")
-        text = LONG_ID.sub(r"\1", f"{record.getMessage()}{values}")
+        text = CONTROL.sub(_escaped, LONG_ID.sub(r"\1", f"{record.getMessage()}{values}"))
         line = f"{at}.{int(record.msecs):03}Z {record.levelname} {text}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+def _escaped(character: re.Match[str]) -> str:
+    return character[0].encode("unicode_escape").decode()
 
 
 def _time(record: logging.LogRecord) -> datetime:

@@ -61,6 +61,18 @@ def test_keys_and_passwords_are_not_printed(
     assert "redis://…@127.0.0.1:6379/0" in out
 
 
+@pytest.mark.parametrize("password", ["hu@sh", "hu/sh", "hu,sh", "hu@s/h,sh"])
+def test_no_part_of_a_password_is_printed(
+    capsys: Output, monkeypatch: pytest.MonkeyPatch, password: str
+) -> None:
+    monkeypatch.setenv("TRT_RESPONSES_STORE", f"redis://me:{password}@127.0.0.1/0")
+    monkeypatch.setenv("TRT_RESPONSES_MCP_URLS", "https://a.example,https://me:hu@b.example")
+    assert main(["serve", "--print-settings"]) == 0
+    shown = printed(capsys)
+    assert shown["store"] == ("redis://…@127.0.0.1/0", "environment")
+    assert shown["mcp_urls"] == ("https://a.example,https://…@b.example", "environment")
+
+
 def test_what_cannot_be_used_is_told_instead(
     capsys: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:

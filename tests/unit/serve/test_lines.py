@@ -46,3 +46,16 @@ def test_a_line_of_json_has_whole_ids_and_each_value_as_a_key() -> None:
         "message": f"finished {PLAIN}",
         "status": "failed",
     }
+
+
+@pytest.mark.parametrize("character", ["\n", "\r", "\x1b[2J", "\x9b2J", "\u2028", "\x00", "\x85"])
+def test_no_name_of_a_client_begins_a_line_or_drives_a_terminal(character: str) -> None:
+    line = TextLines().format(record("ignoring %s", f"a{character}b", tool=f"c{character}d"))
+    escaped = character.encode("unicode_escape").decode()
+    assert line.endswith(f"WARNING ignoring a{escaped}b tool=c{escaped}d")
+
+
+def test_the_lines_of_an_exception_stay_apart() -> None:
+    failed = record("failed to load %s", "demo")
+    failed.exc_info = (ValueError, ValueError("broken"), None)
+    assert TextLines().format(failed).endswith("failed to load demo\nValueError: broken")
