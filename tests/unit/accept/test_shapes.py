@@ -98,7 +98,8 @@ def test_what_is_continued_is_each_request_s_own(known: Shapes) -> None:
 def test_a_known_request_with_another_input_is_refused_by_its_place(
     known: Shapes, fields: dict[str, Any], param: str
 ) -> None:
-    for usual in ({}, {"tools": []}, {"tools": None}):
+    earlier: tuple[dict[str, Any], ...] = ({}, {"tools": []}, {"tools": None})
+    for usual in earlier:
         read(known, body(**usual))
     with pytest.raises(InvalidRequest) as refused:
         read(known, body(**fields))
