@@ -75,10 +75,9 @@ serve: $(if $(filter demo-onnx,$(ENGINE)),$(GRAPHS),$(ENV)) ## Serve an engine: 
 docs-check: $(DEV) ## Run the commands of README and docs as a reader would type them: [PAGES=docs/api.md]
 	$(BIN)/python -m scripts.docs_check $(PAGES)
 
-docs: $(ENV) ## Build the site of docs/ in site/, with its links and anchors checked
+docs: $(ENV) ## Build the site of docs/ in site/VERSION, with its links and anchors checked
 	$(PIP) --group docs
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
-	@echo 'python3 -m http.server --directory site'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m scripts.site
 
 release: $(DEV) ## Build wheel and sdist in dist/, try both in empty environments, and say how to publish: [PYTHONS='python3.11 …']
 	$(BIN)/python -m scripts.release $(PYTHONS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from scripts.site import write_versions
 from scripts.site_links import on_page_markdown
 from tests.support.pages import DOCS, GROUPS, INDEX, ROOT, anchors, nav, pages, without_code
 
@@ -70,6 +72,18 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     built = subprocess.run(build, cwd=ROOT, capture_output=True, text=True)
     assert built.returncode == 0, built.stderr
     assert (tmp_path / "search" / "search_index.json").exists()
+
+
+def test_versions_stand_beside_each_other_and_the_first_page_leads_to_the_newest(
+    tmp_path: Path,
+) -> None:
+    for name in ("0.9.0", "0.10.0", "assets"):
+        (tmp_path / name / "search").mkdir(parents=True)
+        (tmp_path / name / "search" / "search_index.json").touch()
+    assert write_versions(tmp_path) == ["0.10.0", "0.9.0"]
+    listed = json.loads((tmp_path / "versions.json").read_text("utf-8"))
+    assert [each["version"] for each in listed] == ["0.10.0", "0.9.0"]
+    assert "url=0.10.0/" in (tmp_path / "index.html").read_text("utf-8")
 
 
 def test_links_out_of_the_folder_become_paths_on_the_site() -> None:
