@@ -6,6 +6,7 @@ no field's meaning.
 
 from __future__ import annotations
 
+import hashlib
 from collections import OrderedDict
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -21,12 +22,12 @@ from trt_responses.wire.parse import read_lists, request_json, steps_of
 from trt_responses.wire.request import Request
 
 KNOWN_BYTES = 32 << 20
-ENTRY_BYTES, TIMES_KEY, TIMES_TOOLS = 8 << 10, 8, 16
-"""The most that an accepted request takes beside its fields, for each byte of its key, and for each
-byte of its tools' JSON."""
+ENTRY_BYTES, TIMES_FIELDS, TIMES_TOOLS = 8 << 10, 8, 16
+"""The most that an accepted request takes beside its fields, for each byte of what its key is made
+of, and for each byte of its tools' JSON."""
 OBJECT_BYTES, OPENINGS = 400, (b"{", b"[")
 """The most that a map or a list of its fields takes besides, and the bytes with which each begins
-in a key. A text may have them too: it then counts for more."""
+in what a key is made of. A text may have them too: it then counts for more."""
 MEANS_MORE = (AdditionalTools, ConfigurationUpdate, CompactionTrigger)
 """Kinds of input items that change what a request asks for."""
 
@@ -39,15 +40,10 @@ class Shape(NamedTuple):
     tools: Sequence[Any] | None
     """Those of the request, which the key of a shape names by their identity."""
 
-    def size_bytes(self, key: bytes) -> int:
-        """The memory that it takes at most, with its key."""
-        tools = self.tools.sent_bytes if isinstance(self.tools, Known) else 0
-        objects = sum(map(key.count, OPENINGS))
-        return ENTRY_BYTES + TIMES_KEY * len(key) + OBJECT_BYTES * objects + TIMES_TOOLS * tools
-
 
 class Shapes:
-    """The requests that came lately, by all but their input. The longest unused go first."""
+    """The requests that came lately, by a digest of all but their input: unknown fields are not
+    kept. The longest unused go first."""
 
     def __init__(
         self,
@@ -61,12 +57,14 @@ class Shapes:
         self._built_in = built_in
         self._bytes = 0
         self._shapes: OrderedDict[bytes, Shape] = OrderedDict()
+        self._sizes: dict[bytes, int] = {}
 
     def steps(self, body: bytes, dialect: Dialect) -> Generator[None, None, Shape]:
         """Read a body, pausing after each bounded piece of work. Raises as `parse.steps` and
         `accept` do."""
         sent = request_json(body)
-        key = _key(sent, dialect)
+        fields = _fields(sent, dialect)
+        key = None if fields is None else hashlib.sha256(fields).digest()
         if key is not None and (known := self._shapes.get(key)) is not None:
             self._shapes.move_to_end(key)
             if isinstance(sent["input"], list):
@@ -77,19 +75,27 @@ class Shapes:
         accepted = accept(request, dialect, self._built_in)
         shape = Shape(accepted, bool(request.stream), request.tools)
         varies = not isinstance(request.input, str) and _means_more(request.input)
-        if key is not None and key not in self._shapes and not varies:
-            self._keep(key, shape._replace(accepted=replace(accepted, input="")))
+        if fields is not None and key is not None and key not in self._shapes and not varies:
+            without = shape._replace(accepted=replace(accepted, input=""))
+            self._keep(key, without, _size_of(fields, request.tools))
         return shape
 
-    def _keep(self, key: bytes, shape: Shape) -> None:
-        self._shapes[key] = shape
-        self._bytes += shape.size_bytes(key)
+    def _keep(self, key: bytes, shape: Shape, size_bytes: int) -> None:
+        self._shapes[key], self._sizes[key] = shape, size_bytes
+        self._bytes += size_bytes
         while self._bytes > self._known_bytes:
-            oldest, gone = self._shapes.popitem(last=False)
-            self._bytes -= gone.size_bytes(oldest)
+            oldest, _ = self._shapes.popitem(last=False)
+            self._bytes -= self._sizes.pop(oldest)
 
 
-def _key(sent: Any, dialect: Dialect) -> bytes | None:
+def _size_of(fields: bytes, tools: Sequence[Any] | None) -> int:
+    """The memory that a request takes at most."""
+    objects = sum(map(fields.count, OPENINGS))
+    size = ENTRY_BYTES + TIMES_FIELDS * len(fields) + OBJECT_BYTES * objects
+    return size + TIMES_TOOLS * tools.sent_bytes if isinstance(tools, Known) else size
+
+
+def _fields(sent: Any, dialect: Dialect) -> bytes | None:
     """All but the input and the response that is continued; None for what is not to be kept, such
     as tools with secrets."""
     if not isinstance(sent, dict) or not isinstance(sent.get("input"), (str, list)):

@@ -32,6 +32,8 @@ MOST_BYTES = 128 << 10
 takes some milliseconds."""
 KEPT = frozenset((*KINDS, *DATED)) - {"mcp"}
 """Kinds of tools that are kept: an MCP server's headers are secrets."""
+SECRETS = b'"domain_secrets"'
+"""The key of a container's secrets; a list that has it is not kept."""
 LIST = re.compile(rb'"tools"\s*+:\s*+(?=\[)')
 """What stands before a list of tools. It may stand before another one, or end a longer key: what is
 found so is always compared with what the parser gives."""
@@ -135,7 +137,11 @@ class KnownTools:
     def keep(self, tools: SentTools) -> Read[Tool]:
         """The list, now that its entries are read; one that is kept from now on, if it may be."""
         sent = tools.sent
-        if len(sent) < BEGINNING or not KEPT.issuperset(tool.type for tool in tools):
+        if (
+            len(sent) < BEGINNING
+            or SECRETS in sent
+            or not KEPT.issuperset(tool.type for tool in tools)
+        ):
             return Read(tools)
         kept: Known[Tool] = Known(tools, len(sent))
         alike = self._by_beginning.setdefault(sent[:BEGINNING], {})

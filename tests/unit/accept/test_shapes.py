@@ -98,9 +98,8 @@ def test_what_is_continued_is_each_request_s_own(known: Shapes) -> None:
 def test_a_known_request_with_another_input_is_refused_by_its_place(
     known: Shapes, fields: dict[str, Any], param: str
 ) -> None:
-    earlier: tuple[dict[str, Any], ...] = ({}, {"tools": []}, {"tools": None})
-    for usual in earlier:
-        read(known, body(**usual))
+    for usual in (body(), body(tools=[]), body(tools=None)):
+        read(known, usual)
     with pytest.raises(InvalidRequest) as refused:
         read(known, body(**fields))
     assert refused.value.param == param
@@ -119,6 +118,12 @@ def test_tools_with_secrets_are_not_kept() -> None:
     sent = body(tools=[server | {"headers": {"k": "v"}}, TOOL])
     one, two = read(known, sent), read(known, sent)
     assert one.accepted.echo is not two.accepted.echo
+
+
+def test_unknown_fields_are_not_kept(known: Shapes) -> None:
+    one, two = (read(known, body(api_key="hush", user="u")) for _ in range(2))
+    assert one.accepted.echo is two.accepted.echo
+    assert "hush" not in repr(vars(known))
 
 
 def test_the_longest_unused_are_forgotten() -> None:

@@ -149,6 +149,10 @@ def test_secrets_and_what_is_no_list_of_tools_are_not_kept() -> None:
     first, again = (parse(asked(WEATHER, server)).tools for _ in range(2))
     assert first is not again
     assert not isinstance(again, Known)
+    policy = {"type": "allowlist", "domain_secrets": [{"domain": "a.b", "name": "k", "value": "s"}]}
+    code = {"type": "code_interpreter", "container": {"type": "auto", "network_policy": policy}}
+    for _ in range(2):
+        assert not isinstance(parse(asked(WEATHER, code)).tools, Known)
     odds: tuple[Any, ...] = ([], {}, "tools", [1], [{}], [{"type": []}])
     for odd in odds:
         body = orjson.dumps({"model": "m", "input": "", "tools": odd})
