@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import html
 import json
 import re
+import shlex
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +50,14 @@ def test_every_reference_resolves() -> None:
         node = whole
         for step in reference.removeprefix("#/").split("/"):
             node = node[step]
+
+
+@pytest.mark.parametrize("model", ["demo", "it's", '</pre>"', "$(id)"])
+def test_the_example_is_a_line_for_a_shell(model: str) -> None:
+    page = html.unescape(page_of(document(), "http://localhost", model))
+    example = page.partition("<pre>")[2].partition("}'</pre>")[0] + "}'"
+    *_, body = shlex.split(example.replace("\\\n", ""))
+    assert json.loads(body)["model"] == model
 
 
 CALLS = {
