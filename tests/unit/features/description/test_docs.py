@@ -159,7 +159,8 @@ def test_the_example_has_the_servers_own_address_and_model() -> None:
             headers = {"host": "api.example.com:8443", "x-forwarded-proto": "https"}
             page = (await s.client.send("GET", "/docs", b"", headers)).body.decode()
             assert "curl -s https://api.example.com:8443/v1/responses " in page
-            assert "{&quot;model&quot;: &quot;mine &amp; &#x27;yours&#x27;&quot;," in page
+            body = shlex.quote("""{"model": "mine & 'yours'", "input": "Hello", "stream": true}""")
+            assert f"-d {html.escape(body)}</pre>" in page
             there = (await s.client.send("GET", "/docs")).body.decode()
             assert "curl -s http://" in there
 
