@@ -5,15 +5,17 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gc
 import logging
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 import orjson
 import pytest
 import redis as redis_py
 
 from tests.support import redis_server
-from tests.support.asgi import JSON
+from tests.support.asgi import JSON, until
 from tests.support.mcp_site import mcp_site
 from tests.support.otlp import collecting
 from tests.support.served import ANSWER, KEY, KEYED, script, served, vocabulary
@@ -22,6 +24,7 @@ from trt_responses.backends.stores import store_of
 from trt_responses.features.seal.sealer import Sealer
 from trt_responses.settings import Settings
 from trt_responses.store import says_nothing
+from trt_responses.tools.mcp.sdk import Connection
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -123,6 +126,26 @@ async def everything(store: Store, endpoint: str, said: list[str]) -> None:
         assert all(one.headers["x-key"] == f"{SECRET}-header" for one in server.asked)
     assert any(text.startswith("put (Record") and "mcp_call" in text for text in said)
     assert any(text.startswith("put_job") for text in said)
+
+
+def connections() -> WeakSet[Connection]:
+    gc.collect()
+    return WeakSet(one for one in gc.get_objects() if isinstance(one, Connection))
+
+
+def test_secrets_of_a_server_do_not_outlast_the_request() -> None:
+    others = connections()
+
+    async def one_request() -> None:
+        settings: dict[str, Any] = {"private_networks": ("127.0.0.0/8",)}
+        async with mcp_site() as server, served(ANSWER, mcp_urls=(server.url,), **settings) as app:
+            tool = {"type": "mcp", "server_label": "demo", "server_url": server.url}
+            call = await app.client.create(tools=[tool | {"authorization": SECRET}])
+            assert call.status == 200
+            assert server.count("tools/list")
+            await until(lambda: connections() <= others)
+
+    asyncio.run(one_request())
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite", "redis"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import html
 import json
+import shlex
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -67,11 +68,11 @@ def page_of(document: dict[str, Any], address: str, model: str) -> str:
         for f in FIELDS
     )
     schema = html.escape(json.dumps(document["components"]["schemas"], indent=2))
-    body = html.escape(json.dumps({"model": model, "input": "Hello", "stream": True}))
+    example = json.dumps({"model": model, "input": "Hello", "stream": True})
     return _PAGE.format(
         version=__version__,
         address=html.escape(address),
-        body=body,
+        body=html.escape(shlex.quote(example)),
         calls=calls,
         fields=fields,
         schema=schema,
@@ -91,7 +92,7 @@ pre {{ background: #8881; padding: 1rem; overflow: auto; max-height: 40rem }}
 <h1>trt_responses {version}</h1>
 <p>An OpenAI-compatible Responses API. For machines: <a href="openapi.json">openapi.json</a>.</p>
 <pre>curl -s {address}/v1/responses -H 'content-type: application/json' \\
-  -d '{body}'</pre>
+  -d {body}</pre>
 <h2>Calls</h2><table>{calls}</table>
 <h2>Fields of POST /v1/responses</h2>
 <p>A field is honoured, echoed, ignored (named in <code>x-trt-ignored</code>) or refused by name.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any, TypeVar
 
@@ -90,6 +90,10 @@ class Connection:
     def is_gone(self) -> bool:
         """Whether it has ended completely."""
         return self._keeper.done()
+
+    def when_gone(self, call: Callable[[Connection], object]) -> None:
+        """Call a function once it has ended completely."""
+        self._keeper.add_done_callback(lambda _: call(self))
 
     async def tools(self) -> list[Listed]:
         """All of the server's tools. Raises a `Fault`."""

@@ -121,13 +121,13 @@ class McpTool:
 
     def connect(self, target: Target) -> Connection:
         """A new connection, or the existing one of a shared server."""
-        self._open = {one for one in self._open if not one.is_gone}
         shared = isinstance(target.at, Local) and target.at.shared
         cached = self._shared.get(target.label)
         if shared and cached is not None and not cached.over:
             return cached
         connection = Connection(target.at, self.limits, self._reach)
         self._open.add(connection)
+        connection.when_gone(self._open.discard)  # it holds the request's secrets
         if shared:
             self._shared[target.label] = connection
         return connection

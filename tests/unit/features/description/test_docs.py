@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import html
 import json
 import re
+import shlex
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +50,14 @@ def test_every_reference_resolves() -> None:
         node = whole
         for step in reference.removeprefix("#/").split("/"):
             node = node[step]
+
+
+@pytest.mark.parametrize("model", ["demo", "it's", '</pre>"', "$(id)"])
+def test_the_example_is_a_line_for_a_shell(model: str) -> None:
+    page = html.unescape(page_of(document(), "http://localhost", model))
+    example = page.partition("<pre>")[2].partition("}'</pre>")[0] + "}'"
+    *_, body = shlex.split(example.replace("\\\n", ""))
+    assert json.loads(body)["model"] == model
 
 
 CALLS = {
@@ -149,7 +159,8 @@ def test_the_example_has_the_servers_own_address_and_model() -> None:
             headers = {"host": "api.example.com:8443", "x-forwarded-proto": "https"}
             page = (await s.client.send("GET", "/docs", b"", headers)).body.decode()
             assert "curl -s https://api.example.com:8443/v1/responses " in page
-            assert "{&quot;model&quot;: &quot;mine &amp; &#x27;yours&#x27;&quot;," in page
+            body = shlex.quote("""{"model": "mine & 'yours'", "input": "Hello", "stream": true}""")
+            assert f"-d {html.escape(body)}</pre>" in page
             there = (await s.client.send("GET", "/docs")).body.decode()
             assert "curl -s http://" in there
 
