@@ -22,6 +22,8 @@ from trt_responses.wire.parse import read_lists, request_json, steps_of
 from trt_responses.wire.request import Request
 
 KNOWN_BYTES = 32 << 20
+MOST_BYTES = 256 << 10
+"""Of a request's fields: a digest of more would hold the loop for milliseconds."""
 ENTRY_BYTES, TIMES_FIELDS, TIMES_TOOLS = 8 << 10, 8, 16
 """The most that an accepted request takes beside its fields, for each byte of what its key is made
 of, and for each byte of its tools' JSON."""
@@ -97,7 +99,7 @@ def _size_of(fields: bytes, tools: Sequence[Any] | None) -> int:
 
 def _fields(sent: Any, dialect: Dialect) -> bytes | None:
     """All but the input and the response that is continued; None for what is not to be kept, such
-    as tools with secrets."""
+    as tools with secrets, and for what is large."""
     if not isinstance(sent, dict) or not isinstance(sent.get("input"), (str, list)):
         return None
     tools, previous = sent.get("tools"), sent.get("previous_response_id")
@@ -107,9 +109,10 @@ def _fields(sent: Any, dialect: Dialect) -> bytes | None:
         return None
     others = {"input": dialect.name, "previous_response_id": previous is None}
     try:
-        return bytes_of({**sent, **others, "tools": id(tools) if tools else 0})
+        fields = bytes_of({**sent, **others, "tools": id(tools) if tools else 0})
     except ValueError:
         return None
+    return fields if len(fields) <= MOST_BYTES else None
 
 
 def _means_more(items: Sequence[Any]) -> bool:
