@@ -144,6 +144,7 @@ def test_only_a_named_commit_must_exist(tmp_path: Path, capsys: pytest.CaptureFi
     assert capsys.readouterr().out.count("cost: no git repository") == 2
 
 
+@pytest.mark.slow  # 4 s: a server under load
 def test_this_package_can_be_measured() -> None:
     asyncio.run(_measured())
 

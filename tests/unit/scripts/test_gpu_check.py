@@ -126,6 +126,7 @@ def test_weights_are_read_back_through_the_identity(here: Here) -> None:
         assert read_through(here, source, "f32", projection) == 0.0
 
 
+@pytest.mark.slow  # 30 MB, and 2 s
 def test_a_soak_counts_and_loses_no_memory(here: Here) -> None:
     figures = gpu_steps.soak(here, 0.5, "f32")
     assert figures["lost"] == 0

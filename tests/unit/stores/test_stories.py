@@ -249,12 +249,14 @@ def test_no_life_of_a_memory_store_departs_from_the_model() -> None:
     live(histories.MemoryHistory, 60)
 
 
+@pytest.mark.slow  # 3 s: hundreds of steps on a disk
 def test_no_life_of_an_sqlite_store_departs_from_the_model(
     folders: Callable[[], Path],
 ) -> None:
     live(lambda: histories.SqliteHistory(folders()), 12)
 
 
+@pytest.mark.slow  # 2 s: hundreds of steps over a socket
 def test_no_life_of_a_redis_store_departs_from_the_model(tmp_path: Path) -> None:
     with redis_server.running(tmp_path) as server:
         live(lambda: histories.RedisHistory(server.url), 15)

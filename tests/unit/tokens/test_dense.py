@@ -72,6 +72,7 @@ def changeable(vocabulary: Vocabulary) -> Tokeniser:
 # Equality
 
 
+@pytest.mark.slow  # 2 s: 1,000 texts by two tokenisers
 @settings(max_examples=1000)
 @given(stretches, around)
 def test_a_dense_stretch_gets_the_ids_of_openai_harmony_whatever_follows(
@@ -83,6 +84,7 @@ def test_a_dense_stretch_gets_the_ids_of_openai_harmony_whatever_follows(
         assert ids.tolist() + expected(vocabulary, text[end:]) == expected(vocabulary, text)
 
 
+@pytest.mark.slow  # 2 s: 500 texts by two tokenisers
 @settings(max_examples=500)
 @given(st.lists(st.one_of(stretches, around, ascii_text), max_size=8).map("".join))
 def test_texts_that_are_dense_in_part_get_the_ids_of_openai_harmony(

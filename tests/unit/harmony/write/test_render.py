@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from trt_responses.store import Kind
     from trt_responses.tokens.vocabulary import Vocabulary
 
-CONVERSATIONS = 2000  # about 8 s
+CONVERSATIONS = [200, pytest.param(2000, marks=pytest.mark.slow)]  # 4 s
 
 
 @pytest.fixture(scope="module")
@@ -253,11 +253,12 @@ def channel_first(ids: Sequence[int], vocabulary: Vocabulary) -> list[int]:
     return swapped
 
 
+@pytest.mark.parametrize("conversations", CONVERSATIONS)
 def test_random_conversations_are_rendered_as_openai_harmony_renders_them(
-    vocabulary: Vocabulary, renderer: Renderer
+    vocabulary: Vocabulary, renderer: Renderer, conversations: int
 ) -> None:
     async def compare() -> None:
-        for seed in range(CONVERSATIONS):
+        for seed in range(conversations):
             draw = Draw(seed)
             developer = draw.developer()
             system = draw.system(developer)

@@ -111,6 +111,7 @@ def test_ids_that_end_inside_a_character_get_names_that_llama_cpp_streams(
     assert {n for n, pair in enumerate(zip(given, made, strict=True)) if len({*pair}) > 1} == split
 
 
+@pytest.mark.slow  # 3 s: a vocabulary in three files
 def test_the_parts_of_a_file_are_one_checkpoint(
     checkpoint: Checkpoint, vocabulary: Vocabulary, tmp_path: Path
 ) -> None:
@@ -185,6 +186,7 @@ def test_a_file_that_is_not_whole_or_no_gpt_oss_is_refused_in_a_sentence(
     assert len(str(caught.value)) < 700
 
 
+@pytest.mark.slow  # 2 s: each byte of a head
 def test_no_change_of_one_byte_in_the_head_does_more_than_be_refused(
     download: Path, vocabulary: Vocabulary, tmp_path: Path
 ) -> None:

@@ -155,6 +155,7 @@ def test_a_missing_binding_is_told_with_the_extra_that_brings_it() -> None:
         binding((("rtx", "no_such_binding"), ("enterprise", "nor_this_one")))
 
 
+@pytest.mark.slow  # 3 s: a process
 def test_building_without_the_extra_is_refused_in_one_sentence(tmp_path: Path) -> None:
     """A process in which none of the extra's packages can be imported; about 1 s."""
     extra = ("onnx", "onnxruntime", "tensorrt_rtx_bindings", "tensorrt_bindings", "llguidance")

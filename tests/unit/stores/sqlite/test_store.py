@@ -397,7 +397,10 @@ asyncio.run(story(Path(sys.argv[1])))
 """
 
 
-@pytest.mark.parametrize(("disk", "record_bytes"), [("24m", 30_000), ("1m", 3_000)])
+@pytest.mark.parametrize(
+    ("disk", "record_bytes"),
+    [pytest.param("24m", 30_000, marks=pytest.mark.slow), ("1m", 3_000)],  # 2 s, and 0.2 s
+)
 def test_all_can_be_deleted_on_a_disk_that_is_truly_full_and_then_as_much_is_kept_again(
     tmp_path: Path, disk: str, record_bytes: int
 ) -> None:
