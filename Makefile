@@ -1,6 +1,6 @@
 # Each target is one or two lines that a person could type. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help install fmt check test test-rest test-all live doctor engine serve docs docs-check release views bench cost fuzz faults gaps rollout aiperf demo-train demo-eval clean
+.PHONY: help install fmt check test test-rest test-all deploy-check live doctor engine serve docs docs-check release views bench cost fuzz faults gaps rollout aiperf demo-train demo-eval clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -57,6 +57,9 @@ test-rest: $(DEV) ## The tests that make test leaves out
 	$(PYTEST) -n 3 --suite rest tests/e2e  # these mostly wait
 
 test-all: test test-rest ## Every test that needs no GPU
+
+deploy-check: $(DEV) ## Build and start images, units and compose file as they are shipped, in machines of their own (as root on Linux)
+	$(PYTEST) tests/deploy
 
 live: $(DEV) ## The engine tests on a GPU with TensorRT-LLM; skipped with a reason elsewhere
 	$(BIN)/python -m pytest -q tests/live

@@ -27,7 +27,7 @@ REASONS = (
     *("needs a search service", "needs an OTLP receiver", "needs a server of yours"),
     *("needs a terminal", "needs another package", "tests/e2e/test_embedding.py does"),
     *("tests/e2e/test_extending.py does", "needs root", "needs a domain of yours"),
-    "tests/e2e/test_systemd.py does",
+    "tests/deploy/test_systemd.py does",
 )
 FENCE = re.compile(
     r"(?:^<!-- (not run|needs|file|prints)(?:: (.+?))? -->\n)?^```(\w*)\n(.*?)^```$", re.M | re.S

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 NEEDED = (SYSTEMD, "curl", "useradd", "openssl")
 HERE = "http://127.0.0.1:8000"
 QUESTION = {"model": "demo", "input": "What is the capital of Norway?"}
-DONE = "tests/e2e/test_systemd.py does"
+DONE = "tests/deploy/test_systemd.py does"
 
 pytestmark = [
     pytest.mark.skipif(why_not(*NEEDED) is not None, reason=str(why_not(*NEEDED))),
