@@ -59,8 +59,8 @@ class Reader:
         )
         there = {**os.environ, "SERVER": f"http://{self.demo}"}
         subprocess.run(["sh", "-c", WAIT], env=there, check=True)
-        client = OpenAI(base_url=f"http://{self.demo}/v1", api_key="none")
-        self._response = client.responses.create(model="demo", input="Hello!").id
+        with OpenAI(base_url=f"http://{self.demo}/v1", api_key="none") as client:
+            self._response = client.responses.create(model="demo", input="Hello!").id
 
     def stop(self) -> None:
         if self._server is not None:
