@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 RUN = ("sh", "python")
 SHOWN = ("text", "json", "toml", "js", "ini", "yaml")
-"""Languages of fences that hold no command of ours; what `js` needs comes from npm."""
+"""Languages of fences without a command of this project; what `js` needs comes from npm."""
 REASONS = (
     *("needs a GPU", "needs Docker", "needs a cluster", "needs a download", "needs a real model"),
     *("needs a search service", "needs an OTLP receiver", "needs a server of yours"),

@@ -111,7 +111,7 @@ def try_wheel(python: str, wheel: Path) -> bool:
             raise ReleaseFault(f"{python}: --version says {version!r}")
         answer = answer_of(program, Path(folder) / "empty")
     if "Paris" not in answer:
-        raise ReleaseFault(f"{python}: asked for the capital of France, it answered {answer!r}")
+        raise ReleaseFault(f"{python}: wrong capital of France: {answer!r}")
     print(f"{python}: installed, served, answered")
     return True
 
