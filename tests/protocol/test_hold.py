@@ -2,7 +2,8 @@
 
 The bodies are those of `make faults`; here the ones that were worst, and every place of a request
 once. A hold is the process's CPU time between two turns of a task beside, the least of a few tries,
-each divided by how much slower the machine is at that moment than a quiet one.
+each divided by how much slower the machine is at that moment than a quiet one. That estimate is rough,
+so the bounds here are twice those of `make faults`, which wants a quiet machine.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
     from tests.support.played import Reply
     from tests.support.served import Served
 
-GOAL_S = 0.05
-REFUSED_S = 0.02
+GOAL_S = 0.1
+REFUSED_S = 0.05
 """What is refused may hold the others for less, unless all of it is read first."""
 TRIES = 5
 DEPARTED = "output_departs_from_format"
