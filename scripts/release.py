@@ -95,10 +95,7 @@ def files(wheel: Path) -> set[tuple[str, int]]:
 
 def try_wheel(python: str, wheel: Path) -> bool:
     """Install it alone, and have one answer of its server. Says so if there is no such Python."""
-    found = (
-        subprocess.run([python, "-c", "0"], capture_output=True) if shutil.which(python) else None
-    )
-    if found is None or found.returncode:
+    if not runs(python):
         print(f"{python}: not on this machine, not tried")
         return False
     with tempfile.TemporaryDirectory(prefix="release-") as folder:

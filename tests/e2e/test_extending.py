@@ -15,14 +15,16 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "extending.md"
-GROUP = "trt_responses.folders"
 LINES = 40
+NAMES = ("tool", "plain", "named", "talk")
+"""The responses that are stored, in order."""
 STORY = """\
 import asyncio, json, sys
 
 import orjson
-from example.app import adding, talking
+from example.app import adding
 from tests.support.asgi import Client, asked, living
+from trt_responses import Settings, create_app
 
 CODE = {"type": "code_interpreter", "container": {"type": "auto"}}
 FUNCTION = {"type": "function", "name": "weather", "parameters": {"type": "object"}}
@@ -37,7 +39,13 @@ async def main():
         told["plain"] = (await client.create()).json()
         made = await client.send("POST", "/generate", orjson.dumps({"prompt": "Hello"}))
         told["generate"] = made.json()
-    app = talking()
+    place = {"engine": "parrot://Hello.", "model": "demo", "store": "noted://noted.txt"}
+    named = Settings(**place, tools=("sums",))
+    app = create_app(named)
+    async with living(app):
+        told["named"] = (await Client(app).create()).json()
+        told["tools"] = [tool.kind for tool in app.state.server.tools]
+    app = create_app(named.model_copy(update={"speaks": "talker"}))
     async with living(app):
         told["dialect"] = (await Client(app).create(tools=[FUNCTION])).json()
         told["talk"] = (await Client(app).create()).json()
@@ -60,8 +68,10 @@ def installed(directory: Path) -> Path:
     for block in blocks("python"):
         (directory / block.partition("\n")[0].removeprefix("# ")).write_text(block)
     [project] = blocks("toml")
-    entries = tomllib.loads(project)["project"]["entry-points"][GROUP]
-    lines = [f"[{GROUP}]", *(f"{name} = {place}" for name, place in entries.items())]
+    groups = tomllib.loads(project)["project"]["entry-points"]
+    lines = []
+    for group, entries in groups.items():
+        lines += [f"[{group}]", *(f"{name} = {place}" for name, place in entries.items())]
     (about / "entry_points.txt").write_text("\n".join(lines))
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: example\nVersion: 1.0\n")
     return directory
@@ -95,7 +105,7 @@ def test_an_example_is_short() -> None:
 
 
 def test_the_feature_notes_the_machine_in_each_response(told: dict[str, Any]) -> None:
-    assert all(told[name]["metadata"]["machine"] for name in ("tool", "plain", "talk"))
+    assert all(told[name]["metadata"]["machine"] for name in NAMES)
 
 
 def test_the_api_answers_a_prompt(told: dict[str, Any]) -> None:
@@ -103,11 +113,15 @@ def test_the_api_answers_a_prompt(told: dict[str, Any]) -> None:
 
 
 def test_the_engine_gives_its_answers(told: dict[str, Any]) -> None:
-    assert text_of(told["plain"]) == text_of(told["talk"]) == "Hello."
+    assert text_of(told["plain"]) == text_of(told["named"]) == text_of(told["talk"]) == "Hello."
 
 
 def test_the_store_notes_what_it_keeps(told: dict[str, Any]) -> None:
-    assert told["noted"] == [told[name]["id"] for name in ("tool", "plain", "talk")]
+    assert told["noted"] == [told[name]["id"] for name in NAMES]
+
+
+def test_settings_name_parts_of_the_package(told: dict[str, Any]) -> None:
+    assert (text_of(told["named"]), told["tools"]) == ("Hello.", ["code_interpreter"])
 
 
 def test_the_tool_has_run_in_the_response(told: dict[str, Any]) -> None:

@@ -2,8 +2,8 @@
 
 The bodies are those of `make faults`; here the ones that were worst, and every place of a request
 once. A hold is the process's CPU time between two turns of a task beside, the least of a few tries,
-each divided by how much slower the machine is at that moment than a quiet one. That estimate is rough,
-so the bounds here are twice those of `make faults`, which wants a quiet machine.
+each divided by how much slower the machine is at that moment than a quiet one. That estimate is
+rough, so the bounds here are twice those of `make faults`, which wants a quiet machine.
 """
 
 from __future__ import annotations

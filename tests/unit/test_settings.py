@@ -169,7 +169,7 @@ def test_a_store_that_is_nowhere_stops_the_start_with_a_reason(url: str) -> None
 def test_a_store_s_password_is_not_repeated() -> None:
     for url in ("redis://:secret@h:port/0", "redis://:secret@h/x", "mysql://u:secret@h"):
         with pytest.raises(StartupError) as caught:
-            Settings(store=url).store_place()
+            store_of(Settings(store=url), says_nothing)
         assert "secret" not in str(caught.value)
 
 

@@ -6,7 +6,7 @@ import asyncio
 from functools import cache
 from typing import TYPE_CHECKING
 
-from trt_responses.backends.installed import needed
+from trt_responses.backends.installed import maker, needed
 from trt_responses.harmony.dialect import harmony
 from trt_responses.prepare.files import DIALECT
 from trt_responses.tokens import vocabulary as vocabularies
@@ -34,6 +34,14 @@ def dialect_of(directory: Path | None = None, card: Card | None = None) -> Diale
     if directory is None or card is None or card.dialect is None:
         return harmony(vocabulary())
     return template_dialect(directory / DIALECT, card.dialect.family)
+
+
+def dialect_named(name: str) -> Dialect:
+    """Harmony, or the dialect that another package brings by this name."""
+    if name == "harmony":
+        return harmony(vocabulary())
+    dialect: Dialect = maker("dialects", name, ("harmony",))()
+    return dialect
 
 
 def template_dialect(file: Path, family: str | None) -> TemplateDialect:

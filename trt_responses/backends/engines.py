@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from trt_responses.backends.dialects import template_dialect, vocabulary
-from trt_responses.backends.installed import needed
+from trt_responses.backends.installed import maker, needed
 from trt_responses.engines.cores import spare_cores
 from trt_responses.prepare.files import DIALECT, GRAPH, MODEL
 from trt_responses.prepare.machine import this_machine
@@ -58,13 +58,18 @@ def engine_of(selection: shelf.Selection, settings: Settings) -> Engine:
     return llamacpp_over(directory / MODEL, settings, dialect, files)
 
 
-def engine_elsewhere(elsewhere: Elsewhere) -> Engine:
-    """The engine of another server."""
-    if elsewhere.kind == "grpc":
-        return grpc_at(elsewhere.place)
-    with needed("The Triton engine"):
-        from trt_responses.engines.triton.engine import TritonEngine, address_of
-    return TritonEngine(address_of(elsewhere.place))
+def engine_elsewhere(elsewhere: Elsewhere, settings: Settings) -> Engine:
+    """The engine of another server, or of another package."""
+    match elsewhere.kind:
+        case "grpc":
+            return grpc_at(elsewhere.place)
+        case "triton":
+            with needed("The Triton engine"):
+                from trt_responses.engines.triton.engine import TritonEngine, address_of
+            return TritonEngine(address_of(elsewhere.place))
+        case kind:
+            engine: Engine = maker("engines", kind, ("grpc", "triton"))(elsewhere.place, settings)
+            return engine
 
 
 def grpc_at(place: str, start_s: float = START_S) -> GrpcEngine:

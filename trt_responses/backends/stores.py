@@ -7,9 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trt_responses.backends.installed import needed
+from trt_responses.backends.installed import maker, needed
+from trt_responses.errors import StartupError, UsageError
 from trt_responses.settings import PREFIX
 from trt_responses.stores.limits import Bounds
+
+OWN = ("memory", "sqlite", "redis")
 
 if TYPE_CHECKING:
     from trt_responses.settings import Settings
@@ -50,6 +53,12 @@ def store_of(settings: Settings, spell: Spell) -> Store:
             with needed(f"{PREFIX}STORE: the Redis store", "redis"):
                 from trt_responses.stores.redis.store import RedisStore
             return RedisStore(place.where, bounds, spell=spell)
+        case kind:
+            try:
+                store: Store = maker("stores", kind, OWN)(place.where, bounds, spell)
+            except StartupError as error:
+                raise UsageError(f"{PREFIX}STORE: {error}") from None
+            return store
 
 
 def _boot() -> str:

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trt_responses.backends.installed import needed
+from trt_responses.backends.installed import maker, needed
 from trt_responses.errors import StartupError
 from trt_responses.settings import PREFIX
 
@@ -42,7 +42,10 @@ def tools_of(settings: Settings) -> list[Tool]:
         tools.append(browser_tool(settings))
     if settings.mcp_servers is not None or settings.mcp_urls:
         tools.append(mcp_tool(settings))
-    return tools
+    try:
+        return tools + [maker("tools", name)(settings) for name in settings.tools]
+    except StartupError as error:
+        raise StartupError(f"{PREFIX}TOOLS: {error}") from None
 
 
 def browser_tool(settings: Settings) -> Tool:

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from trt_responses.backends.installed import maker
+from trt_responses.backends.stores import OWN
 from trt_responses.doctor.check import Check
 from trt_responses.doctor.listening import why_not
 from trt_responses.doctor.machine import may_write, nearest
@@ -35,6 +37,12 @@ def store_check(settings: Settings, allowed: Callable[[Path], bool] = may_write)
             if url.scheme == "unix":
                 return Check("store", "ok", f"Redis: the socket {url.path}")
             return _reachable(url.hostname or "localhost", url.port or REDIS_PORT)
+        case kind:
+            try:
+                maker("stores", kind, OWN)
+            except StartupError as error:
+                return Check("store", "fault", f"{VARIABLE}: {error}")
+            return Check("store", "ok", f"{kind}: an installed package brings it")
 
 
 def _file(place: Path, allowed: Callable[[Path], bool]) -> Check:

@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import PrivateAttr, ValidationError
 
@@ -41,11 +41,11 @@ LOOPBACK = ("127.0.0.1", "localhost", "[::1]", "::1")
 
 
 class Elsewhere(NamedTuple):
-    """An engine that another server serves."""
+    """An engine that another server serves, or another package brings."""
 
-    kind: Literal["grpc", "triton"]
+    kind: str
     place: str
-    """host:port/model"""
+    """host:port/model, or what the package makes of it"""
 
 
 class Settings(
@@ -128,9 +128,9 @@ class Settings(
         return bool(self.api_keys) or self.keys_file is not None
 
     def engine_elsewhere(self) -> Elsewhere | None:
-        """The engine of another server, if the settings name one."""
+        """The engine of another server or package, if the settings name one."""
         match (self.engine or "").partition("://"):
-            case ("grpc" | "triton" as kind, _, place) if place:
+            case (kind, _, place) if place:
                 return Elsewhere(kind, place)
         return None
 

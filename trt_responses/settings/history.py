@@ -24,7 +24,8 @@ class History(SettingGroup):
         None,
         description="Where responses are kept: memory://, sqlite:///path or redis://host:port "
         "(default: a file in DATA_DIR; memory when embedded). "
-        "sqlite:///path?synchronous=full survives a power cut.",
+        "sqlite:///path?synchronous=full survives a power cut. An installed package's store is "
+        "NAME://PLACE.",
     )
     data_dir: Path = Field(
         Path("data"), description="Directory of the default history file and the sealing key."

@@ -33,7 +33,12 @@ class Listening(SettingGroup):
         description="Name of the prepared engine to serve: its promoted version, or name@3. For"
         " an engine of another server: grpc://host:port/model (`trtllm-serve "
         "--grpc`) or triton://host:port/model (a Triton that serves an export of "
-        "`trt-responses export triton`).",
+        "`trt-responses export triton`), or that of an installed package, as NAME://PLACE.",
+    )
+    speaks: str = Field(
+        "harmony",
+        description="How the model of an engine of another server writes: harmony, or the name "
+        "of an installed package's dialect.",
     )
     gate_prompts: Path | None = Field(
         None,

@@ -12,9 +12,10 @@ REDIS_OPTIONS = {"db", "protocol"}
 class StorePlace(NamedTuple):
     """A kind of store, and where it is."""
 
-    kind: Literal["memory", "sqlite", "redis"]
+    kind: str
+    """memory, sqlite, redis, or the name of one that another package brings."""
     where: str
-    """A file's path, a Redis server's URL, or nothing."""
+    """A file's path, a server's URL, or nothing."""
     synchronous: Literal["normal", "full"] = "normal"
     """What survives in a file: the server's death, or the machine's too."""
 
@@ -34,6 +35,8 @@ def place_of(url: str) -> StorePlace:
         if why := _redis_fault(url):
             raise ValueError(why)
         return StorePlace("redis", url)
+    if rest and kind.isidentifier() and kind not in ("memory", "sqlite"):
+        return StorePlace(kind, url)
     raise ValueError(
         "expected memory://, sqlite:///path or redis://host:port/number, "
         f"got {kind + '://…' if '://' in url else url!r:.60}"

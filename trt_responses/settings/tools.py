@@ -84,4 +84,5 @@ class ServerTools(SettingGroup):
         (),
         description="URL prefixes of MCP servers that a request may name itself (default: none).",
     )
+    tools: Words = Field((), description="Names of tools that installed packages bring.")
     mcp_call_s: Seconds = Field(60.0, description="Timeout of an MCP call, in seconds.")

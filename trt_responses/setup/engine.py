@@ -6,7 +6,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from trt_responses.backends.dialects import dialect_of
+from trt_responses.backends.dialects import dialect_named, dialect_of
 from trt_responses.backends.engines import chosen_engine, engine_elsewhere
 from trt_responses.errors import StartupError, UsageError
 
@@ -54,14 +54,15 @@ def served_engine(
 ) -> Served:
     """The engine that was given, that of another server, or the one that the settings choose."""
     if (engine := given.engine) is not None:  # by the program that embeds this one
-        model, dialect = settings.model or settings.engine or "demo", given.speaks or dialect_of()
+        model = settings.model or settings.engine or "demo"
+        dialect = given.speaks or _spoken(settings)
         return Served(model, "given", dialect, lambda: engine, given, {"kind": "given"})
     if (elsewhere := settings.engine_elsewhere()) is not None:
         kind, place = elsewhere
         far = _elsewhere(elsewhere, settings)
-        model = settings.model or place.partition("/")[2]
+        model = settings.model or place.partition("/")[2] or kind
         about = {"kind": kind, "name": place}
-        return Served(model, kind, dialect_of(), lambda: far, given, about)
+        return Served(model, kind, _spoken(settings), lambda: far, given, about)
     selection = selected(settings)
     card = selection.card
     logger.info("serving %s (%s)", card.label, selection.reason)
@@ -85,8 +86,15 @@ def selected(settings: Settings) -> Selection:
         raise UsageError(f"{settings.option('engine')}: {error}") from None
 
 
+def _spoken(settings: Settings) -> Dialect:
+    try:
+        return dialect_named(settings.speaks)
+    except StartupError as error:
+        raise UsageError(f"{settings.option('speaks')}: {error}") from None
+
+
 def _elsewhere(elsewhere: Elsewhere, settings: Settings) -> Engine:
     try:
-        return engine_elsewhere(elsewhere)
+        return engine_elsewhere(elsewhere, settings)
     except StartupError as error:
         raise UsageError(f"{settings.option('engine')}: {error}") from None

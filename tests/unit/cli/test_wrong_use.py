@@ -42,6 +42,22 @@ WRONG: tuple[tuple[str, str, str], ...] = (
     ("API_KEYS=key", f"serve --host=0.0.0.0 {ENGINES}", f"{PREFIX}API_KEYS: entry 1"),
     ("ENGINE=triton://here", "serve --port=0", f"{PREFIX}ENGINE: 'here'"),
     ("TRITON=a:1/b", "serve", f"{PREFIX}TRITON is not a setting any more"),
+    (
+        "STORE=pots://here",
+        "serve --engine grpc://h:1/m",
+        f"{PREFIX}STORE: no package brings store 'pots'",
+    ),
+    ("TOOLS=saw", "serve --engine grpc://h:1/m", f"{PREFIX}TOOLS: no package brings tool 'saw'"),
+    (
+        "SPEAKS=elvish",
+        "serve --engine grpc://h:1/m",
+        f"{PREFIX}SPEAKS: no package brings dialect 'elvish'",
+    ),
+    (
+        "",
+        "serve --engine steam://h:1/m",
+        "--engine: no package brings engine 'steam': expected grpc",
+    ),
     ("FRONTENDS=2 STORE=memory://", "serve", f"{PREFIX}STORE: 2 front ends"),
     ("", "engine", "COMMAND"),
     ("", "engine list --engines-dir=file.txt", "--engines-dir file.txt: not a directory"),

@@ -189,7 +189,8 @@ def test_a_place_that_cannot_be_written_is_a_fault(tmp_path: Path) -> None:
         (None, "ok", "SQLite: "),
         ("memory://", "ok", "lost when the server stops"),
         ("sqlite:///some/where.db", "ok", f"SQLite: {os.getcwd()}/some/where.db"),
-        ("ftp://host", "fault", "got 'ftp://…'"),
+        ("ftp:host", "fault", "got 'ftp:host'"),
+        ("ftp://host", "fault", "no package brings store 'ftp'"),
     ],
 )
 def test_a_store_is_named_and_its_place_looked_at(url: str | None, state: str, said: str) -> None:
