@@ -26,7 +26,12 @@ REASONS = (
     *("needs a GPU", "needs Docker", "needs a cluster", "needs a download", "needs a real model"),
     *("needs a search service", "needs an OTLP receiver", "needs a server of yours"),
     *("needs a terminal", "needs another package", "tests/e2e/test_embedding.py does"),
-    *("tests/e2e/test_extending.py does", "needs root", "needs a domain of yours"),
+    *(
+        "tests/e2e/test_extending.py does",
+        "tests/e2e/test_script.py does",
+        "needs root",
+        "needs a domain of yours",
+    ),
     "tests/deploy/test_systemd.py does",
 )
 FENCE = re.compile(

@@ -85,6 +85,8 @@ def create_app(
         headers=server.headers,
         listeners=tuple(server.request_listeners),
     )
+    for layer in server.layers:
+        app.add_middleware(layer)
     return app
 
 

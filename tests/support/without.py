@@ -75,6 +75,7 @@ REFUSED: Mapping[str, Sequence[Post | Start | str]] = {
     "features.metrics": ["GET /metrics"],
     "features.prefill": [],
     "features.rollout": ["/admin/engines/demo/load"],
+    "features.script": [Start({"engine": "script://auto"})],
     "features.seal": [
         Post(ASKED | {"include": ["reasoning.encrypted_content"]}, "include"),
         Start({"seal_keys": "a"}),
@@ -193,7 +194,7 @@ def _started(folder: str) -> Iterator[str]:
         if isinstance(one, Start):
             engine = (
                 None
-                if folder.startswith("engines.")
+                if folder.startswith("engines.") or "engine" in one.settings
                 else ScriptedEngine((), clock=StepClock.free())
             )
             try:

@@ -67,7 +67,8 @@ MAY_IMPORT = {
     "__main__": "cli",
     # put together
     "backends": f"{LEAVES} settings tokens dialect harmony dialects.* engine engines.* store"
-    " stores.* tool tools.* prepare.*",
+    " stores.* tool tools.* prepare.* features.script",
+    "testing": "app settings features.script",
     "setup.engine": f"{SEAMS} settings backends prepare.shelf features.limits features.rollout",
     "setup.server": f"{CORE} backends setup.engine",
     "setup": f"{CORE} setup.engine",
@@ -91,6 +92,7 @@ MAY_IMPORT = {
     "features.metrics": f"{CORE} features.rollout apis.kserve",
     "features.prefill": CORE,
     "features.rollout": f"{CORE} features.limits prepare prepare.shelf",
+    "features.script": f"{CORE} engines",
     "features.seal": CORE,
     "features.stop": CORE,
     "features.traces": CORE,

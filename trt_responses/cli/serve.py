@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from trt_responses.backends.installed import needed
 from trt_responses.cli.commands import add_settings, help_texts, settings_of
 from trt_responses.cli.setting_list import settings_help, settings_in_force
+from trt_responses.errors import UsageError
 from trt_responses.prepare.shelf import shelf
 
 if TYPE_CHECKING:
@@ -38,14 +39,22 @@ def add(commands: Commands, name: str, text: str) -> None:
         ),
     )
     add_settings(serve, *OPTIONS)
+    script = (
+        "Script to play in place of a model: a YAML or JSONL file, or `auto` (testing-agents.md)"
+    )
+    serve.add_argument("--script", metavar="FILE", help=script)
     shown = "List of all settings with the source of each, without serving"
     serve.add_argument("--print-settings", action="store_true", help=shown)
     serve.set_defaults(run=_serve)
 
 
 def _serve(options: argparse.Namespace) -> int:
+    if options.script is not None:
+        _take_script(options)
     given = {name: getattr(options, name) for name in OPTIONS}
     settings = settings_of(options, *OPTIONS)
+    if options.script is not None:
+        settings = _for_script(settings)
     if options.print_settings:
         print(settings_in_force(settings, given))
         return 0
@@ -56,6 +65,20 @@ def _serve(options: argparse.Namespace) -> int:
     if settings.engine_elsewhere() is None:
         _prepare_demos(settings)
     return server(settings)
+
+
+def _for_script(settings: Settings) -> Settings:
+    """Every model name is accepted and nothing is stored, unless the settings say otherwise."""
+    names = settings.model_aliases or ("*",)
+    store = settings.store or "memory://"
+    return settings.model_copy(update={"model_aliases": names, "store": store})
+
+
+def _take_script(options: argparse.Namespace) -> None:
+    """Have the options name the script's engine."""
+    if options.engine is not None:
+        raise UsageError("--engine and --script: give one of the two.")
+    options.engine = f"script://{options.script}"
 
 
 def server_for(settings: Settings) -> Callable[[Settings], int]:

@@ -60,7 +60,7 @@ def served_engine(
     if (elsewhere := settings.engine_elsewhere()) is not None:
         kind, place = elsewhere
         far = _elsewhere(elsewhere, settings)
-        model = settings.model or place.partition("/")[2] or kind
+        model = settings.model or (place.partition("/")[2] if kind != "script" else "") or kind
         about = {"kind": kind, "name": place}
         return Served(model, kind, _spoken(settings), lambda: far, given, about)
     selection = selected(settings)

@@ -27,6 +27,7 @@ logger = logging.getLogger(__name__)
 PACKAGE = "trt_responses"
 GROUP = "trt_responses.folders"
 FOLDERS = (
+    "features.script",
     "features.limits",
     "features.seal",
     "features.conversations",

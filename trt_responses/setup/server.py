@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
+    from starlette.types import ASGIApp
+
     from trt_responses.accept.model_names import Loaded
     from trt_responses.engine import Engine
     from trt_responses.feature import Feature
@@ -123,6 +125,8 @@ class Server:
         self.listeners: list[Listener] = []
         self.request_listeners: list[RequestListener] = []
         self.routes: list[tuple[int, Routes]] = []
+        self.layers: list[Callable[[ASGIApp], ASGIApp]] = []
+        """ASGI layers around all routes."""
         self.field_tables: dict[str, Iterable[Field]] = {}
         """The fields of requests that each endpoint reads."""
         self.readings: list[Reading] = []
