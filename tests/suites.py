@@ -11,6 +11,7 @@ import re
 from pathlib import Path
 
 TESTS = Path(__file__).parent
+MAY_BE_SLOW = re.compile(r"mark\.slow|\bsampled\(")
 FAST, REST, ALL = SUITES = ("fast", "rest", "all")
 PEAK_MB = {FAST: 1000, REST: 1500, ALL: 1500}
 """The most memory of one process, with room for other machines: 760 was measured in the fast suite.
@@ -42,7 +43,7 @@ class Suite:
         if self._name == FAST:
             return part != "e2e" or path.name in self._files
         if self._name == REST:
-            return part == "e2e" or "mark.slow" in path.read_text("utf-8")
+            return part == "e2e" or bool(MAY_BE_SLOW.search(path.read_text("utf-8")))
         return True
 
     def has_test(self, path: Path, test: str, *, slow: bool) -> bool:
