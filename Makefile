@@ -10,6 +10,7 @@ GRAPHS := .venv/.compiles
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install --constraint constraints.txt
 ENOUGH = import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or later is needed, and %s is %d.%d.%d: run make with PYTHON=python3.11" % ((sys.executable,) + tuple(sys.version_info[:3])))
 unexport PIP_CONSTRAINT  # NVIDIA's images pin the packages of their own Python with it
+unexport PYTHONDONTWRITEBYTECODE  # containers set it, and each of a thousand processes would compile all anew
 WORKERS ?= 2
 PYTEST = $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
 

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 SERVE = re.compile(
     r"^(?:[A-Z_]+=\S+ )*(?:trt-responses|make) serve\b(?!.*--print-settings)[^&#\n]*&?", re.M
 )
-WAIT = 'curl -sf -o /dev/null --retry 200 --retry-delay 1 --retry-all-errors "$SERVER/health/ready"'
+READY = 'curl -sf -o /dev/null "$SERVER/health/ready"'
+WAIT = f"for _ in $(seq 1000); do {READY} && break; sleep 0.2; done; {READY}"
 PATIENCE_S = 300
 DONE = "end of block"
 ADDRESS = re.compile(r"(127\.0\.0\.1|localhost):(\d{3,4})\b")

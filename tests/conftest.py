@@ -7,17 +7,18 @@ import gc
 import logging
 import resource
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal import charmap
 from hypothesis.internal.conjecture import providers
 
 from tests.suites import ALL, PEAK_MB, SUITES, Suite
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
-    from pathlib import Path
 
     from trt_responses.tokens.vocabulary import Vocabulary
 
@@ -55,21 +56,50 @@ def return_large_memory() -> None:
 return_large_memory()
 
 
+GROWTH = 16 << 20
+"""So many more bytes than when memory was last given back make it worth the third of a second."""
+
+
 def give_back(config: pytest.Config) -> None:
-    """Free what one module's tests left: cycles, such as sessions of onnxruntime, and the reports
-    that a worker of pytest-xdist keeps and never shows."""
+    """Free what modules' tests left: cycles, such as sessions of onnxruntime, and the reports that
+    a worker of pytest-xdist keeps and never shows."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None and hasattr(config, "workerinput"):
         reporter.stats.clear()
+    if resident() < config.stash[RESIDENT] + GROWTH:
+        return
     gc.collect()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
+    config.stash[RESIDENT] = resident()
+
+
+def resident() -> int:
+    """The bytes that this process has in memory; those it had at most where there is no /proc."""
+    if STATM.exists():
+        return int(STATM.read_text("ascii").split()[1]) * resource.getpagesize()
+    return peak_mb() << 20
+
+
+def peak_mb() -> int:
+    unit = 1 << (20 if sys.platform == "darwin" else 10)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // unit
+
+
+def make_tables_of_unicode() -> None:
+    """Have Hypothesis keep its tables on disk, where they are missing: a worker would take 200 MB
+    for them at the first text that it draws."""
+    charmap.charmap()
+    charmap.intervals_from_codec("utf-8")
 
 
 SUITE = pytest.StashKey[Suite]()
+RESIDENT = pytest.StashKey[int]()
+"""What was left in memory when it was last given back."""
 PEAKS = pytest.StashKey[list[int]]()
 """The megabytes that each process of the run took at most."""
+STATM = Path("/proc/self/statm")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -80,6 +110,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[SUITE] = Suite(config.getoption("suite"), config.getoption("room"))
     config.stash[PEAKS] = []
+
+
+@pytest.hookimpl(trylast=True)  # behind Hypothesis' own, and before pytest-xdist starts its workers
+def pytest_sessionstart(session: pytest.Session) -> None:
+    if not hasattr(session.config, "workerinput"):
+        make_tables_of_unicode()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -96,7 +132,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.hook.pytest_deselected(items=left_out)
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish(session: pytest.Session) -> None:
     """Keep all modules out of the garbage collector: each full collection would walk them again.
 
     The second collection is for the count of old objects: one begins by itself when a quarter as
@@ -105,6 +141,7 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.collect()
+    session.config.stash[RESIDENT] = resident()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -126,8 +163,7 @@ def pytest_testnodedown(node: Any) -> None:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Fail the run when a process took more memory than its suite may."""
-    config, unit = session.config, 1 << (20 if sys.platform == "darwin" else 10)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // unit
+    config, peak = session.config, peak_mb()
     if hasattr(config, "workeroutput"):
         config.workeroutput["peak_mb"] = peak
         return

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scripts import words
-from tests.support.bypasses import KINDS, bypasses
+from tests.support.bypasses import KINDS, bypasses_in
 from tests.support.imports import PACKAGE, ROOT, imports, modules
 
 if TYPE_CHECKING:
@@ -35,15 +35,14 @@ def static(core: Collection[str], library: Collection[str]) -> dict[str, int]:
     """What can be counted in the source alone, in the order in which it is written down."""
     files = modules(PACKAGE)
     lines = {module: path.read_bytes().count(b"\n") for module, path in files.items()}
-    trees = [ast.parse(path.read_bytes()) for path in files.values()]
-    nodes = [node for tree in trees for node in ast.walk(tree)]
+    wide = Counter(kind for path in files.values() for kind in _wide(path))
     return {
         "lines": sum(lines.values()),
         "lines.core": sum(count for module, count in lines.items() if stands_in(module, core)),
         "files.folder": max(Counter(path.parent for path in files.values()).values()),
         "imports.up": len(upward(edges(), core, library)),
-        "classes.wide": sum(isinstance(n, ast.ClassDef) and width(n) > ATTRIBUTES for n in nodes),
-        "functions.wide": sum(isinstance(n, Function) and arity(n) > PARAMETERS for n in nodes),
+        "classes.wide": wide["class"],
+        "functions.wide": wide["function"],
         **_bypasses(),
     }
 
@@ -63,8 +62,7 @@ def in_rooms() -> dict[str, int]:
 
 def _bypasses() -> dict[str, int]:
     """The private names, patches and sleeps in tests."""
-    sources = (path.read_text("utf-8") for path in modules("tests").values())
-    counts = Counter(one.kind for source in sources for one in bypasses(source))
+    counts = Counter(one.kind for path in modules("tests").values() for one in bypasses_in(path))
     return {f"tests.{kind}": counts[kind] for kind in KINDS}
 
 
@@ -106,6 +104,15 @@ def _folder(module: str) -> str:
 
 
 # --- shapes ---------------------------------------------------------------------------------------
+
+
+def _wide(path: Path) -> Iterator[str]:
+    """One file's wide classes and functions: a tree of all files would take 100 MB."""
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.ClassDef) and width(node) > ATTRIBUTES:
+            yield "class"
+        elif isinstance(node, Function) and arity(node) > PARAMETERS:
+            yield "function"
 
 
 def width(node: ast.ClassDef) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,15 @@ from trt_responses.prepare.llamacpp.build import prepare
 from trt_responses.prepare.pipeline import BuildTools
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+
+@pytest.fixture(scope="session", autouse=True)
+def close_shared_browser() -> Iterator[None]:
+    yield
+    if browser := sys.modules.get("tests.support.browser"):
+        browser.SHARED.close()
 
 
 @pytest.fixture(scope="session")

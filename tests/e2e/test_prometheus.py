@@ -129,7 +129,7 @@ async def asked(url: str, path: str, **query: str) -> Any:
     def ask() -> Any:
         whole = f"{url}/api/v1/{path}?{urllib.parse.urlencode(query)}"
         try:
-            with urllib.request.urlopen(whole, timeout=10) as reply:
+            with urllib.request.urlopen(whole, timeout=100) as reply:
                 return json.load(reply)["data"]
         except (urllib.error.HTTPError, ConnectionError):
             return None

@@ -27,6 +27,7 @@ from tests.support.bad_bodies import (
     wrong,
 )
 from tests.support.replies import check_headers
+from tests.support.sampled import sampled
 from tests.support.served import served
 
 F = {"type": "function", "name": "f"}
@@ -390,14 +391,14 @@ BODIES = st.one_of(
 )
 
 
-def test_no_body_whatever_is_a_fault_of_ours() -> None:
-    """Budget: 8 s; 400 bodies on one app."""
+@sampled("examples", [80, 400])  # 3 s
+def test_no_body_whatever_is_a_fault_of_ours(examples: int) -> None:
     with asyncio.Runner() as runner:
         life = served()
         s = runner.run(life.__aenter__())
 
         @settings(
-            max_examples=400,
+            max_examples=examples,
             suppress_health_check=list(HealthCheck),
         )
         @given(BODIES)

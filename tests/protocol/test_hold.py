@@ -19,6 +19,7 @@ from tests.support.bodies import BYTES, VALUES, Body, in_containers, reported, s
 from tests.support.boxed import no_box
 from tests.support.hold import slowness, watched
 from tests.support.played import hosted, stage
+from tests.support.sampled import sampled
 from tests.support.turns import turn
 from trt_responses.serve.server import freeze_heap
 from trt_responses.wire.limits import RequestLimits
@@ -73,7 +74,7 @@ def test_the_bodies_are_at_the_bounds_that_are_the_defaults() -> None:
     assert (limits.body_bytes, limits.body_values) == (BYTES, VALUES)
 
 
-@pytest.mark.parametrize("body", [*reported()], ids=lambda body: body.name)
+@sampled("body", reported(), ids=lambda body: body.name)  # 7 s: large bodies, some of them again
 def test_a_body_that_once_held_the_server_for_seconds_holds_nobody(body: Body) -> None:
 
     async def story() -> None:

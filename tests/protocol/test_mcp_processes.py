@@ -14,6 +14,7 @@ from tests.support.asgi import until
 from tests.support.mcp_served import calling, items, offer, over, with_process
 from tests.support.metrics_judge import Scrape
 from tests.support.processes import children_of
+from tests.support.sampled import sampled
 from tests.support.served import ANSWER, ENDLESS, script, vocabulary
 from tests.support.story import story
 
@@ -70,8 +71,8 @@ async def test_a_hang_up_in_a_call_leaves_no_process(tmp_path: Path) -> None:
         assert len(app.engine.requests) == 1
 
 
-@pytest.mark.parametrize(
-    ("how", "changes"),
+@sampled(
+    "how, changes",
     [
         ("no list", {}),
         ("not a list", {}),
@@ -82,7 +83,8 @@ async def test_a_hang_up_in_a_call_leaves_no_process(tmp_path: Path) -> None:
         ("names", {"allowed_tools": []}),
         ("names", {"allowed_tools": ["other"]}),
     ],
-)
+    every=3,
+)  # 5 s: four processes each
 @story
 async def test_a_server_that_offers_nothing_is_ended(
     tmp_path: Path, how: str, changes: dict[str, Any]
@@ -102,7 +104,7 @@ async def test_a_server_that_offers_nothing_is_ended(
 
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
-@pytest.mark.parametrize("how", ["pings", "flood", "long", "silent", "die", "cursor", "many"])
+@sampled("how", ["pings", "flood", "long", "silent", "die", "cursor", "many"], every=3)  # 3 s
 @story
 async def test_no_other_stream_misses_a_step_beside_a_hostile_server(
     tmp_path: Path, how: str, transport: str

@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from schemathesis import GenerationMode
 
 from tests.support.asgi import JSON
+from tests.support.sampled import sampled
 from tests.support.served import CALL, THOUGHT, served
 from tests.support.specification import check_body
 
@@ -142,7 +143,7 @@ OTHERS = [
 ]
 
 
-@pytest.mark.parametrize(("method", "path"), OTHERS)
+@sampled("method, path", OTHERS)  # 3 s: drawn bodies
 def test_paths_of_our_own_schema_are_answered_or_refused(
     method: str, path: str, document: dict[str, Any], tally: Tally
 ) -> None:

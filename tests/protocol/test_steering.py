@@ -51,7 +51,7 @@ def run(
         async with served(*written, guides=GUIDES, **parts) as s:
             await story(s)
 
-    asyncio.run(asyncio.wait_for(told(), 30))
+    asyncio.run(asyncio.wait_for(told(), 300))
 
 
 def bare(told: Json) -> Json:

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.asgi import PATIENCE_S
+from tests.support.sampled import sampled
 from tests.support.schema_judge import valid
 from tests.support.served import script, served
 from tests.support.steering import GUIDES
@@ -188,27 +189,36 @@ def check_call(tool: Json, call: Json, *, forced: bool) -> None:
         assert re.fullmatch(PLATE, call["input"])
 
 
-@settings(max_examples=500)
-@given(WISHES, st.integers(0, 1 << 30))
-def test_a_model_that_obeys_its_guides_never_fails_a_client(
-    stage: Stage, wish: Json, seed: int
-) -> None:
-    call = stage.ask(wish, seed, obeys=True)
-    assert call.status in (200, 400), call.body
-    if call.status == 400:
-        assert call.error["param"], call.error
-    elif call.json()["status"] == "completed":
-        check_completed(wish, call.json())
+drawn = sampled("examples", [100, 500])  # 4 s for two tests
 
 
-@settings(max_examples=500)
-@given(WISHES, st.integers(0, 1 << 30))
-def test_what_departs_is_never_called_completed(stage: Stage, wish: Json, seed: int) -> None:
-    call = stage.ask(wish, seed, obeys=False)
-    if call.status == 500:
-        assert re.search("departed from|ended before", call.error["message"]), call.error
-    elif call.json().get("status") == "completed":
-        check_completed(wish, call.json())
+@drawn
+def test_a_model_that_obeys_its_guides_never_fails_a_client(stage: Stage, examples: int) -> None:
+    @settings(max_examples=examples)
+    @given(WISHES, st.integers(0, 1 << 30))
+    def ask(wish: Json, seed: int) -> None:
+        call = stage.ask(wish, seed, obeys=True)
+        assert call.status in (200, 400), call.body
+        if call.status == 400:
+            assert call.error["param"], call.error
+        elif call.json()["status"] == "completed":
+            check_completed(wish, call.json())
+
+    ask()
+
+
+@drawn
+def test_what_departs_is_never_called_completed(stage: Stage, examples: int) -> None:
+    @settings(max_examples=examples)
+    @given(WISHES, st.integers(0, 1 << 30))
+    def ask(wish: Json, seed: int) -> None:
+        call = stage.ask(wish, seed, obeys=False)
+        if call.status == 500:
+            assert re.search("departed from|ended before", call.error["message"]), call.error
+        elif call.json().get("status") == "completed":
+            check_completed(wish, call.json())
+
+    ask()
 
 
 def test_the_lawful_texts_are_lawful(stage: Stage) -> None:

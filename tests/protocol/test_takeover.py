@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.background import AT_ONCE, cancelled, got, replay, started
 from tests.support.greedy import WHOLE, Model, texts
+from tests.support.sampled import sampled
 from tests.support.served import Served, ids, script, served
 from tests.support.steering import GUIDES
 from tests.support.template_served import template_served
@@ -134,7 +135,7 @@ def said(call: Call) -> str:
     )
 
 
-@pytest.mark.parametrize("steps", [0, 1, 4, 9, 15, 20, len(WHOLE) - 3])
+@sampled("steps", [0, 1, 4, 9, 15, 20, len(WHOLE) - 3], every=3)  # 2 s
 @pytest.mark.parametrize("how", ["stands still", "is stopped"])
 def test_another_server_goes_on_where_the_first_one_stopped(how: str, steps: int) -> None:
     model = Model()

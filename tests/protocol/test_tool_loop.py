@@ -316,6 +316,7 @@ async def test_a_flood_is_cut_and_the_prompt_stays_within_the_context() -> None:
         assert len(app.prompt()) < 2000 - 200
 
 
+@pytest.mark.slow  # 100 MB
 @story
 async def test_an_answer_of_50_mb_takes_little_memory() -> None:
     answer = ToolAnswer("0123456789abcde\n" * (50 * 2**20 // 16))

@@ -13,6 +13,7 @@ import pytest
 
 from tests.support import tool_transcripts as t
 from tests.support.replies import check_streamed, without_ids
+from tests.support.sampled import sampled
 from tests.support.sdk_judge import accumulated
 from tests.support.story import story
 from trt_responses.engine import CONTINUATION_PRIORITY
@@ -69,7 +70,7 @@ async def test_every_reader_gets_the_same_snapshot(name: str) -> None:
     assert len({(one["status"], one["usage"]["output_tokens"]) for one in told}) == 1
 
 
-@every_transcript
+@sampled("name", NAMES, every=3)  # 2 s: hundreds of runs
 @story
 async def test_cut_anywhere_it_has_one_end_and_nothing_stays_open(name: str) -> None:
     """The first turn and the last, at each fourth place; what stands before is as it was."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -22,7 +22,7 @@ from trt_responses.tokens.control import CONTROL
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
-    from playwright.async_api import Page
+    from playwright.async_api import Browser, Page
 
     from trt_responses.engine import GuideKind
 
@@ -60,19 +60,47 @@ class Seen:
         page.on("request", lambda request: self.hosts.add(urlsplit(request.url).netloc))
 
 
+class Shared:
+    """One browser for all tests of a process, and the event loop that it lives on."""
+
+    def __init__(self) -> None:
+        self._runner = asyncio.Runner()
+        self._life = AsyncExitStack()
+        self._browser: Browser | None = None
+
+    def play(self, story: Callable[[], Awaitable[None]]) -> None:
+        self._runner.run(asyncio.wait_for(story(), 240))
+
+    async def browser(self) -> Browser:
+        if self._browser is None:
+            playwright = await self._life.enter_async_context(async_playwright())
+            launched = await playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+            self._life.push_async_callback(launched.close)
+            self._browser = launched
+        return self._browser
+
+    def close(self) -> None:
+        self._runner.run(self._life.aclose())
+        self._runner.close()
+
+
+SHARED = Shared()
+"""`tests/e2e/conftest.py` closes it."""
+play = SHARED.play
+
+
 @asynccontextmanager
 async def browsing(url: str, **context: Any) -> AsyncIterator[tuple[Page, Seen]]:
-    """The page of a server, loaded; it may ask for a key."""
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        try:
-            page = await browser.new_page(**context)
-            page.set_default_timeout(PATIENCE_MS)
-            seen = Seen(page)
-            await page.goto(url)
-            yield page, seen
-        finally:
-            await browser.close()
+    """The page of a server, loaded, in a profile of its own; it may ask for a key."""
+    browser = await SHARED.browser()
+    page = await browser.new_page(**context)
+    try:
+        page.set_default_timeout(PATIENCE_MS)
+        seen = Seen(page)
+        await page.goto(url)
+        yield page, seen
+    finally:
+        await page.close()
 
 
 async def ready(page: Page) -> None:
@@ -121,7 +149,3 @@ async def staged(
         yield Stage(page, engine, address, seen)
         assert seen.faults == []
         assert seen.hosts == {f"{address.host}:{address.port}"}
-
-
-def play(story: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(story(), 240))

@@ -16,10 +16,12 @@ from __future__ import annotations
 import ast
 import re
 import sys
+from functools import cache
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 Kind = Literal["private", "patched", "slept"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -36,6 +38,12 @@ class Bypass(NamedTuple):
     kind: Kind
     name: str
     has_reason: bool
+
+
+@cache
+def bypasses_in(path: Path) -> list[Bypass]:
+    """Those of a file of the repository, read once."""
+    return bypasses(path.read_text("utf-8"))
 
 
 def bypasses(source: str) -> list[Bypass]:

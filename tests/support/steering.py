@@ -258,7 +258,7 @@ def play(
 ) -> Play:
     asked = transcript.source["asked"]
     played = Play(vocabulary, tables, asked, engine(transcript.parts), listener=listener)
-    asyncio.run(asyncio.wait_for(played.play(), 30))
+    asyncio.run(asyncio.wait_for(played.play(), 300))
     return played
 
 

@@ -15,6 +15,8 @@ from tests.support.imports import PACKAGE, ROOT, imports, modules
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
+pytestmark = pytest.mark.xdist_group("sources")  # each file is read once
+
 Edge = tuple[str, str]
 
 UNIT = ROOT / "tests" / "unit"

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import ast
 
-from tests.suites import ALL, FAST, REST, TESTS, Suite, fast_e2e, is_about
+from tests.suites import (
+    ALL,
+    FAST,
+    REST,
+    TESTS,
+    Slow,
+    Suite,
+    fast_e2e,
+    is_about,
+    slow_in,
+    slow_tests,
+)
+from tests.support.sampled import sampled
 
 TESTS_OF = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -38,6 +50,42 @@ def test_a_test_is_in_one_suite_of_two() -> None:
         found = [key for key, one in suites.items() if one.has_test(path, test, slow=slow)]
         assert sorted(found) == sorted((suite, ALL)), (path, test, slow)
         assert suites[ALL].has_file(path)
+
+
+def test_a_sample_leaves_the_other_cases_to_the_rest() -> None:
+    mark = sampled("case", [(1,), (2,), (3,), (4,)], every=2).mark
+    assert [row.values for row in mark.args[1] if not row.marks] == [((1,),), ((3,),)]
+    several = sampled("one, two", [(1, 2), (3, 4)]).mark
+    assert [row.values for row in several.args[1]] == [(1, 2), (3, 4)]
+
+
+def test_whatever_is_slow_says_why() -> None:
+    found = list(slow_tests())
+    assert len(found) > 50
+    assert [f"{path}:{slow.line}" for path, slow in found if not slow.reason] == []
+
+
+def test_slow_tests_samples_cases_and_names_of_marks_are_listed() -> None:
+    source = """
+LONG = pytest.mark.slow  # 9 s
+@sampled(
+    "case", range(9)
+)  # 3 s
+def test_a(case): ...
+@pytest.mark.parametrize("case", [
+    1,  # one
+    pytest.param(2, marks=pytest.mark.slow),  # 2 s
+])
+def test_b(case): ...
+@pytest.mark.slow
+def test_c(): ...
+"""
+    assert sorted(slow_in(source)) == [
+        Slow(2, "LONG", "9 s"),
+        Slow(3, "test_a", "3 s"),
+        Slow(7, "test_b", "2 s"),
+        Slow(12, "test_c", ""),
+    ]
 
 
 def test_a_room_has_its_folder_and_the_files_about_it() -> None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.bypasses import bypasses
+from tests.support.bypasses import bypasses, bypasses_in
 from tests.support.imports import ROOT, modules
 
 
+@pytest.mark.xdist_group("sources")  # each file is read once
 def test_every_private_name_patch_and_sleep_has_a_reason() -> None:
     faults = [
         f"{path.relative_to(ROOT)}:{one.line}: {one.name} needs a comment `# {one.kind}: REASON`"
         for path in modules("tests").values()
-        for one in bypasses(path.read_text("utf-8"))
+        for one in bypasses_in(path)
         if not one.has_reason
     ]
     assert faults == []

@@ -10,7 +10,7 @@ import pytest
 
 from scripts.docs_blocks import PAGES, REASONS, RUN, SHOWN, CommandFailed, blocks, is_in_order
 from scripts.docs_check import Reader
-from scripts.docs_session import waiting
+from scripts.docs_session import WAIT, waiting
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,7 +53,7 @@ def test_a_server_is_waited_for_and_stopped() -> None:
     typed = "export A=1\nB=2 trt-responses serve --engine gpt &\ntrt-responses engine list\n"
     lines = waiting(typed).splitlines()
     assert lines[1] == "B=2 trt-responses serve --engine gpt &"
-    assert lines[2].startswith("curl ")
+    assert lines[2] == f"{WAIT} #"
     assert lines[3] == "trt-responses engine list"
     assert lines[-1].startswith("kill %%")
     assert waiting("make serve ENGINE=a   # why\n").splitlines()[0] == "make serve ENGINE=a &"

@@ -25,6 +25,7 @@ def of_these(measured: dict[str, int]) -> dict[str, int]:
     return {key: count for key, count in BUDGETS.items() if key in measured}
 
 
+@pytest.mark.xdist_group("sources")  # each file is read once
 def test_what_the_source_is_keeps_its_budgets() -> None:
     measured = measures.static(*ledger.rooms(TEXT))
     assert list(ledger.faults(of_these(measured), measured)) == []

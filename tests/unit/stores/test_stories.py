@@ -245,8 +245,12 @@ def live(make: Callable[[], History], examples: int) -> None:
     )
 
 
-def test_no_life_of_a_memory_store_departs_from_the_model() -> None:
-    live(histories.MemoryHistory, 60)
+@pytest.mark.parametrize(
+    "lives",
+    [15, pytest.param(60, marks=pytest.mark.slow)],  # 3 s
+)
+def test_no_life_of_a_memory_store_departs_from_the_model(lives: int) -> None:
+    live(histories.MemoryHistory, lives)
 
 
 @pytest.mark.slow  # 3 s: hundreds of steps on a disk

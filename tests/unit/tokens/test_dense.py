@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.sampled import sampled
 from tests.support.tokens import encoded
 from trt_responses.tokens import shorttokens
 from trt_responses.tokens.dense import ALPHABET, LEAST, LONGEST_PIECE, MOST, Dense
@@ -173,7 +174,7 @@ def slow_texts() -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("kind", [*slow_texts(), *dense_texts()])
+@sampled("kind", [*slow_texts(), *dense_texts()])  # 2 s
 def test_little_is_done_between_two_pauses(
     vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:

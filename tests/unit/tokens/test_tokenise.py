@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.sampled import sampled
 from tests.support.tokens import encoded
 from tests.support.turns import turn
 from trt_responses.errors import InvalidRequest
@@ -88,7 +89,7 @@ def random_text(source: random.Random) -> str:
     return "".join(parts)
 
 
-@pytest.mark.parametrize("slice_chars", [SLICE, 300])
+@sampled("slice_chars", [300, SLICE])  # 3 s
 def test_random_texts_get_the_ids_of_openai_harmony(
     vocabulary: Vocabulary, slice_chars: int
 ) -> None:
@@ -263,7 +264,7 @@ def long_texts() -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("kind", long_texts())
+@sampled("kind", long_texts())  # 3 s
 def test_every_text_is_given_to_openai_harmony_in_short_pieces(
     vocabulary: Vocabulary, kind: str
 ) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.sampled import sampled
 from trt_responses.errors import StartupError
 from trt_responses.tokens import vocabulary as v
 from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID, VOCABULARY_SIZE, Control
@@ -86,7 +87,7 @@ def test_the_package_is_unpacked_once_and_named_to_openai_harmony(tmp_path: Path
 
 
 @pytest.mark.usefixtures("no_directory_named")
-@pytest.mark.parametrize("left", [b"", b"IQ== 0\n"])
+@sampled("left", [b"", b"IQ== 0\n"])  # 70 MB: another vocabulary
 def test_a_cut_cache_is_replaced_and_not_written_over(tmp_path: Path, left: bytes) -> None:
     """A reader that has the old file open keeps the old bytes: the new file is moved in whole."""
     target = tmp_path / v.RANKS_FILE
@@ -107,7 +108,7 @@ def test_a_cache_that_cannot_be_made_stops_the_start(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("no_directory_named")
-@pytest.mark.parametrize("home", ["", "nobody"])
+@sampled("home", ["nobody", ""])  # 70 MB: another vocabulary
 def test_a_service_without_a_home_keeps_it_in_its_data_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str
 ) -> None:
@@ -136,11 +137,11 @@ OTHER_RANKS = gzip.compress(b"other ranks", mtime=0)
 
 
 @pytest.mark.usefixtures("no_directory_named")
-@pytest.mark.parametrize(
+@sampled(
     "packed",
     [b"not gzip", OTHER_RANKS, OTHER_RANKS[:-9], None],
     ids=["junk", "other", "cut", "none"],
-)
+)  # 70 MB: another vocabulary
 def test_a_package_with_wrong_data_is_passed_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packed: bytes | None
 ) -> None:

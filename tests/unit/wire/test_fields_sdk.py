@@ -168,6 +168,7 @@ def test_every_field_of_a_chat_completion_has_its_row() -> None:
     assert theirs <= asked
 
 
+@pytest.mark.slow  # 32 MB: all of Anthropic's types
 def test_every_field_of_a_message_has_its_row() -> None:
     from anthropic.types.message_count_tokens_params import MessageCountTokensParams
     from anthropic.types.message_create_params import MessageCreateParamsBase

@@ -163,7 +163,10 @@ def test_all_that_came_is_parsed_in_the_end_and_reading_goes_on() -> None:
     asyncio.run(story())
 
 
-@pytest.mark.parametrize("piece", [1, 7, 1000, 300_000])
+@pytest.mark.parametrize(
+    "piece",
+    [1, 7, pytest.param(1000, marks=pytest.mark.slow), 300_000],  # 2 s: a thousand pieces
+)
 def test_a_message_is_whole_however_it_comes(piece: int) -> None:
     async def story() -> None:
         async with open_line() as line:

@@ -12,6 +12,7 @@ import pytest
 from tests.support import lawful
 from tests.support.golden import told
 from tests.support.replay import Ending, Part, followed, parsed, plain
+from tests.support.sampled import sampled
 from tests.support.sdk_judge import accumulated, refused
 from tests.support.template_families import checkpoint, tables
 from tests.support.template_transcripts import load, names, staged
@@ -151,7 +152,7 @@ def corruptions(transcript: Transcript) -> Iterator[list[int]]:
         yield [*ids[:at], ids[at], *ids[at:]]
 
 
-@every_transcript
+@sampled("name", names())  # 3 s: thousands of runs
 def test_6_corrupting_any_id_gives_a_lawful_log_with_the_models_words(name: str) -> None:
     transcript = load(name)
     template, last = transcript.source["template"], transcript.parts[-1]

@@ -270,6 +270,7 @@ def guided(guide: Guide, temperature: float = 0.0, max_tokens: int = 60) -> Gene
     return GenerateOptions(max_tokens, (), temperature=temperature, guide=guide, seed=3, logprobs=2)
 
 
+@pytest.mark.slow  # 2 s: a row of 200,000 for each token
 def test_a_model_that_knows_nothing_still_says_what_its_guide_says(vocabulary: Vocabulary) -> None:
     """Its candidates are never among what is allowed: the whole row decides."""
 

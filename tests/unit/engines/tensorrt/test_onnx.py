@@ -59,6 +59,7 @@ class Slot:
         assert rows.lse[place] == pytest.approx(total, abs=1e-4)
 
 
+@pytest.mark.slow  # 90 MB: sessions of onnxruntime
 def test_slots_are_apart_whoever_is_asked_and_can_be_rewound(graph: Graph) -> None:
     executor = graph.executor()
     reference = Reference(open_checkpoint(graph.checkpoint))
@@ -83,6 +84,7 @@ def test_slots_are_apart_whoever_is_asked_and_can_be_rewound(graph: Graph) -> No
     executor.close()
 
 
+@pytest.mark.slow  # 110 MB: sessions of onnxruntime
 def test_what_a_cpu_does_not_compute_is_refused(graph: Graph, tmp_path: Path) -> None:
     half = replace(graph, folder=tmp_path, plan=replace(graph.plan, element="bfloat16"))
     write(half.plan, open_checkpoint(half.checkpoint), tmp_path)

@@ -42,6 +42,8 @@ SMALL = replace(
 )
 
 
+LARGE = pytest.mark.slow  # 90 MB: a table of words
+WHOLE = pytest.mark.slow  # 5 s: a file with the whole vocabulary; test_build.py makes some too
 ROWS = 1 << 14
 """So many are read at once: a whole table of words takes 130 MB meanwhile."""
 
@@ -91,6 +93,7 @@ def values(checkpoint: Checkpoint, name: str, weight_type: WeightType = "bf16") 
     return found.reshape(tensor.shape)
 
 
+@WHOLE
 def test_mxfp4_is_repacked_without_loss(packed: Packed) -> None:
     for layer in range(SMALL.layers):
         prefix = f"model.layers.{layer}.mlp.experts"
@@ -133,8 +136,8 @@ def test_bf16_experts_are_transposed_and_split_by_rows(plain: Checkpoint) -> Non
 @pytest.mark.parametrize(
     ("ours", "theirs"),
     [
-        ("model.embed_tokens.weight", "token_embd.weight"),
-        ("lm_head.weight", "output.weight"),
+        pytest.param("model.embed_tokens.weight", "token_embd.weight", marks=LARGE),
+        pytest.param("lm_head.weight", "output.weight", marks=LARGE),
         ("model.norm.weight", "output_norm.weight"),
         ("model.layers.0.input_layernorm.weight", "blk.0.attn_norm.weight"),
         ("model.layers.0.post_attention_layernorm.weight", "blk.0.post_attention_norm.weight"),
@@ -174,6 +177,7 @@ def test_q8_0_is_within_half_a_step(plain: Checkpoint) -> None:
     assert away.max() > 0
 
 
+@WHOLE
 def test_the_file_holds_what_was_planned_where_its_table_says(packed: Packed) -> None:
     planned = plan(packed.checkpoint, "bf16")
     assert [t.name for t in packed.reader.tensors] == [t.name for t in planned]
@@ -183,6 +187,7 @@ def test_the_file_holds_what_was_planned_where_its_table_says(packed: Packed) ->
         assert read.data.tobytes() == raw, read.name
 
 
+@WHOLE
 def test_both_layouts_and_any_sharding_give_the_same_file(
     folder: Path, packed: Packed, vocabulary: Vocabulary
 ) -> None:
@@ -191,11 +196,13 @@ def test_both_layouts_and_any_sharding_give_the_same_file(
     assert convert(original, folder / "original.gguf", vocabulary) == packed.digest
 
 
+@WHOLE
 def test_the_digest_is_the_files_and_every_byte_is_told(folder: Path, packed: Packed) -> None:
     assert packed.digest == hashlib.sha256((folder / "packed.gguf").read_bytes()).hexdigest()
     assert sum(packed.told) == planned_bytes(packed.checkpoint, "bf16")
 
 
+@WHOLE
 def test_the_head_has_the_models_numbers_and_control_ids(packed: Packed) -> None:
     expected = {
         "general.architecture": "gpt-oss",
@@ -222,6 +229,7 @@ def test_the_head_has_the_models_numbers_and_control_ids(packed: Packed) -> None
     assert (names[0], types[0]) == ("!", 1)
 
 
+@WHOLE
 def test_every_ordinary_string_is_whole_characters(packed: Packed, vocabulary: Vocabulary) -> None:
     """llama.cpp holds an id back while its text ends inside a character; we want every id."""
     prints = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]

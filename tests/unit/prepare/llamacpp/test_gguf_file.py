@@ -16,6 +16,7 @@ import pytest
 from scripts.checkpoints import TINY, Recipe, write_checkpoint
 from scripts.gguf_model import planned_bytes
 from tests.support.downloads import write_download
+from tests.support.sampled import sampled
 from trt_responses.engines.scripted.engine import Script, ScriptedEngine
 from trt_responses.prepare.checkpoint.open import open_checkpoint
 from trt_responses.prepare.faults import PrepareError
@@ -173,7 +174,7 @@ REFUSED: dict[str, tuple[Callable[[bytes], bytes], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
+@sampled("case", REFUSED, every=3)  # 5 s: each reads a whole vocabulary
 def test_a_file_that_is_not_whole_or_no_gpt_oss_is_refused_in_a_sentence(
     case: str, download: Path, vocabulary: Vocabulary, tmp_path: Path
 ) -> None:

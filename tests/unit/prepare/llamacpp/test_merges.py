@@ -8,6 +8,8 @@ from __future__ import annotations
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING
 
+import pytest
+
 from trt_responses.prepare.llamacpp.merges import both_spellings, merges, stand_in_merges
 from trt_responses.tokens.stand_ins import StandIns, spelled
 
@@ -26,6 +28,7 @@ def test_merges_lead_to_every_id_and_to_openai_harmonys(vocabulary: Vocabulary) 
         assert [ids[part] for part in merged(word, order)] == vocabulary.encoding.encode(word)
 
 
+@pytest.mark.slow  # 3 s
 def test_stand_ins_are_merged_to_the_ids_of_the_characters_they_stand_for(
     vocabulary: Vocabulary,
 ) -> None:

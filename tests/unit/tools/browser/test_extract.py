@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.boxed import no_box
+from tests.support.sampled import sampled
 from tests.support.story import story
 from trt_responses.tools.browser.extract import of_html, of_text
 from trt_responses.tools.browser.marks import harmless, label
@@ -134,7 +135,7 @@ BOMBS = {
 
 
 @pytest.mark.skipif(no_box() is not None, reason=f"no box here: {no_box()}")
-@pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS)
+@sampled("bomb", BOMBS.values(), every=3, ids=BOMBS)  # 3 s: each until a deadline
 @story
 async def test_a_page_that_holds_its_parser_is_given_up(bomb: Callable[[], bytes]) -> None:
     reader = Reader(Reading(deadline_s=2.5, memory_bytes=256 * 2**20))

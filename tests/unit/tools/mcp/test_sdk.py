@@ -26,6 +26,7 @@ from tests.support.hostile_http import SERVER, hostile_http
 from tests.support.hostile_mcp import BROKEN
 from tests.support.idle import beside, idle, left_to_do
 from tests.support.processes import children_of, is_alive
+from tests.support.sampled import sampled
 from tests.support.story import story
 from tests.support.turns import turn
 from trt_responses.tools.fetch_guard import Reach
@@ -89,7 +90,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("how", "transport"), CASES, ids=map("-".join, CASES))
+@sampled("how, transport", CASES, every=3, ids=map("-".join, CASES))  # 7 s: processes, deadlines
 @story
 async def test_a_bad_server_is_told_of_in_time_and_gone_soon(how: str, transport: str) -> None:
     tasks, children = asyncio.all_tasks(), set(children_of(os.getpid()))
