@@ -25,10 +25,10 @@ class Dialect(NamedTuple):
 
     def spelled(self, event: Event) -> tuple[str, bytes]:
         """An event's name, and its JSON without the number that the log gives it."""
-        name, written = event.type, orjson.dumps(event)
-        if name not in self.names and not (self.nests_errors and name == "error"):
-            return name, written
-        name = self.names.get(name, name)
+        own, written = event.type, orjson.dumps(event)
+        if own not in self.names and not (self.nests_errors and own == "error"):
+            return own, written
+        name = self.names.get(own, own)
         body: dict[str, Any] = orjson.loads(written) | {"type": name}
         return name, orjson.dumps(_nested(body) if name == "error" else body)
 
