@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Generator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from trt_responses.accept.accepted import Accepted
 from trt_responses.accept.responses import accept
 from trt_responses.frozen import bytes_of, replace
+from trt_responses.wire.base import Options
 from trt_responses.wire.dialect import Dialect
 from trt_responses.wire.items import AdditionalTools, CompactionTrigger, ConfigurationUpdate
 from trt_responses.wire.known_tools import Known
 from trt_responses.wire.limits import RequestLimits
-from trt_responses.wire.parse import read_lists, request_json, steps_of
+from trt_responses.wire.parse import json_of, read_lists, request_json, steps_of
 from trt_responses.wire.request import Request
+
+R = TypeVar("R", bound=Options)
+M = TypeVar("M")
 
 KNOWN_BYTES = 32 << 20
 MOST_BYTES = 256 << 10
@@ -34,18 +38,55 @@ MEANS_MORE = (AdditionalTools, ConfigurationUpdate, CompactionTrigger)
 """Kinds of input items that change what a request asks for."""
 
 
-class Shape(NamedTuple):
+class Shape(NamedTuple, Generic[M]):
     """All that a request asks for, and whether it wants a stream."""
 
     accepted: Accepted
     stream: bool
-    tools: Sequence[Any] | None
-    """Those of the request, which the key of a shape names by their identity."""
+    more: M
+    """What else the reply depends on; of a response, the request's own tools, which the key of a
+    shape names by their identity."""
+
+    def bare(self) -> Shape[M]:
+        """The same without the conversation, of which the instructions may be a part."""
+        empty = replace(self.accepted, input="", instructions=None, places=None)
+        return self._replace(accepted=empty)
+
+
+ResponseShape = Shape[Sequence[Any] | None]
+
+
+class Kept(Generic[M]):
+    """The requests that came lately, by a digest of all but their input: unknown fields are not
+    kept. The longest unused go first."""
+
+    def __init__(self, known_bytes: int = KNOWN_BYTES) -> None:
+        self._known_bytes = known_bytes
+        self._bytes = 0
+        self._shapes: OrderedDict[bytes, Shape[M]] = OrderedDict()
+        self._sizes: dict[bytes, int] = {}
+
+    def find(self, fields: bytes | None) -> tuple[bytes, Shape[M] | None]:
+        """The key of a request with such fields, and its like, if one is kept."""
+        if fields is None:
+            return b"", None
+        key = hashlib.sha256(fields).digest()
+        if (known := self._shapes.get(key)) is not None:
+            self._shapes.move_to_end(key)
+        return key, known
+
+    def keep(self, key: bytes, shape: Shape[M], size_bytes: int) -> None:
+        if key in self._shapes:
+            return
+        self._shapes[key], self._sizes[key] = shape, size_bytes
+        self._bytes += size_bytes
+        while self._bytes > self._known_bytes:
+            oldest, _ = self._shapes.popitem(last=False)
+            self._bytes -= self._sizes.pop(oldest)
 
 
 class Shapes:
-    """The requests that came lately, by a digest of all but their input: unknown fields are not
-    kept. The longest unused go first."""
+    """Reads requests of the Responses API."""
 
     def __init__(
         self,
@@ -54,40 +95,71 @@ class Shapes:
         known_bytes: int = KNOWN_BYTES,
     ) -> None:
         """`built_in` are the kinds of tools that the server runs, as for `accept`."""
-        self._known_bytes = known_bytes
         self._limits = limits
         self._built_in = built_in
-        self._bytes = 0
-        self._shapes: OrderedDict[bytes, Shape] = OrderedDict()
-        self._sizes: dict[bytes, int] = {}
+        self._kept: Kept[Sequence[Any] | None] = Kept(known_bytes)
 
-    def steps(self, body: bytes, dialect: Dialect) -> Generator[None, None, Shape]:
+    def steps(self, body: bytes, dialect: Dialect) -> Generator[None, None, ResponseShape]:
         """Read a body, pausing after each bounded piece of work. Raises as `parse.steps` and
         `accept` do."""
         sent = request_json(body)
         fields = _fields(sent, dialect)
-        key = None if fields is None else hashlib.sha256(fields).digest()
-        if key is not None and (known := self._shapes.get(key)) is not None:
-            self._shapes.move_to_end(key)
+        key, known = self._kept.find(fields)
+        if known is not None:
             if isinstance(sent["input"], list):
                 yield from read_lists(sent, len(body), self._limits)
             if isinstance(sent["input"], str) or not _means_more(sent["input"]):
                 return _with_input(known, sent)
         request = yield from steps_of(sent, len(body), Request, self._limits)
         accepted = accept(request, dialect, self._built_in)
-        shape = Shape(accepted, bool(request.stream), request.tools)
+        tools: Sequence[Any] | None = request.tools
+        shape = Shape(accepted, bool(request.stream), tools)
         varies = not isinstance(request.input, str) and _means_more(request.input)
-        if fields is not None and key is not None and key not in self._shapes and not varies:
+        if fields is not None and not varies:
             without = shape._replace(accepted=replace(accepted, input=""))
-            self._keep(key, without, _size_of(fields, request.tools))
+            self._kept.keep(key, without, _size_of(fields, tools))
         return shape
 
-    def _keep(self, key: bytes, shape: Shape, size_bytes: int) -> None:
-        self._shapes[key], self._sizes[key] = shape, size_bytes
-        self._bytes += size_bytes
-        while self._bytes > self._known_bytes:
-            oldest, _ = self._shapes.popitem(last=False)
-            self._bytes -= self._sizes.pop(oldest)
+
+class MessageShapes(Generic[R, M]):
+    """Reads requests of an API whose input is a list of messages."""
+
+    def __init__(
+        self,
+        kind: type[R],
+        limits: RequestLimits,
+        read: Callable[[R], Generator[None, None, Shape[M]]],
+        with_messages: Callable[[Shape[M], Sequence[Any]], Generator[None, None, Accepted]],
+        besides: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda sent: sent,
+    ) -> None:
+        """`read` reads a whole request, and `with_messages` the messages of one whose like came
+        before. `besides` gives all fields as far as they mean something."""
+        assert kind.lists is not None, "messages are one"
+        entries = {"messages": kind.lists.entries["messages"]}
+        self._kind, self._messages = kind, kind.lists._replace(entries=entries)
+        self._limits = limits
+        self._read, self._with_messages, self._besides = read, with_messages, besides
+        self._kept: Kept[M] = Kept()
+
+    def steps(self, body: bytes) -> Generator[None, None, Shape[M]]:
+        """Read a body, pausing after each bounded piece of work. Raises as `parse.steps` and
+        `read` do."""
+        sent = json_of(body)
+        messages = sent.get("messages") if isinstance(sent, dict) else None
+        fields = None
+        if isinstance(messages, list) and messages:
+            fields = _bytes_of({**self._besides(sent), "messages": None})
+        key, known = self._kept.find(fields)
+        if known is not None:
+            listed: dict[str, Any] = {"messages": messages}
+            yield from read_lists(listed, len(body), self._limits, self._messages)
+            accepted = yield from self._with_messages(known, listed["messages"])
+            return known._replace(accepted=accepted)
+        request = yield from steps_of(sent, len(body), self._kind, self._limits)
+        shape = yield from self._read(request)
+        if fields is not None:
+            self._kept.keep(key, shape.bare(), _size_of(fields, None))
+        return shape
 
 
 def _size_of(fields: bytes, tools: Sequence[Any] | None) -> int:
@@ -108,18 +180,22 @@ def _fields(sent: Any, dialect: Dialect) -> bytes | None:
     if previous is not None and not isinstance(previous, str):
         return None
     others = {"input": dialect.name, "previous_response_id": previous is None}
+    return _bytes_of({**sent, **others, "tools": id(tools) if tools else 0})
+
+
+def _bytes_of(fields: Mapping[str, Any]) -> bytes | None:
     try:
-        fields = bytes_of({**sent, **others, "tools": id(tools) if tools else 0})
+        written = bytes_of(fields)
     except ValueError:
         return None
-    return fields if len(fields) <= MOST_BYTES else None
+    return written if len(written) <= MOST_BYTES else None
 
 
 def _means_more(items: Sequence[Any]) -> bool:
     return any(isinstance(item, MEANS_MORE) for item in items)
 
 
-def _with_input(shape: Shape, sent: Mapping[str, Any]) -> Shape:
+def _with_input(shape: ResponseShape, sent: Mapping[str, Any]) -> ResponseShape:
     accepted, previous = shape.accepted, sent.get("previous_response_id")
     if previous is None:
         return shape._replace(accepted=replace(accepted, input=sent["input"]))

@@ -53,8 +53,9 @@ def output_after(output: Output, event: e.OutputEvent) -> Output:
         case e.OutputItemDone():
             return _with_item(output, event.output_index, event.item)
         case _:
-            item = _changed(output[event.output_index], event)
-            return _with_item(output, event.output_index, item)
+            before = output[event.output_index]
+            item = _changed(before, event)
+            return output if item is before else _with_item(output, event.output_index, item)
 
 
 def _changed(item: OutputItem, event: e.ItemEvent) -> OutputItem:

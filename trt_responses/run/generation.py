@@ -128,7 +128,7 @@ class Generation:
         self._metrics: Mapping[str, float] | None = None
         """The engine's own, of the segment that ended last."""
         self._verdict: End | None = None
-        self._flow(None)
+        self._plain = NO_TEXT
 
     # --- the engine's side --------------------------------------------------------------------
 

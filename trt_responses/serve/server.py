@@ -48,6 +48,9 @@ not awaited: some clients read nothing between two responses, and TCP tells of t
 """
 LAST_ACCEPT_S = 0.1
 """Seconds in which bytes that clients had sent before the socket closed are still answered."""
+YOUNG_OBJECTS = 50_000
+"""New objects before a collection, what 128 requests hold at once. With Python's 700, requests that
+come together are collected while they run, to no end: 64 at once pay 55 µs each, 256 pay 130."""
 ABANDON_S = 1.5
 """Seconds that a start gets to end on shutdown; then the process ends as it is."""
 
@@ -167,9 +170,11 @@ class Server(uvicorn.Server):
 
 def freeze_heap() -> None:
     """Keep what is loaded by now out of the garbage collector: it lives as long as the process, and
-    a full collection would hold the loop while it walks all of it."""
+    a full collection would hold the loop while it walks all of it. Collections are rare besides: a
+    request makes no cycles, and its objects are new to the collector as long as it runs."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(YOUNG_OBJECTS)
 
 
 def serve(settings: Settings, app_of: Callable[[Settings], FastAPI]) -> int:

@@ -77,9 +77,12 @@ class Making:
         self._stream_limits = shared.stream_limits
         self._limits = shared.limits
 
-    async def _parsed(self, request: Request, kind: type[R]) -> tuple[bytes, R]:
+    async def _body(self, request: Request) -> bytes:
         check_json(request)
-        body = await read_body(request, self._limits)
+        return await read_body(request, self._limits)
+
+    async def _parsed(self, request: Request, kind: type[R]) -> tuple[bytes, R]:
+        body = await self._body(request)
         return body, await parsed(body, kind, self._limits)
 
     def _headers_of(self, request: Request) -> dict[str, str]:
@@ -155,8 +158,7 @@ class Responses(Making):
         self._shapes = Shapes(shared.limits, shared.runs.built_in)
 
     async def create(self, request: Request, owner: str) -> ASGIApp:
-        check_json(request)
-        body = await read_body(request, self._limits)
+        body = await self._body(request)
         dialect = dialect_of(request, self._dialect)
         accepted, stream, _ = await in_pieces(self._shapes.steps(body, dialect))
         self._names.check(accepted.echo.model)

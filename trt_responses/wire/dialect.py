@@ -25,10 +25,11 @@ class Dialect(NamedTuple):
 
     def spelled(self, event: Event) -> tuple[str, bytes]:
         """An event's name, and its JSON without the number that the log gives it."""
-        name = self.names.get(event.type, event.type)
-        if name == event.type and not (self.nests_errors and name == "error"):
-            return name, orjson.dumps(event)
-        body: dict[str, Any] = orjson.loads(orjson.dumps(event)) | {"type": name}
+        own, written = event.type, orjson.dumps(event)
+        if own not in self.names and not (self.nests_errors and own == "error"):
+            return own, written
+        name = self.names.get(own, own)
+        body: dict[str, Any] = orjson.loads(written) | {"type": name}
         return name, orjson.dumps(_nested(body) if name == "error" else body)
 
 

@@ -6,7 +6,8 @@ those of the Responses API. Knows no store, no run and no engine.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from typing import Any
 
 from trt_responses.accept.accepted import (
     Accepted,
@@ -17,13 +18,14 @@ from trt_responses.accept.accepted import (
     ToolChoice,
 )
 from trt_responses.accept.sampling import EFFORT_BUDGETS, sampling_of
+from trt_responses.accept.shapes import Shape
 from trt_responses.accept.tool_choice import choice_of, named
 from trt_responses.apis.chat import request as c
 from trt_responses.apis.chat.fields import COLUMN
 from trt_responses.engine import GenerateOptions
 from trt_responses.errors import invalid_value, unsupported_value
+from trt_responses.frozen import replace
 from trt_responses.log.item_events import Callee
-from trt_responses.tasks import give_way
 from trt_responses.wire import items as i
 from trt_responses.wire.choice import NamedTool
 from trt_responses.wire.judge import judge_fields, named_twice
@@ -34,12 +36,12 @@ AT_ONCE = 64
 """Messages that are read between two pauses."""
 
 
-async def accept_chat(request: c.ChatRequest) -> Accepted:
-    """What the request asks for; other tasks run while a long conversation is read. Raises an
+def accept_chat(request: c.ChatRequest) -> Generator[None, None, Accepted]:
+    """What the request asks for, with pauses while a long conversation is read. Raises an
     `InvalidRequest` for the first thing that is wrong."""
     ignored = judge_fields(request, COLUMN)
     tools = _tools(request.tools or ())
-    instructions, items, places = await _conversation(request.messages)
+    instructions, items, places = yield from _conversation(request.messages)
     return Accepted(
         input=items,
         previous_response_id=None,
@@ -63,6 +65,14 @@ async def accept_chat(request: c.ChatRequest) -> Accepted:
     )
 
 
+def with_messages(
+    shape: Shape[Any], messages: Sequence[c.Message]
+) -> Generator[None, None, Accepted]:
+    """What such a request asks for with these messages."""
+    instructions, items, places = yield from _conversation(messages)
+    return replace(shape.accepted, input=items, instructions=instructions, places=places)
+
+
 def _effort(request: c.ChatRequest) -> c.Effort | None:
     given = request.chat_template_kwargs
     return request.reasoning_effort or (given.reasoning_effort if given else None)
@@ -73,9 +83,9 @@ def _thought(effort: c.Effort | None) -> ThoughtBudget | None:
     return None if tokens is None else ThoughtBudget(tokens, "reasoning_effort")
 
 
-async def _conversation(
+def _conversation(
     messages: Sequence[c.Message],
-) -> tuple[str | None, list[i.SentItem], list[i.ItemPlace]]:
+) -> Generator[None, None, tuple[str | None, list[i.SentItem], list[i.ItemPlace]]]:
     """The instructions, the items behind them, and where in the request each item stands.
 
     What operators say before anybody else is the instructions; a model has one message of them.
@@ -88,7 +98,7 @@ async def _conversation(
     places: list[i.ItemPlace] = []
     for number, message in enumerate(messages[count:], count):
         if number > count and number % AT_ONCE == 0:
-            await give_way()
+            yield
         found = list(_items(message))
         items += found
         place, key = f"messages[{number}]", "tool_call_id"

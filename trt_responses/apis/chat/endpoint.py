@@ -5,23 +5,27 @@ chunks are another spelling of the same log. Knows no engine and no store.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
 from fastapi import APIRouter
 from starlette.responses import Response  # noqa: TC002  # FastAPI reads the annotations
 
-from trt_responses.apis.chat.accept import accept_chat
+from trt_responses.accept.shapes import MessageShapes, Shape
+from trt_responses.apis.chat.accept import accept_chat, with_messages
 from trt_responses.apis.chat.output import completion_of
 from trt_responses.apis.chat.request import ChatRequest
 from trt_responses.apis.chat.spelling import ChatSpelling
 from trt_responses.errors import InvalidRequest, NotFound
+from trt_responses.web.body import in_pieces
 from trt_responses.web.docs import STREAMED, body_route
 from trt_responses.web.framework import ColdRoute, Owner, replies
 from trt_responses.web.headers import ignored_header
 from trt_responses.web.responses import Call, Making
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from starlette.requests import Request
     from starlette.routing import BaseRoute
     from starlette.types import ASGIApp
@@ -48,17 +52,32 @@ def routes(shared: Shared) -> list[BaseRoute | Cold]:
     return [create, chat]
 
 
+class Told(NamedTuple):
+    """What a completion tells besides its answer."""
+
+    usage: bool
+    thought: bool
+
+
+def _shape(request: ChatRequest) -> Generator[None, None, Shape[Told]]:
+    accepted = yield from accept_chat(request)
+    usage = bool(request.stream_options and request.stream_options.include_usage)
+    told = Told(usage, thought=request.include_reasoning is not False)
+    return Shape(accepted, bool(request.stream), told)
+
+
 class ChatCompletions(Making):
     """How a chat completion comes to be."""
 
+    def __init__(self, shared: Shared) -> None:
+        super().__init__(shared)
+        self._shapes = MessageShapes(ChatRequest, shared.limits, _shape, with_messages)
+
     async def create(self, request: Request, owner: str) -> ASGIApp:
         """A completion, plain or streamed. It is not stored."""
-        body, wanted = await self._read(request)
-        accepted = await accept_chat(wanted)
-        self._names.check(wanted.model)
+        body, (accepted, stream, (usage, thought)) = await self._read(request)
+        self._names.check(accepted.echo.model)
         ignored = ignored_header(self._runs.ignored(accepted))
-        thought = wanted.include_reasoning is not False
-        usage = bool(wanted.stream_options and wanted.stream_options.include_usage)
 
         def spelling(response: ResponseObject, _: int) -> ChatSpelling:
             return ChatSpelling(response, usage=usage, thought=thought)
@@ -66,14 +85,15 @@ class ChatCompletions(Making):
         def whole(run: Run) -> bytes:
             return orjson.dumps(completion_of(run.log.response, thought=thought))
 
-        call = Call(request, owner, body, b"chat", bool(wanted.stream), ignored)
+        call = Call(request, owner, body, b"chat", stream, ignored)
         start = partial(self._unstored, accepted, request, owner, spelling)
         return await self._reply(call, start, whole)
 
-    async def _read(self, request: Request) -> tuple[bytes, ChatRequest]:
+    async def _read(self, request: Request) -> tuple[bytes, Shape[Told]]:
         """The request. Some clients send a Responses body here, for some names of models."""
+        body = await self._body(request)
         try:
-            return await self._parsed(request, ChatRequest)
+            return body, await in_pieces(self._shapes.steps(body))
         except InvalidRequest as error:
             if (error.param, error.code) != ("messages", "missing_required_parameter"):
                 raise

@@ -7,7 +7,7 @@ of the Responses API. Knows no store, no run and no engine.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trt_responses.accept.accepted import (
     Accepted,
@@ -22,17 +22,19 @@ from trt_responses.apis.messages import request as m
 from trt_responses.apis.messages.fields import COLUMN
 from trt_responses.engine import GenerateOptions
 from trt_responses.errors import Unsupported, invalid_value
+from trt_responses.frozen import replace
 from trt_responses.log.item_events import Callee
-from trt_responses.tasks import give_way
 from trt_responses.wire import items as i
 from trt_responses.wire.choice import NamedTool
 from trt_responses.wire.judge import judge_fields, named_twice
 from trt_responses.wire.response import Response
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Generator, Iterator, Mapping, Sequence
 
     from trt_responses.accept.accepted import Effort
+    from trt_responses.accept.shapes import Shape
+    from trt_responses.apis.messages.output import Thoughts
     from trt_responses.wire.output import Phase
 
     Placed = tuple[i.ItemPlace, i.InputItem]
@@ -46,28 +48,18 @@ ANSWER = "answer"
 """The name of a format, which Anthropic's have not."""
 
 
-async def accept_messages(request: m.CountRequest, *, seals: bool = True) -> Accepted:
-    """What the request asks for; other tasks run while a long conversation is read. Raises an
+def accept_messages(
+    request: m.CountRequest, *, seals: bool = True
+) -> Generator[None, None, Accepted]:
+    """What the request asks for, with pauses while a long conversation is read. Raises an
     `InvalidRequest` for the first thing that is wrong."""
     ignored = judge_fields(request, COLUMN)
     sent = request if isinstance(request, m.MessagesRequest) else None
     tools = _tools(request.tools or ())
-    placed: list[Placed] = []
-    for one in _placed(request.messages):
-        placed.append(one)
-        if len(placed) % AT_ONCE == 0:
-            await give_way()
-    if not placed:
-        raise invalid_value("messages", "they are empty. Send a message of the user")
-    if sent is not None and request.messages[-1].role == "assistant":
-        raise Unsupported(
-            "Unsupported value for 'messages': the last message is the assistant's, and an answer "
-            "that was begun cannot be carried on. End with a message of the user.",
-            param=f"messages[{len(request.messages) - 1}]",
-        )
+    items, places = yield from _conversation(request.messages, answered=sent is not None)
     thinking, config = request.thinking, request.output_config
     return Accepted(
-        input=[item for _, item in placed],
+        input=items,
         previous_response_id=None,
         instructions=_instructions(request.system),
         tools=tools,
@@ -90,10 +82,39 @@ async def accept_messages(request: m.CountRequest, *, seals: bool = True) -> Acc
         ),
         ignored=ignored,
         unsupported_tools=[o.type for o in request.tools or () if isinstance(o, m.OtherTool)],
-        places=[place for place, _ in placed],
+        places=places,
         verifies=True,
         stop=tuple((sent and sent.stop_sequences) or ()),
     )
+
+
+class Besides(NamedTuple):
+    """What of a request no message says."""
+
+    thoughts: Thoughts
+    instructions: str | None
+
+
+def with_messages(
+    shape: Shape[Besides], messages: Sequence[m.Message]
+) -> Generator[None, None, Accepted]:
+    """What such a request for an answer asks for with these messages."""
+    items, places = yield from _conversation(messages, answered=True)
+    instructions = shape.more.instructions
+    return replace(shape.accepted, input=items, places=places, instructions=instructions)
+
+
+def meaning(sent: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A request's JSON without the blocks of its system prompt that the model is not shown."""
+    system = sent.get("system")
+    if not isinstance(system, list):
+        return sent
+    return {**sent, "system": [block for block in system if not _is_for_others(block)]}
+
+
+def _is_for_others(block: Any) -> bool:
+    text = block.get("text") if isinstance(block, dict) and block.get("type") == "text" else None
+    return isinstance(text, str) and text.startswith(NOT_FOR_THE_MODEL)
 
 
 def _instructions(system: str | list[m.TextBlock] | None) -> str | None:
@@ -103,6 +124,27 @@ def _instructions(system: str | list[m.TextBlock] | None) -> str | None:
 
 
 # --- the conversation ----------------------------------------------------------------------------
+
+
+def _conversation(
+    messages: Sequence[m.Message], *, answered: bool
+) -> Generator[None, None, tuple[list[i.InputItem], list[i.ItemPlace]]]:
+    """The items of a conversation, which is to be `answered` or only counted, and their places."""
+    items, places = list[i.InputItem](), list[i.ItemPlace]()
+    for place, item in _placed(messages):
+        items.append(item)
+        places.append(place)
+        if len(items) % AT_ONCE == 0:
+            yield
+    if not items:
+        raise invalid_value("messages", "they are empty. Send a message of the user")
+    if answered and messages[-1].role == "assistant":
+        raise Unsupported(
+            "Unsupported value for 'messages': the last message is the assistant's, and an answer "
+            "that was begun cannot be carried on. End with a message of the user.",
+            param=f"messages[{len(messages) - 1}]",
+        )
+    return items, places
 
 
 def _placed(messages: Sequence[m.Message]) -> Iterator[Placed]:

@@ -5,21 +5,25 @@ its events are another spelling of the same log. Knows no engine and no store.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import orjson
 
-from trt_responses.apis.messages.accept import accept_messages
+from trt_responses.accept.shapes import MessageShapes, Shape
+from trt_responses.apis.messages.accept import Besides, accept_messages, meaning, with_messages
 from trt_responses.apis.messages.output import OVERLOADED, error_of, message_of
 from trt_responses.apis.messages.request import CountRequest, MessagesRequest, NoThinking
 from trt_responses.apis.messages.spelling import MessagesSpelling
 from trt_responses.prompt.sealed import NO_OPENER
+from trt_responses.web.body import in_pieces
 from trt_responses.web.docs import STREAMED, body_route
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.headers import dropped_header, ignored_header
 from trt_responses.web.responses import Call, Making
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from starlette.requests import Request
     from starlette.responses import Response
     from starlette.types import ASGIApp
@@ -30,8 +34,6 @@ if TYPE_CHECKING:
     from trt_responses.run.run import Run
     from trt_responses.web.framework import HotRoute
     from trt_responses.web.shared import Shared
-
-R = TypeVar("R", bound=CountRequest)
 
 
 def routes(shared: Shared) -> list[HotRoute]:
@@ -83,32 +85,38 @@ class Messages(Making):
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)
         self._seals = shared.parts.opener is not NO_OPENER
+        self._shapes = MessageShapes(
+            MessagesRequest, shared.limits, self._shape, with_messages, meaning
+        )
 
     async def create(self, request: Request, owner: str) -> ASGIApp:
         """A message, plain or streamed. It is not stored."""
-        body, wanted, accepted = await self._read(request, MessagesRequest)
-        thoughts, extra = thoughts_of(wanted), self._extra(accepted)
+        body = await self._body(request)
+        accepted, stream, (thoughts, _) = await in_pieces(self._shapes.steps(body))
+        self._names.check(accepted.echo.model)
+        extra = self._extra(accepted)
 
         def whole(run: Run) -> bytes:
             return orjson.dumps(message_of(run.log.response, run.stop, thoughts))
 
-        call = Call(request, owner, body, b"messages", bool(wanted.stream), extra)
+        call = Call(request, owner, body, b"messages", stream, extra)
         spelling = partial(MessagesSpelling, thoughts=thoughts)
         start = partial(self._unstored, accepted, request, owner, spelling)
         return await self._reply(call, start, whole)
 
     async def count(self, request: Request, owner: str) -> ASGIApp:
         """The tokens of a conversation, as a message made from it would count them."""
-        _, _, accepted = await self._read(request, CountRequest)
+        _, wanted = await self._parsed(request, CountRequest)
+        accepted = await in_pieces(accept_messages(wanted, seals=self._seals))
+        self._names.check(wanted.model)
         tokens = await self._runs.count(accepted, owner=owner)
         headers = self._headers_of(request) | self._extra(accepted)
         return json_reply(orjson.dumps({"input_tokens": tokens}), headers)
 
-    async def _read(self, request: Request, kind: type[R]) -> tuple[bytes, R, Accepted]:
-        body, wanted = await self._parsed(request, kind)
-        accepted = await accept_messages(wanted, seals=self._seals)
-        self._names.check(wanted.model)
-        return body, wanted, accepted
+    def _shape(self, request: MessagesRequest) -> Generator[None, None, Shape[Besides]]:
+        accepted = yield from accept_messages(request, seals=self._seals)
+        besides = Besides(thoughts_of(request), accepted.instructions)
+        return Shape(accepted, bool(request.stream), besides)
 
     def _extra(self, accepted: Accepted) -> dict[str, str]:
         """Headers that name ignored fields and dropped tools."""

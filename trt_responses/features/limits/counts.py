@@ -151,7 +151,9 @@ class LocalCounts:
         self.running += running
         self.waiting += waiting
         self.waiting_tokens += waiting_tokens
-        owner.add(running=running, waiting=waiting)
+        assert isinstance(owner, LocalOwner)
+        owner.running += running
+        owner.waiting += waiting
 
     def owner(self, name: str) -> LocalOwner:
         return self._owners.get(name) or self._owners.setdefault(name, LocalOwner(self))

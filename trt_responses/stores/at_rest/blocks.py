@@ -66,14 +66,18 @@ def has_none(digest: bytes) -> bool:
     return False
 
 
-def pack(block: Block, has: Has = has_none, spell: Spell = says_nothing) -> Packed:
-    """The packed block; without its data if the store has it."""
+def pack(
+    block: Block, has: Has = has_none, spell: Spell = says_nothing, *, whole_below: int = 0
+) -> Packed:
+    """The packed block; without its data if the store has it. A block of fewer bytes than
+    `whole_below` is not shortened."""
     head, item = _head(block), block.item
     low, high = rows(block.ids)
     digest = block.digest or _digest(b"".join((head, item, high, low)))
     if has(digest):
         return Packed(digest, b"")
-    if (narrow := narrowed(high, len(low) // 2)) is None:
+    short = len(item) + len(block.ids) < whole_below
+    if short or (narrow := narrowed(high, len(low) // 2)) is None:
         rest = squeeze(b"".join((head, item, high)))
         return Packed(digest, b"".join((LOW.pack(len(low)), low, rest)))
     text = b"" if _is_large(block) else spell(block.ids)  # zlib releases the GIL, spelling does not
@@ -144,10 +148,15 @@ def _echo_block(item: bytes) -> Block:
 
 
 async def all_packed(
-    blocks: Iterable[Block], has: Has, spell: Spell, *, named: Has | None = None
+    blocks: Iterable[Block],
+    has: Has,
+    spell: Spell,
+    *,
+    named: Has | None = None,
+    whole_below: int = 0,
 ) -> list[Packed]:
-    """The packed blocks; one that the store has is its digest alone. `named` replaces `has` for
-    blocks that have a digest already."""
+    """The packed blocks, as by `pack`; one that the store has is its digest alone. `named` replaces
+    `has` for blocks that have a digest already."""
     named = named or has
     packed, since = list[Packed](), 0
     for block in blocks:
@@ -157,7 +166,7 @@ async def all_packed(
         elif _is_large(block):
             packed.append(await asyncio.to_thread(pack, block, has, spell))
         else:
-            packed.append(pack(block, has, spell))
+            packed.append(pack(block, has, spell, whole_below=whole_below))
             since += len(block.item) + len(block.ids) + BLOCK_BYTES
         if since > LARGE_BYTES:
             await give_way()

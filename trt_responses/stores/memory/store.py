@@ -46,6 +46,8 @@ from trt_responses.stores.memory.locks import MemoryLocks
 
 CACHE_BYTES = 8 * MIB
 """Size of the cache of read blocks: small enough for garbage collections."""
+WHOLE_BELOW = 512
+"""Bytes of a block below which to shorten it saves less than the objects take that hold it."""
 SLACK = 1000
 """Maximum number of dropped ids in the age queue."""
 
@@ -216,7 +218,9 @@ class MemoryStore:
         body, request = split_body(record.body)
         body = await gently(leave_out, body, own_items(record.blocks, record.own_from))
         blocks = (*record.blocks, request)
-        packed = await all_packed(blocks, self._blocks.__contains__, self._spell)
+        packed = await all_packed(
+            blocks, self._blocks.__contains__, self._spell, whole_below=WHOLE_BELOW
+        )
         return _Parts(body, blocks, packed)
 
     def _keep(self, record: Record, parts: _Parts) -> None:

@@ -117,6 +117,21 @@ def test_a_long_conversation_is_packed_and_unpacked_with_pauses() -> None:
     asyncio.run(story())
 
 
+def test_a_short_block_is_kept_as_it_stands_and_a_long_one_is_shortened() -> None:
+    async def story() -> None:
+        kept = MemoryStore(spell=letters)
+        short, long = block("a few words"), block("many words " * 100)
+        await kept.put(record("a", short))
+        assert kept.size_bytes > len(short.item) + len(short.ids)
+        before = kept.size_bytes
+        await kept.put(record("b", long))
+        assert kept.size_bytes - before < len(long.item) + len(long.ids)
+        assert await kept.get("a", "ann") == record("a", short)
+        assert await kept.get("b", "ann") == record("b", long)
+
+    asyncio.run(story())
+
+
 def test_a_conversation_that_goes_on_is_unpacked_once_and_not_at_each_turn() -> None:
     spelled: list[bytes] = []
 
@@ -126,17 +141,18 @@ def test_a_conversation_that_goes_on_is_unpacked_once_and_not_at_each_turn() -> 
 
     async def story() -> None:
         kept = MemoryStore(spell=spell)
-        first = record("a", block("one"), block("two"))
+        one, two, three = (block(word * 100) for word in ("one", "two", "three"))
+        first = record("a", one, two)
         await kept.put(first)
         spelled.clear()
         assert await kept.get("a", "ann") == first
-        assert {block("one").ids, block("two").ids} <= {*spelled}
-        second = replace(record("b", *first.blocks, block("three")), prior_count=2, input_count=1)
+        assert {one.ids, two.ids} <= {*spelled}
+        second = replace(record("b", *first.blocks, three), prior_count=2, input_count=1)
         await kept.put(second)
         spelled.clear()
         assert await kept.get("b", "ann") == second
-        assert block("one").ids not in spelled
-        assert block("three").ids in spelled
+        assert one.ids not in spelled
+        assert three.ids in spelled
         await kept.delete("a", "ann")
         assert await kept.get("a", "ann") is None
         assert await kept.get("b", "ann") == second
