@@ -1,9 +1,9 @@
 """Many streams at once against one server: `python -m bench.servers.load`, its `Load` as JSON on
 standard input, its `Outcome` on standard output.
 
-Raw sockets behind one epoll: it counts frames and notes each first delta, so that on two cores the
-servers are what is busy. It reads the CPU time of the server's processes itself, between two moments
-that it sees.
+Raw sockets behind one epoll: it counts frames and notes each first delta, so that on two cores
+the servers are what is busy. It reads the CPU time of the server's processes itself, between two
+moments that it sees.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LAST = b"\r\n0\r\n\r\n"
 """The last chunk of a reply, behind the end of the one before."""
 ACCEPTED_S = 0.2
 """Time for a server to accept all connections, before any is measured."""
-WINDOW = (0.3, 0.9)
+WINDOW = (0.4, 0.9)
 """The part of a paced stream in which its tokens are counted."""
 
 

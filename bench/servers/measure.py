@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 STREAMS = (1, 64, 256, 1000)
 REPEATS = 3
+MOST_S = 660.0
+"""When no further run begins: a row has fewer then."""
 SATURATED_TOKENS, LEAST_REQUESTS = 40_000, 640
 """Of one run, at least: about half a second."""
 UP_S, HANGS_S, CLIENT_S = 90.0, 30.0, 20.0
@@ -148,7 +150,7 @@ def measured(
         by_name = {each.name: each for each in ready}
         for repeat in range(repeats):
             for row in results.rows:
-                if row.fault is None:
+                if row.fault is None and time.monotonic() < begun_s + MOST_S:
                     say(f"{row.kind}, {row.streams} streams, {row.who}, {repeat + 1}/{repeats}")
                     _run(row, by_name[row.who], servers, results.replies)
     finally:
@@ -175,9 +177,7 @@ def _is_ready(contender: Contender, servers: Field, results: Results, say: Say) 
     return True
 
 
-def _run(
-    row: Row, contender: Contender, servers: Field, replies: Mapping[str, Reply]
-) -> None:
+def _run(row: Row, contender: Contender, servers: Field, replies: Mapping[str, Reply]) -> None:
     """One more run of a row; a fault ends the row, and its server is started anew."""
     try:
         play, server = servers.plays[row.kind], servers.server(contender)

@@ -14,11 +14,13 @@ from bench.asks import MODEL
 from bench.hosted import MAX_BATCH, Paced
 from trt_responses import __version__
 from trt_responses.app import create_app
+from trt_responses.cli.demo import prepare_demo
 from trt_responses.engines.remote.child import host
 from trt_responses.engines.remote.client import RemoteEngine
 from trt_responses.engines.remote.process import EngineProcess
 from trt_responses.engines.scripted.engine import Script, ScriptedEngine
 from trt_responses.fleet.fleet import serve_fleet
+from trt_responses.prepare.shelf.shelf import DEMO
 from trt_responses.serve.server import bound, log_to_stderr, run_server
 from trt_responses.settings import Settings
 
@@ -53,6 +55,8 @@ def main(plays: str, frontends: str, folder: str) -> None:
     one = frontends == "1"
     settings = Settings(
         model=MODEL,
+        engine=DEMO,  # whose card front ends serve by
+        engines_dir=Settings.from_environment().engines_dir,
         data_dir=Path(folder),
         store="memory://" if one else f"sqlite:///{folder}/history.db",
         port=0,
@@ -62,6 +66,7 @@ def main(plays: str, frontends: str, folder: str) -> None:
         log_level="error",
     )
     if not one:
+        prepare_demo(settings)
         serve_fleet(settings, lambda settings: (settings, process))
         return
     log_to_stderr(settings)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 PACED, SATURATED, REQUESTS = KINDS = ("paced", "saturated", "requests")
 STEPS_A_SECOND = 50
-PACED_TOKENS, LONG_TOKENS = 200, 448
+PACED_TOKENS, LONG_TOKENS = 150, 448
 """Of the answer; 64 of a thought and ten of headers come before."""
 
 

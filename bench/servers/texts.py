@@ -39,9 +39,7 @@ def checked(stream: bytes, script: Script) -> Reply:
     written = usage.get("completion_tokens", usage.get("output_tokens"))
     _same("tokens", str(written), str(len(script)))
     details = usage.get("completion_tokens_details") or usage.get("output_tokens_details") or {}
-    return Reply(
-        stream.count(b"\n\n"), len(stream), bool(thought), details.get("reasoning_tokens")
-    )
+    return Reply(stream.count(b"\n\n"), len(stream), bool(thought), details.get("reasoning_tokens"))
 
 
 def _events(stream: bytes) -> Iterator[dict[str, Any]]:

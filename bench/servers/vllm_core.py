@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections import deque
 from pathlib import Path
 from typing import Any
 
