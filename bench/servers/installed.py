@@ -76,7 +76,7 @@ def _environment(name: str, needs: tuple[str, ...], alone: tuple[str, ...] = ())
 
 def _pip(python: Path, *arguments: str) -> None:
     """Run pip with the index that is configured here."""
-    command = [python, "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments]
+    command = [str(python), "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=PIP_S, check=False)
     except subprocess.TimeoutExpired:

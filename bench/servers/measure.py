@@ -120,7 +120,8 @@ class Field:
         end_s = time.monotonic() + UP_S
         while True:
             try:
-                return _fetch(contender, server, self.plays[REQUESTS]) and None
+                _fetch(contender, server, self.plays[REQUESTS])
+                return
             except (OSError, http.client.HTTPException, Wrong) as raised:
                 if time.monotonic() > end_s or server.fault():
                     raise Wrong(f"it did not start: {server.fault() or raised}") from None
@@ -169,7 +170,7 @@ def _is_ready(contender: Contender, servers: Field, results: Results, say: Say) 
             results.replies[f"{contender.name}: {kind}"] = reply
         for kind in contender.kinds:
             if kind != PACED:
-                _outcome(contender, server, servers.plays[kind], 64, kind)
+                run_load(contender, server, servers.plays[kind], 64, kind)
     except (Absent, Wrong, OSError, RuntimeError, http.client.HTTPException) as raised:
         results.absent[contender.name] = str(raised) or type(raised).__name__
         servers.end(contender)
@@ -181,7 +182,7 @@ def _run(row: Row, contender: Contender, servers: Field, replies: Mapping[str, R
     """One more run of a row; a fault ends the row, and its server is started anew."""
     try:
         play, server = servers.plays[row.kind], servers.server(contender)
-        outcome = _outcome(contender, server, play, row.streams, row.kind)
+        outcome = run_load(contender, server, play, row.streams, row.kind)
         frames = outcome.replies * replies[f"{row.who}: {row.kind}"].frames
         if outcome.frames != frames:
             raise Wrong(f"it sent {outcome.frames} frames, {frames} by its checked reply")
@@ -208,7 +209,7 @@ def lasts_s(play: Play) -> float:
     return len(play.script) / play.steps_a_second if play.steps_a_second else 0.0
 
 
-def _outcome(contender: Contender, server: Server, play: Play, streams: int, kind: str) -> Outcome:
+def run_load(contender: Contender, server: Server, play: Play, streams: int, kind: str) -> Outcome:
     """Run the load generator; `Wrong` if a reply is missing."""
     rounds = {
         PACED: 1,

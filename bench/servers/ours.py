@@ -1,9 +1,10 @@
 """This server over an engine process that plays scripts: `python -m bench.servers.ours PLAYS
-FRONTENDS FOLDER`. One front end keeps responses in memory; several need SQLite.
+FRONTENDS STORE FOLDER`. Several front ends need SQLite.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 from contextlib import suppress
@@ -23,6 +24,7 @@ from trt_responses.fleet.fleet import serve_fleet
 from trt_responses.prepare.shelf.shelf import DEMO
 from trt_responses.serve.server import bound, log_to_stderr, run_server
 from trt_responses.settings import Settings
+from trt_responses.tokens.control import CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,42 +32,60 @@ if TYPE_CHECKING:
     from trt_responses.engine import Engine, GenerateOptions
 
 
+SOME_IDS = 1000
+"""From here on, ids of whole characters."""
+
+
 def made(given: dict[str, Any]) -> Engine:
     """The engine, whose pace is that of the newest request."""
     clock = Paced(0)
-    paces = {int(most): play["steps_a_second"] for most, play in given["plays"].items()}
-    scripts = {
-        int(most): Script(tuple((token_id,) for token_id in play["ids"]))
-        for most, play in given["plays"].items()
-    }
+    plays = {int(most): play for most, play in given["plays"].items()}
+    scripts = {most: _script(play["ids"]) for most, play in plays.items()}
+    numbers = itertools.count()
 
     def play(_: Sequence[int], options: GenerateOptions) -> Script:
-        pace = paces[options.max_tokens]
+        chosen = plays[options.max_tokens]
+        pace = chosen["steps_a_second"]
         clock.step_s = 1 / pace if pace else 0
+        if given["unlike"]:
+            return _script(numbered(chosen["ids"], next(numbers)))
         return scripts[options.max_tokens]
 
     return ScriptedEngine(play, clock=clock, max_batch=MAX_BATCH, keep_records=1)
 
 
-def main(plays: str, frontends: str, folder: str) -> None:
+def numbered(token_ids: Sequence[int], number: int) -> list[int]:
+    """The same with two ids of its own at the head of each message, which are ASCII words."""
+    own = [SOME_IDS + number // 100, SOME_IDS + number % 100]
+    return [
+        each
+        for token_id in token_ids
+        for each in ((token_id, *own) if token_id == CONTROL.message else (token_id,))
+    ]
+
+
+def _script(token_ids: Sequence[int]) -> Script:
+    return Script(tuple((token_id,) for token_id in token_ids))
+
+
+def main(plays: str, frontends: str, store: str, folder: str) -> None:
     """Serve until SIGINT."""
     process = EngineProcess(
         (sys.executable, "-m", "bench.servers.ours"), json.loads(Path(plays).read_text())
     )
-    one = frontends == "1"
     settings = Settings(
         model=MODEL,
         engine=DEMO,  # whose card front ends serve by
         engines_dir=Settings.from_environment().engines_dir,
         data_dir=Path(folder),
-        store="memory://" if one else f"sqlite:///{folder}/history.db",
+        store="memory://" if store == "memory" else f"sqlite:///{folder}/history.db",
         port=0,
         frontends=int(frontends),
         max_waiting=MAX_BATCH,
         date="2026-01-01",
         log_level="error",
     )
-    if not one:
+    if settings.frontends > 1:
         prepare_demo(settings)
         serve_fleet(settings, lambda settings: (settings, process))
         return

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from bench.script import Script, script
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from trt_responses.tokens.vocabulary import Vocabulary
 
 PACED, SATURATED, REQUESTS = KINDS = ("paced", "saturated", "requests")
@@ -39,6 +41,6 @@ def plays(vocabulary: Vocabulary) -> dict[str, Play]:
     }
 
 
-def given(known: dict[str, Play]) -> dict[str, Any]:
+def given(known: Mapping[str, Play]) -> dict[str, Any]:
     """The plays for an engine in another process, by the output limit that asks for each."""
     return {"plays": {str(play.most_tokens): play.data for play in known.values()}}

@@ -55,16 +55,18 @@ class Server:
         return f"a process ended with {', '.join(codes)}" if codes else None
 
 
-def ours(frontends: int) -> Starter:
-    """This server, with so many front ends over one engine process."""
+def ours(frontends: int, *, unlike: bool = False, sqlite: bool = False) -> Starter:
+    """This server, with so many front ends over one engine process; `unlike`: no two of its
+    answers are alike."""
 
     @contextmanager
     def start(vocabulary: Vocabulary, plays: Mapping[str, Play]) -> Iterator[Server]:
         with _folder() as folder, ExitStack() as stack:
-            (folder / "plays.json").write_text(json.dumps(given(plays)))
+            store = "sqlite" if sqlite or frontends > 1 else "memory"
+            (folder / "plays.json").write_text(json.dumps(given(plays) | {"unlike": unlike}))
             command = (sys.executable, "-m", "bench.servers.ours", str(folder / "plays.json"))
             begun = stack.enter_context(
-                _process(*command, str(frontends), str(folder), says=subprocess.PIPE)
+                _process(*command, str(frontends), store, str(folder), says=subprocess.PIPE)
             )
             assert begun.stdout is not None
             hello = begun.stdout.readline()

@@ -35,7 +35,7 @@ class Host(NamedTuple):
 class Choice(NamedTuple):
     """How many front ends, and the reason in one clause."""
 
-    count: int
+    frontends: int
     reason: str
 
 

@@ -33,11 +33,11 @@ PLENTY = 64 * 1024**3
 def test_each_front_end_has_a_core_and_its_memory(
     cores: int, free_bytes: int, engine: str, store: str, count: int
 ) -> None:
-    assert choice(Host(cores, free_bytes, True), engine, store).count == count
+    assert choice(Host(cores, free_bytes, True), engine, store).frontends == count
 
 
 def test_a_port_that_cannot_be_shared_gets_one_front_end() -> None:
-    assert choice(Host(16, PLENTY, False), "trtllm", "sqlite").count == 1
+    assert choice(Host(16, PLENTY, False), "trtllm", "sqlite").frontends == 1
 
 
 def test_the_reason_names_what_bounds_the_number() -> None:
@@ -58,7 +58,7 @@ def test_a_container_has_the_whole_cores_of_its_quota(tmp_path: Path) -> None:
 
 
 def test_a_server_counts_its_front_ends_when_it_starts(capsys: pytest.CaptureFixture[str]) -> None:
-    settings = Settings(engine="grpc://127.0.0.1:1/model", frontends="auto")  # type: ignore[arg-type]
+    settings = Settings(engine="grpc://127.0.0.1:1/model", frontends="auto")
     assert isinstance(settings.frontends, Auto)
     served = chosen(settings, PLENTY)
     counted = served.frontends
