@@ -41,7 +41,7 @@ MOST_S = 660.0
 """When no further run begins: a row has fewer then."""
 SATURATED_TOKENS, LEAST_REQUESTS = 40_000, 640
 """Of one run, at least: about half a second."""
-UP_S, HANGS_S, CLIENT_S = 90.0, 30.0, 20.0
+UP_S, HANGS_S, CLIENT_S = 90.0, 45.0, 20.0
 KEPT = 0.98
 """The part of its pace that a paced stream must have kept to have been paced."""
 PATHS = {CHAT: "/v1/chat/completions"}
@@ -135,11 +135,12 @@ def measured(
     streams: Sequence[int] = STREAMS,
     repeats: int = REPEATS,
     kinds: Sequence[str] = KINDS,
+    contenders: Mapping[str, Sequence[Contender]] = CONTENDERS,
     say: Say = lambda _: None,
 ) -> Results:
     """Each load at each number of streams, all contenders in turns within each repeat."""
     results, servers, begun_s = Results(), Field(vocabulary), time.monotonic()
-    known = [each for name in ("ours", *names) for each in CONTENDERS.get(name, ())]
+    known = [each for name in ("ours", *names) for each in contenders.get(name, ())]
     try:
         ready = [each for each in known if _is_ready(each, servers, results, say)]
         results.rows = [
