@@ -116,6 +116,7 @@ def missing(_: Vocabulary, __: Mapping[str, Play]) -> Iterator[Server]:
     yield
 
 
+@pytest.mark.slow  # 1 s: a server and its load generator
 def test_a_server_that_is_absent_or_wrong_is_its_own_row(vocabulary: Vocabulary) -> None:
     starters = {"right": standing(), "wrong": standing("Something else."), "none": missing}
     known = {name: (Contender(name, start, CHAT, (REQUESTS,)),) for name, start in starters.items()}
