@@ -89,7 +89,7 @@ release: $(DEV) ## Build wheel and sdist in dist/, try both in empty environment
 views: $(DEV) ## One script through every API: the same ids, texts, calls and usage
 	$(BIN)/python -m scripts.views
 
-bench: $(ENV) ## Time the server against the floor, as ratios of one run, with pictures: [PEERS=gptoss,vllm]
+bench: $(ENV) ## Time the server against the floor, as ratios of one run, with pictures: [PEERS=vllm-rs,smg,vllm,gptoss]
 	$(PIP) --group bench
 	$(BIN)/python -m bench $(if $(PEERS),--peers $(PEERS))
 

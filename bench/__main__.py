@@ -35,6 +35,8 @@ from bench.check import Wrong
 from bench.goals import draw
 from bench.ours import Playing
 from bench.script import CHUNKS, LENGTHS
+from bench.servers import report as servers
+from bench.servers.start import CONTENDERS
 from trt_responses.cli.demo import prepare_demo
 from trt_responses.prepare.files import MODEL
 from trt_responses.settings import Settings
@@ -48,10 +50,13 @@ if TYPE_CHECKING:
 
 PARTS = (
     *("inprocess", "wire", "beside", "frontends", "embedded"),
-    *("peers", "stores", "segments", "prepare", "tensorrt"),
+    *("peers", "servers", "stores", "segments", "prepare", "tensorrt"),
 )
 STREAMS = (1, 64, 256)
 RESULTS = Path(__file__).parent / "results"
+
+RUST = tuple(name for name in CONTENDERS if name != "ours")
+"""Peers that are processes of their own."""
 
 RIGHT, WRONG, NOISY = 0, 1, 3
 
@@ -69,6 +74,7 @@ script, letter for letter.
   frontends   two front ends beside one over an engine process, and the engine in the web process
   embedded    the demo's tokens a second through the server, by those of its engine itself
   peers       other servers' code over the same script, in process: --peers names them
+  servers     other servers' processes over the same script: --peers names them
   stores      what each kind of store adds to a response's end, and how many it takes a second
   segments    what one more engine request costs inside a response, free and guided, on the demo
   prepare     seconds for the demo, memory for a 20b-shaped checkpoint (3.3 GB in TMPDIR meanwhile)
@@ -110,7 +116,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
         "type": lambda given: tuple(filter(None, given.split(","))),
         "default": (),
         "metavar": "NAMES",
-        "help": f"of {', '.join(peer_apps.PEERS)}: put beside ours what can be imported",
+        "help": f"of {', '.join((*peer_apps.PEERS, *RUST))}: put beside ours what can be had",
     },
     "--json": {"type": Path, "metavar": "PATH", "help": "where to write the results"},
 }
@@ -165,6 +171,8 @@ def _measure(results: report.Report, wanted: argparse.Namespace, console: Consol
         with console.status("measuring over TCP"):
             streams = (64,) if wanted.quick else STREAMS
             results.wire = wire.rows(vocabulary, LENGTHS[0], 1, streams, wanted.repeats)
+    if "servers" in parts and (rust := [name for name in wanted.peers if name in RUST]):
+        servers.run(rust, console)
     if "beside" in parts and not wanted.quick:
         with console.status("measuring memory"):
             results.stored_mib = memory.measured()
@@ -209,10 +217,11 @@ async def _in_this_process(
                 vocabulary, playing, lengths, chunks, wanted.repeats
             )
             results.chat = await chat.row(vocabulary, playing, lengths[0], wanted.repeats)
-        if "peers" in parts and wanted.peers:
+        imported = [name for name in wanted.peers if name not in RUST]
+        if "peers" in parts and imported:
             ours = partial(playing.play, chunk=1)
             results.peers = await peers.rows(
-                vocabulary, ours, (LENGTHS[0], LENGTHS[-1]), wanted.peers, wanted.repeats
+                vocabulary, ours, (LENGTHS[0], LENGTHS[-1]), imported, wanted.repeats
             )
         if "beside" in parts:
             results.first_delta = await beside.first_delta(vocabulary, LENGTHS[0])

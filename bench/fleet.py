@@ -216,7 +216,7 @@ def _processes(pid: int, kind: str) -> tuple[tuple[int, ...], int | None]:
     if kind == ALONE:
         return (pid,), None
     commands = {child: Path(f"/proc/{child}/cmdline").read_bytes() for child in children_of(pid)}
-    fronts = tuple(child for child, line in commands.items() if b"serve.front_end" in line)
+    fronts = tuple(child for child, line in commands.items() if b"fleet.front_end" in line)
     (engine,) = (child for child, line in commands.items() if b"bench.hosted" in line)
     assert len(fronts) == FRONTS[kind]
     return fronts, engine

@@ -53,7 +53,7 @@ class Paced(StepClock):
 
     def __init__(self, step_s: float) -> None:
         super().__init__()
-        self._step_s = step_s
+        self.step_s = step_s
         self._due_s = 0.0
         self._ticking: asyncio.TimerHandle | None = None
 
@@ -63,14 +63,14 @@ class Paced(StepClock):
     def wake(self) -> None:
         if self._ticking is None:
             loop = asyncio.get_running_loop()
-            self._due_s = loop.time() + self._step_s
+            self._due_s = loop.time() + self.step_s
             self._ticking = loop.call_at(self._due_s, self._tick)
 
     def _tick(self) -> None:
         self.steps += 1
         self._ticking = None
         if self._next_step():
-            self._due_s += self._step_s  # a step that came late does not put off the others
+            self._due_s += self.step_s  # a step that came late does not put off the others
             self._ticking = asyncio.get_running_loop().call_at(self._due_s, self._tick)
 
 

@@ -33,6 +33,26 @@ PACKAGES = ("gpt-oss", "vllm", "torch", "oss-harmony")
 which takes the place of `openai_harmony` under us too."""
 
 
+CONFIG = {
+    "architectures": ["GptOssForCausalLM"],
+    "model_type": "gpt_oss",
+    "vocab_size": 201_088,
+    "hidden_size": 64,
+    "intermediate_size": 64,
+    "num_hidden_layers": 1,
+    "layer_types": ["full_attention"],
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "head_dim": 32,
+    "num_local_experts": 2,
+    "num_experts_per_tok": 1,
+    "max_position_embeddings": 131_072,
+    "eos_token_id": CONTROL.return_,
+    "torch_dtype": "bfloat16",
+}
+"""Of a gpt-oss of one layer, which has no weights."""
+
+
 @asynccontextmanager
 async def gptoss(words: Script) -> AsyncIterator[ASGIApp]:
     """The reference server of the package `gpt-oss`, whose engine is a function."""
@@ -132,26 +152,9 @@ class VllmEngine:
 def _write_model(directory: Path) -> None:
     """A gpt-oss without weights, for its server to find out that its model speaks Harmony; and a
     tokeniser of one word, for Harmony's ids are openai-harmony's."""
-    config = {
-        "architectures": ["GptOssForCausalLM"],
-        "model_type": "gpt_oss",
-        "vocab_size": 201_088,
-        "hidden_size": 64,
-        "intermediate_size": 64,
-        "num_hidden_layers": 1,
-        "layer_types": ["full_attention"],
-        "num_attention_heads": 2,
-        "num_key_value_heads": 1,
-        "head_dim": 32,
-        "num_local_experts": 2,
-        "num_experts_per_tok": 1,
-        "max_position_embeddings": 131_072,
-        "eos_token_id": CONTROL.return_,
-        "torch_dtype": "bfloat16",
-    }
     words = {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}
     for name, content in {
-        "config.json": config,
+        "config.json": CONFIG,
         "tokenizer.json": {"version": "1.0", "added_tokens": [], "model": words},
         "tokenizer_config.json": {"tokenizer_class": "PreTrainedTokenizerFast"},
     }.items():

@@ -72,8 +72,8 @@ def svg(chart: Chart) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{whole}" height="{height}" '
         f'viewBox="0 0 {whole} {height}" font-family="sans-serif" font-size="13" role="img">',
         f'<rect width="{whole}" height="{height}" fill="#ffffff"/>',
-        _text(16, 26, chart.title, "start", 'font-size="17" font-weight="bold"'),
-        _text(16, 46, chart.subtitle, "start", 'fill="#555555"'),
+        text(16, 26, chart.title, "start", 'font-size="17" font-weight="bold"'),
+        text(16, 46, chart.subtitle, "start", 'fill="#555555"'),
     ]
     for number, bar in enumerate(chart.bars):
         parts += _bar(chart, bar, TOP + ROW * number)
@@ -81,7 +81,7 @@ def svg(chart: Chart) -> str:
     parts += [
         f'<line class="line" x1="{x}" x2="{x}" y1="{TOP - 6}" y2="{end + 6}" '
         f'stroke="{LINE}" stroke-width="2" stroke-dasharray="6 3"/>',
-        _text(x, end + 24, chart.line_name, "middle"),
+        text(x, end + 24, chart.line_name, "middle"),
         "</svg>\n",
     ]
     return "\n".join(parts)
@@ -90,7 +90,7 @@ def svg(chart: Chart) -> str:
 def _bar(chart: Chart, bar: Bar, y: int) -> list[str]:
     end = _x(chart, bar.value)
     parts = [
-        _text(LEFT - 10, y + 17, bar.name, "end"),
+        text(LEFT - 10, y + 17, bar.name, "end"),
         f'<rect class="bar" x="{LEFT}" y="{y + 4}" width="{round(end - LEFT, 1)}" '
         f'height="{ROW - 8}" fill="{bar.colour}"/>',
     ]
@@ -102,14 +102,14 @@ def _bar(chart: Chart, bar: Bar, y: int) -> list[str]:
             f'<line class="mark" x1="{mark}" x2="{mark}" y1="{y + 1}" y2="{y + ROW - 1}" '
             f'stroke="{LINE}" stroke-width="3"/>'
         )
-    return [*parts, _text(last + 8, y + 17, bar.text, "start")]
+    return [*parts, text(last + 8, y + 17, bar.text, "start")]
 
 
 def _x(chart: Chart, value: float) -> float:
     return round(LEFT + WIDTH * chart.place(value), 1)
 
 
-def _text(x: float, y: float, text: str, anchor: str, more: str = "") -> str:
+def text(x: float, y: float, text: str, anchor: str, more: str = "") -> str:
     return f'<text x="{x}" y="{y}" text-anchor="{anchor}" {more}>{escape(text)}</text>'
 
 

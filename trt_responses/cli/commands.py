@@ -26,7 +26,7 @@ FLAGS = {
     "port": ("PORT", "Port of the server (default: 8000)"),
     "model": ("NAME", "Model name for clients (default: the engine's name)"),
     "engines_dir": ("DIR", "Directory of the prepared engines (default: engines)"),
-    "frontends": ("N", "Processes that serve HTTP on one port over one engine (default: 1)"),
+    "frontends": ("N", "HTTP processes on one port over one engine, or `auto` (default: 1)"),
 }
 """The settings that are flags too."""
 WIDTH = 79

@@ -11,7 +11,9 @@ from trt_responses.backends.installed import needed
 from trt_responses.cli.commands import add_settings, help_texts, settings_of
 from trt_responses.cli.setting_list import settings_help, settings_in_force
 from trt_responses.errors import UsageError
+from trt_responses.prepare.memory import memory
 from trt_responses.prepare.shelf import shelf
+from trt_responses.settings.values import Auto
 
 if TYPE_CHECKING:
     import argparse
@@ -83,6 +85,10 @@ def _take_script(options: argparse.Namespace) -> None:
 
 def server_for(settings: Settings) -> Callable[[Settings], int]:
     """The function that serves: in this process, or with several front ends."""
+    if isinstance(settings.frontends, Auto):
+        with needed(f"{settings.option('frontends')} auto: the fleet"):
+            from trt_responses.fleet.choice import with_front_ends
+        return lambda settings: _serve_counted(with_front_ends(settings, memory().free_bytes))
     if settings.frontends > 1:
         with needed(f"{settings.option('frontends')} {settings.frontends}: the fleet"):
             from trt_responses.fleet.fleet import serve_fleet
@@ -91,6 +97,10 @@ def server_for(settings: Settings) -> Callable[[Settings], int]:
     from trt_responses.serve.server import serve
 
     return partial(serve, app_of=partial(create_app, engine_of=_engine_of(settings)))
+
+
+def _serve_counted(settings: Settings) -> int:
+    return server_for(settings)(settings)
 
 
 def _engine_of(settings: Settings) -> EngineOf:

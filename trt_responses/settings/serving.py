@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field
 
 from trt_responses.settings.values import (
     YEAR_S,
+    NumberOrAuto,
     Positive,
     Seconds,
     SettingGroup,
@@ -25,8 +26,11 @@ class Listening(SettingGroup):
 
     host: str = Field("127.0.0.1", description="Address to listen on.")
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
-    frontends: int = Field(
-        1, ge=1, le=64, description="HTTP processes that share one port and one engine."
+    frontends: NumberOrAuto = Field(
+        1,
+        ge=1,
+        le=64,
+        description="HTTP processes that share one port and one engine; `auto`: as many as fit.",
     )
     engine: str | None = Field(
         None,

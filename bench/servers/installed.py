@@ -1,0 +1,86 @@
+"""Other servers' packages, each in an environment of its own under the user's cache, made by pip.
+
+What pip cannot have here is `Absent`, with pip's reason. Nothing of them is in this repository.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import venv
+import zipfile
+from pathlib import Path
+
+VLLM, SMG = "vllm==0.33.0", "smg==1.13.0"
+CORE = ("pyzmq==27.3.0", "msgspec==0.22.0")
+"""What the stand-in for vLLM's engine core needs."""
+SMG_NEEDS = ("setproctitle==1.3.8",)
+RUST_FRONT_END = "vllm/vllm-rs"
+"""The program in vLLM's wheel."""
+PIP_S = 600
+
+
+class Absent(Exception):
+    """A server cannot be had here; the message says why."""
+
+
+def cache() -> Path:
+    """Where environments and models of other servers are kept."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
+    return Path(base) / "trt_responses" / "bench"
+
+
+def core_python() -> Path:
+    """A Python that can run `vllm_core.py`."""
+    return _environment("core", CORE)
+
+
+def smg_python() -> Path:
+    """A Python that has SMG; its other requirements are for other ways to an engine."""
+    return _environment("smg", SMG_NEEDS, alone=(SMG,))
+
+
+def vllm_rs() -> Path:
+    """vLLM's Rust front end: one program in a wheel, of which nothing else is unpacked."""
+    program = cache() / VLLM / Path(RUST_FRONT_END).name
+    if not program.exists():
+        with tempfile.TemporaryDirectory() as folder:
+            _pip(Path(sys.executable), "download", "--no-deps", "--dest", folder, VLLM)
+            (wheel,) = Path(folder).glob("*.whl")
+            with zipfile.ZipFile(wheel) as archive:
+                if RUST_FRONT_END not in archive.namelist():
+                    raise Absent(f"{wheel.name} has no {RUST_FRONT_END}")
+                unpacked = Path(archive.extract(RUST_FRONT_END, folder))
+            unpacked.chmod(0o755)
+            program.parent.mkdir(parents=True, exist_ok=True)
+            shutil.move(unpacked, program)
+    return program
+
+
+def _environment(name: str, needs: tuple[str, ...], alone: tuple[str, ...] = ()) -> Path:
+    """The Python of an environment with these packages; `alone`: without what they require."""
+    folder = cache() / "-".join((name, *alone, *needs))
+    python = folder / "bin" / "python"
+    ready = folder / "ready"
+    if not ready.exists():
+        venv.create(folder, clear=True, with_pip=True)
+        if alone:
+            _pip(python, "install", "--no-deps", *alone)
+        _pip(python, "install", *needs)
+        ready.touch()
+    return python
+
+
+def _pip(python: Path, *arguments: str) -> None:
+    """Run pip with the index that is configured here."""
+    command = [str(python), "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PIP_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise Absent(f"pip had not ended after {PIP_S} s") from None
+    if done.returncode:
+        faults = [x for x in done.stderr.splitlines() if x.startswith("ERROR")]
+        raise Absent(f"pip: {(faults or [done.stderr.strip() or 'it failed'])[-1]}")

@@ -1,0 +1,88 @@
+"""How many front ends `--frontends auto` starts: from cores, memory, the engine and the store.
+
+Knows numbers and names; starts nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from trt_responses.setup.engine import selected
+
+if TYPE_CHECKING:
+    from trt_responses.settings import Settings
+
+MOST = 8
+"""About 500,000 tokens a second. More front ends spread work that one host's GPUs do not make."""
+FRONT_END_BYTES = 400 * 1024 * 1024
+"""One front end with a thousand streams."""
+ENGINE_CORES = {"trtllm": 1, "tensorrt": 1, "grpc": 0, "triton": 0}
+"""Cores that an engine itself keeps busy; one that is not here computes on all of them."""
+
+
+class Host(NamedTuple):
+    """The part of this machine that the server may use."""
+
+    cores: int
+    free_bytes: int
+    shares_ports: bool
+    """Whether several processes can listen on one port here."""
+
+
+class Choice(NamedTuple):
+    """How many front ends, and the reason in one clause."""
+
+    frontends: int
+    reason: str
+
+
+def choice(host: Host, engine: str, store: str) -> Choice:
+    """The number of front ends for a kind of engine and a kind of store."""
+    if engine not in ENGINE_CORES:
+        return Choice(1, f"a {engine} engine computes on the same cores")
+    if store == "memory":
+        return Choice(1, "memory:// belongs to one process")
+    if not host.shares_ports:
+        return Choice(1, "several processes cannot share the port here")
+    bounds = {
+        f"{host.cores} cores, {ENGINE_CORES[engine]} for the engine": (
+            host.cores - ENGINE_CORES[engine]
+        ),
+        f"{host.free_bytes / 1e9:.1f} GB of free memory": host.free_bytes // 2 // FRONT_END_BYTES,
+        f"{host.cores} cores; {MOST} front ends are enough for one host": MOST,
+    }
+    reason = min(bounds, key=bounds.__getitem__)
+    return Choice(max(1, bounds[reason]), reason)
+
+
+def with_front_ends(settings: Settings, free_bytes: int) -> Settings:
+    """The settings with the number of front ends that this machine carries, of whose memory so much
+    is free."""
+    elsewhere = settings.engine_elsewhere()
+    engine = elsewhere.kind if elsewhere else selected(settings).card.kind
+    # A server keeps responses in SQLite unless its settings name another store.
+    store = settings.store_place().kind if settings.store else "sqlite"
+    count, reason = choice(this_host(free_bytes), engine, store)
+    print(f"front ends: {count} ({reason})", file=sys.stderr, flush=True)
+    return settings.model_copy(update={"frontends": count})
+
+
+def this_host(free_bytes: int, root: Path = Path("/")) -> Host:
+    """This machine, cut to the limits of a container."""
+    alone = "LISTEN_FDS" in os.environ  # systemd holds the only socket
+    balances = sys.platform.startswith(("linux", "freebsd"))
+    return Host(_cores(root), free_bytes, balances and not alone)
+
+
+def _cores(root: Path) -> int:
+    """The cores that this process may use; a container's share of time counts in whole ones."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    cores = len(affinity(0)) if affinity else os.cpu_count() or 1
+    try:
+        quota, period = (root / "sys/fs/cgroup/cpu.max").read_text().split()
+        return max(1, min(cores, int(quota) // int(period)))
+    except (OSError, ValueError):  # no such file, or `max`: no limit
+        return cores
