@@ -89,7 +89,11 @@ def logprobs(bench: Bench) -> Figures:
         raise Skipped("the engine gives no log probabilities")
     sink, _ = engine.answer(prompt(), replace(GREEDY, logprobs=most))
     tops = [[value for _, value in entry.top] for entry in sink.logprobs]
-    values = [entry.logprob for entry in sink.logprobs] + sum(tops, [])
+    values = [
+        value
+        for entry, top in zip(sink.logprobs, tops, strict=True)
+        for value in (entry.logprob, *top)
+    ]
     finite = all(math.isfinite(value) and value <= 0 for value in values)
     greedy = [entry.top[0][0] for entry in sink.logprobs if entry.top]
     other = [entry.token_id for entry in sink.logprobs] != sink.token_ids

@@ -17,12 +17,14 @@ from trt_responses import __version__
 from trt_responses.files import write_whole
 from trt_responses.prepare.machine import this_machine
 from trt_responses.prove import agents, canaries, endings, load, numerics, serving
+from trt_responses.prove.steps import GPUS
 
 if TYPE_CHECKING:
     from trt_responses.prove.bench import Bench
     from trt_responses.prove.step import Outcome
 
 SCHEMA = 1
+NO_GPU = "not run on a GPU"
 JSON_NAME, PAGE_NAME = "proof.json", "proof.html"
 SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL|STORE$", re.IGNORECASE)
 LEAST = 6
@@ -44,7 +46,10 @@ def document(bench: Bench, outcomes: Sequence[Outcome]) -> dict[str, object]:
     card, wish = bench.card, bench.wish
     rows: dict[str, set[str]] = {}
     for outcome in outcomes:
-        rows.setdefault(" ".join(outcome.step.proves.split()), set()).add(outcome.state)
+        rows.setdefault(outcome.step.proves, set()).add(outcome.state)
+    proven = {row: _worst(states) for row, states in rows.items()}
+    if not machine.hardware and GPUS in proven:
+        proven[GPUS] = NO_GPU
     whole = {
         "schema": SCHEMA,
         "server": __version__,
@@ -72,11 +77,11 @@ def document(bench: Bench, outcomes: Sequence[Outcome]) -> dict[str, object]:
                 "seconds": outcome.seconds,
                 "why": outcome.why,
                 "figures": outcome.figures,
-                "proves": " ".join(outcome.step.proves.split()),
+                "proves": outcome.step.proves,
             }
             for outcome in outcomes
         ],
-        "rows of README": {row: _worst(states) for row, states in rows.items()},
+        "rows of README": proven,
     }
     cleaned = clean(whole, secrets_of(os.environ) | bench.secrets)
     assert isinstance(cleaned, dict)
