@@ -55,7 +55,7 @@ def shifted(chunk: Chunk, by: float) -> Chunk:
     """The chunk with other numbers."""
     return chunk._replace(
         logprobs=[
-            entry._replace(logprob=entry.logprob + by, top=[(n, v + by) for n, v in entry.top])
+            entry._replace(logprob=entry.logprob + by, top=tuple((n, v + by) for n, v in entry.top))
             for entry in chunk.logprobs
         ]
     )

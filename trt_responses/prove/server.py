@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import queue
+import re
 import secrets
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -20,6 +19,7 @@ from trt_responses.prove.processes import below, largest
 from trt_responses.settings import PREFIX
 
 LOOK_S = 0.1
+READY = re.compile(r"http://\S+:(\d+) is ready")
 KEPT = ("TRTLLM_PYTHON", "CONTEXT_TOKENS", "SLOTS", "THREADS", "ENGINE_PROCESS", "MAX_RUNNING")
 """The settings of the environment that the server keeps; all others have their defaults."""
 
@@ -29,7 +29,7 @@ class Server:
 
     def __init__(self, engine: str, engines_dir: Path, folder: Path, stall_s: float) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self._log = folder / "log"
+        self._log, self._out = folder / "log", folder / "out"
         key, admin_key = (secrets.token_urlsafe(24) for _ in range(2))
         self.secrets = (key, admin_key)
         settings = {
@@ -45,16 +45,10 @@ class Server:
         }
         command = [sys.executable, "-m", "trt_responses", "serve", "--port", "0"]
         command += ["--engine", engine, "--engines-dir", str(engines_dir)]
-        with self._log.open("ab") as log:
+        with self._log.open("ab") as log, self._out.open("wb") as out:
             self._process = subprocess.Popen(
-                dying_with_us(command),
-                env=environment(settings),
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
+                dying_with_us(command), env=environment(settings), stdout=out, stderr=log
             )
-        self._first_line: queue.Queue[str] = queue.Queue()
-        threading.Thread(target=self._read, daemon=True).start()
         self.client = Client(0, key, admin_key)
 
     @property
@@ -63,16 +57,12 @@ class Server:
 
     def wait_ready(self, limit_s: float) -> float:
         """Wait until it is ready, and return the seconds since the call."""
-        began = time.monotonic()
-        try:
-            line = self._first_line.get(timeout=limit_s)
-        except queue.Empty:
-            raise Failed(f"the server was not ready within {limit_s:.0f} s") from None
-        if " is ready" not in line:
+        seconds = until(self._has_answer, limit_s, "the server was not ready")
+        found = READY.match(self._out.read_text("utf-8"))
+        if found is None:
             raise Failed(f"the server ended at its start: {self._last_line()}")
-        port = int(line.split()[0].rpartition(":")[2])
-        self.client = Client(port, self.client.key, self.client.admin_key)
-        return time.monotonic() - began
+        self.client = Client(int(found[1]), self.client.key, self.client.admin_key)
+        return seconds
 
     def worker(self) -> int | None:
         """The process that has the model; None if that is the server itself."""
@@ -100,10 +90,8 @@ class Server:
             self._process.send_signal(signal.SIGINT)  # no linger
             self.end()
 
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        self._first_line.put(self._process.stdout.readline())
-        self._process.stdout.read()
+    def _has_answer(self) -> bool:
+        return self.has_ended() or READY.match(self._out.read_text("utf-8")) is not None
 
     def _last_line(self) -> str:
         lines = self._log.read_text("utf-8", "replace").split("\n")
