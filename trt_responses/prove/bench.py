@@ -162,6 +162,8 @@ class Bench:
         self.stop_server()
         if self._engine is None:
             self._check_prepared()
+            if self.card is not None and self.card.dialect is not None:
+                raise Skipped("the prompts of this step are for gpt-oss")
             self._engine = self._load(self)
         return self._engine
 
@@ -205,8 +207,6 @@ class Bench:
             path = engines.trtllm_start(directory, self.card).checkpoint
         if path is None or path.suffix.lower() == GGUF:
             raise Skipped("no checkpoint in safetensors: give one with --reference")
-        if self.card is not None and self.card.dialect is not None:
-            raise Skipped("our own forward pass is of gpt-oss")
         return open_checkpoint(path)
 
     def free_gpu_mib(self) -> float | None:
