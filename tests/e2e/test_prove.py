@@ -17,8 +17,7 @@ from tests.support.proof_faults import ENGINE_FAULTS, SERVER_FAULTS, StubServer,
 from trt_responses.cli.main import main
 from trt_responses.prove.bench import Bench, Loaded, Wish
 from trt_responses.prove.report import NO_GPU, document
-from trt_responses.prove.run import attempt
-from trt_responses.prove.step import Outcome
+from trt_responses.prove.run import Outcome, attempt
 from trt_responses.prove.steps import GPUS, STEPS
 from trt_responses.settings import Settings
 
@@ -119,7 +118,6 @@ def test_a_step_holds_and_sees_its_fault(name: str, checkpoint: Path, tmp_path: 
     assert outcome_of(name, None, checkpoint, tmp_path).state == "held"
     outcome = outcome_of(name, name, checkpoint, tmp_path)
     assert outcome.state == "failed"
-    print("WHY", name, outcome.why, outcome.figures)
     assert outcome.why
     bench = Bench(Wish(None, "stub", "grpc"), Settings(), tmp_path)
     steps: Any = document(bench, [outcome])["steps"]

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 WORDS = 150
 MANY = 10
 """So many log probabilities are wanted for the numbers alone."""
-STEP_S = 0.002
+STEP_S = 0.0005
 NVIDIA_SMI = "#!/bin/sh\necho 'NVIDIA H100 80GB HBM3, 9.0, 81559, 81000, 580.65.06'\n"
 PACKAGE = """
 import sys

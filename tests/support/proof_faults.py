@@ -118,8 +118,7 @@ class StubServer:
         self._looks += 1
         return os.getpid() if self.fault == "memory" and self._looks > 2 else self._worker.pid
 
-    def wait_ready(self, limit_s: float) -> float:
-        return 0.0
+    def wait_ready(self, limit_s: float) -> None: ...
 
     def worker(self) -> int:
         return self._worker.pid

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 Figures = dict[str, object]
 
@@ -19,7 +19,8 @@ class Skipped(Exception):
     """The step does not apply, with the reason."""
 
 
-def check(claims: Iterable[tuple[str, object]], figures: Figures | None = None) -> None:
-    """Raise a `Failed` with the sentences whose value is true."""
-    if wrong := [sentence for sentence, is_wrong in claims if is_wrong]:
-        raise Failed("; ".join(wrong), figures)
+def check(wrong: Mapping[str, object], figures: Figures | None = None) -> Figures:
+    """Raise a `Failed` with the sentences whose value is true, else return the figures."""
+    if sentences := [sentence for sentence, is_true in wrong.items() if is_true]:
+        raise Failed("; ".join(sentences), figures)
+    return figures or {}

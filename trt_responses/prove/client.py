@@ -118,9 +118,9 @@ class Client:
             connection.close()
 
 
-def at_once(work: Sequence[Callable[[], Streamed]], threads: int) -> list[Streamed]:
-    """The results of all work, so many at once."""
-    with ThreadPoolExecutor(threads) as pool:
+def at_once(work: Sequence[Callable[[], Streamed]]) -> list[Streamed]:
+    """The results of all work, each on a thread of its own."""
+    with ThreadPoolExecutor(len(work)) as pool:
         return list(pool.map(lambda each: each(), work))
 
 

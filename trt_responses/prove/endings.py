@@ -7,14 +7,13 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 
 from trt_responses.prove.bench import LOAD_LIMIT_S, Bench
 from trt_responses.prove.claims import Figures, Skipped, check
 from trt_responses.prove.client import GONE, MODEL, Reply, Streamed, broken
-from trt_responses.prove.processes import is_alive
-from trt_responses.prove.server import LOOK_S, Server, until
+from trt_responses.prove.server import LOOK_S, Server, is_alive, until
 
 COUNT = 4
 STREAM = "Count from {} upwards, in words."
@@ -32,11 +31,9 @@ class Pulse(threading.Thread):
 
     def run(self) -> None:
         while not self._over.wait(LOOK_S):
-            began = time.monotonic()
-            try:
+            began, status = time.monotonic(), 0
+            with suppress(*GONE):
                 status = self._server.client.reply("GET", "/health/live", timeout_s=30).status
-            except GONE:
-                status = 0
             self.bad += status != 200
             self.slowest_s = max(self.slowest_s, time.monotonic() - began)
 
@@ -46,19 +43,19 @@ class Pulse(threading.Thread):
 
 
 @contextmanager
-def streaming(server: Server, tokens: int, start: int) -> Iterator[Callable[[], list[Streamed]]]:
+def streaming(bench: Bench, server: Server, start: int) -> Iterator[Callable[[], list[Streamed]]]:
     """Streams that run from the first token of one of them on. Gives a function that waits for
     their ends. `start` makes their prompts: one that loses its worker twice is refused."""
-    first = threading.Event()
+    first, tokens = threading.Event(), 200 if bench.wish.quick else 1500
+
+    def stream(n: int) -> Streamed:
+        text = STREAM.format(start + n)
+        ended = server.client.stream(first.set, input=text, max_output_tokens=tokens)
+        first.set()
+        return ended
+
     with ThreadPoolExecutor(COUNT) as pool:
-
-        def stream(n: int) -> Streamed:
-            text = STREAM.format(start + n)
-            ended = server.client.stream(first.set, input=text, max_output_tokens=tokens)
-            first.set()
-            return ended
-
-        found: list[Future[Streamed]] = [pool.submit(stream, n) for n in range(COUNT)]
+        found = [pool.submit(stream, n) for n in range(COUNT)]
         first.wait()
         yield lambda: [future.result() for future in found]
 
@@ -75,17 +72,16 @@ def freeze(bench: Bench) -> Figures:
 
 def _lost_worker(bench: Bench, number: signal.Signals) -> Figures:
     server = bench.server()
-    worker = server.worker()
-    if worker is None:
+    if (worker := server.worker()) is None:
         raise Skipped("the engine runs in the server's own process")
     limit_s = 4 * bench.stall_s + 2 * bench.load_s + 60
     pulse = Pulse(server)
-    with streaming(server, _tokens(bench), 10 * number) as ends:
+    with streaming(bench, server, 10 * number) as ends:
         pulse.start()
         os.kill(worker, number)
         try:
             gone_s = until(lambda: not is_alive(worker), limit_s, "the worker was not replaced")
-            back_s = gone_s + until(lambda: _answers(server), limit_s, "no answer came again")
+            back_s = until(lambda: _answers(server), limit_s, "no answer came again")
         finally:
             pulse.stop()
             with suppress(ProcessLookupError):
@@ -94,72 +90,56 @@ def _lost_worker(bench: Bench, number: signal.Signals) -> Figures:
     cut = [end for end in ended if end.end in ("cut", "refused")]
     figures: Figures = {
         "worker gone after s": round(gone_s, 1),
-        "answers again after s": round(back_s, 1),
+        "answers again after s": round(gone_s + back_s, 1),
         "streams completed": COUNT - len(broken(ended)),
         "streams failed with a reason": len(broken(ended)) - len(cut),
         "/health/live, slowest s": round(pulse.slowest_s, 2),
     }
-    check(
-        [
-            ("a stream broke off without an event", cut),
-            (f"/health/live failed {pulse.bad} times", pulse.bad),
-            (f"/health/live took {pulse.slowest_s:.1f} s", pulse.slowest_s > LIVE_S),
-        ],
-        figures,
-    )
-    return figures
+    wrong = {
+        "a stream broke off without an event": cut,
+        f"/health/live failed {pulse.bad} times": pulse.bad,
+        f"/health/live took {pulse.slowest_s:.1f} s": pulse.slowest_s > LIVE_S,
+    }
+    return check(wrong, figures)
 
 
 def swap(bench: Bench) -> Figures:
     """Another build of the same weights is loaded under streams, then the first one through the
     gate."""
     server = bench.server()
-    with streaming(server, _tokens(bench), 1000) as ends:
+    with streaming(bench, server, 1000) as ends:
         there = _swapped(bench, server, 2, gate=False)
         ended = ends()
-    back = _swapped(bench, server, 1, gate=not bench.wish.quick)
-    figures: Figures = {"there": there, "back": back}
-    check([(why, why) for why in broken(ended)[:3]], figures)
-    return figures
+    figures: Figures = {"there": there}
+    check({why: why for why in broken(ended)[:3]}, figures)
+    return figures | {"back": _swapped(bench, server, 1, gate=not bench.wish.quick)}
 
 
 def _swapped(bench: Bench, server: Server, number: int, *, gate: bool) -> Figures:
-    began = time.monotonic()
+    began, path = time.monotonic(), f"/admin/engines/{bench.name}/load"
     body = {"version": number, "gate": gate, "reason": "proof"}
-    got = server.client.reply(
-        "POST", f"/admin/engines/{bench.name}/load", body, timeout_s=LOAD_LIMIT_S
-    )
-    took_s = time.monotonic() - began
-    why = str(got.body.get("error", got.body))
-    check([(f"version {number} was not loaded ({got.status}): {why}", got.status != 200)])
+    got = server.client.reply("POST", path, body, timeout_s=LOAD_LIMIT_S)
+    seconds, why = round(time.monotonic() - began, 1), got.body.get("error", got.body)
+    check({f"version {number} was not loaded ({got.status}): {why}": got.status != 200})
     label = _short(server).headers.get("x-trt-engine", "")
-    check([(f"{label} answers, not version {number}", not label.endswith(f"@{number}"))])
-    report = {name: got.body.get(name) for name in ("paused", "gate")}
-    return {"seconds": round(took_s, 1), **report}
+    check({f"{label} answers, not version {number}": not label.endswith(f"@{number}")})
+    return {"seconds": seconds, **{name: got.body.get(name) for name in ("paused", "gate")}}
 
 
 def drain(bench: Bench) -> Figures:
     """A SIGTERM lets streams end, refuses new work, and ends the server with status 0."""
     server = bench.server()
-    with streaming(server, _tokens(bench), 2000) as ends:
-        began = time.monotonic()
+    with streaming(bench, server, 2000) as ends:
         server.terminate()
         refused_s = until(lambda: _refuses(server), 60, "new work was not refused")
         ended = ends()
     status = server.end(150.0)
-    figures: Figures = {
-        "refused new work after s": round(refused_s, 1),
-        "ended after s": round(time.monotonic() - began, 1),
-        "status": status,
-    }
-    check(
-        [
-            *((f"a stream ended {why}", why) for why in broken(ended)[:3]),
-            (f"the server ended with status {status}", status != 0),
-        ],
-        figures,
+    wrong = {f"a stream ended {why}": why for why in broken(ended)[:3]}
+    ended_badly = {f"the server ended with status {status}": status != 0}
+    return check(
+        {**wrong, **ended_badly},
+        {"refused new work after s": round(refused_s, 1), "status": status},
     )
-    return figures
 
 
 def _short(server: Server) -> Reply:
@@ -179,7 +159,3 @@ def _refuses(server: Server) -> bool:
         return _short(server).status == 503
     except GONE:
         return True
-
-
-def _tokens(bench: Bench) -> int:
-    return 200 if bench.wish.quick else 1500

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 from trt_responses import doctor
 from trt_responses.prepare.hardware import this_hardware
@@ -14,6 +15,8 @@ from trt_responses.prove.bench import Bench
 from trt_responses.prove.claims import Failed, Figures, check
 from trt_responses.prove.server import environment
 
+ADAPTER = "proof"
+"""The name of the adapter under proof."""
 OUTPUT_LINES = 3
 
 
@@ -28,53 +31,35 @@ def examine(bench: Bench) -> Figures:
         "findings": {state: sum(c.state == state for c in found) for state in ("ok", "note")},
         "known bad releases": [row.sentence() for row in bad],
     }
-    faults = [(f"{c.name}: {c.found}", c.state == "fault") for c in found]
-    check([*faults, *((row.sentence(), row.effect == "answers") for row in bad)], figures)
-    return figures
+    faults = {f"{c.name}: {c.found}": c.state == "fault" for c in found}
+    return check(faults | {row.sentence(): row.effect == "answers" for row in bad}, figures)
 
 
 def build(bench: Bench) -> Figures:
     """Build the checkpoint as a user would, or compare an engine with its card."""
     wish, engines_dir = bench.wish, bench.settings.engines_dir
     if wish.checkpoint is not None:
-        kind = ["--kind", wish.kind]
-        _run("build", "--checkpoint", str(wish.checkpoint), "--name", wish.engine, *kind, at=bench)
+        given = ("--checkpoint", str(wish.checkpoint), "--name", wish.engine, "--kind", wish.kind)
+        _engine(engines_dir, "build", *given)
     elif wish.engine == shelf.DEMO:
-        _run("build", at=bench)
+        _engine(engines_dir, "build")
     machine = this_machine(bench.settings.trtllm_python)
-    for verdict in shelf.verify(engines_dir, wish.engine, machine):
-        check([(f"{verdict.entry.label}: {verdict.difference}", verdict.difference)])
-    bench.prepared()
-    assert bench.card is not None
-    card = bench.card
-    figures: Figures = {
-        "engine": card.label,
-        "kind": card.kind,
-        "weights": card.weight_type,
-        "status": card.status,
-        "seconds by phase": {name: round(value, 1) for name, value in card.seconds.items()},
-    }
-    check([(f"the card says {card.status}", card.status != "verified")], figures)
+    verdicts = shelf.verify(engines_dir, wish.engine, machine)
+    check({f"{v.entry.label}: {v.difference}": v.difference for v in verdicts})
+    card = bench.prepared()
     if wish.lora is not None:
-        _run("adapter", "add", card.name, ADAPTER, str(wish.lora), at=bench, scratch=True)
-    return figures
+        _engine(bench.engines_dir, "adapter", "add", card.name, ADAPTER, str(wish.lora))
+    seconds = {name: round(value, 1) for name, value in card.seconds.items()}
+    figures: Figures = {"engine": card.label, "kind": card.kind, "weights": card.weight_type}
+    figures |= {"status": card.status, "seconds by phase": seconds}
+    return check({f"the card says {card.status}": card.status != "verified"}, figures)
 
 
-ADAPTER = "proof"
-"""The name of the adapter under proof."""
-
-
-def _run(*arguments: str, at: Bench, scratch: bool = False) -> None:
+def _engine(engines_dir: Path, *arguments: str) -> None:
     """Run `trt-responses engine …`. Raises a `Failed` with its last lines."""
-    place = at.engines_dir if scratch else at.settings.engines_dir
     command = [sys.executable, "-m", "trt_responses", "engine", *arguments]
-    done = subprocess.run(
-        [*command, "--engines-dir", str(place)],
-        env=environment({}),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command += ["--engines-dir", str(engines_dir)]
+    done = subprocess.run(command, env=environment({}), capture_output=True, text=True, check=False)
     if done.returncode:
         last = " ".join((done.stdout + done.stderr).strip().splitlines()[-OUTPUT_LINES:])
         raise Failed(f"engine {arguments[0]} ended with status {done.returncode}: {last}")

@@ -2,49 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from trt_responses.backends.dialects import vocabulary
 from trt_responses.doctor.numeric import LIKELIEST
 from trt_responses.doctor.numeric import PROMPT as COUNTED
 from trt_responses.engine import GenerateOptions
+from trt_responses.prepare.checkpoint.forward import Reference
 from trt_responses.prove.bench import Bench
-from trt_responses.prove.canaries import PROMPT
+from trt_responses.prove.canaries import PROMPT, ids
 from trt_responses.prove.claims import Figures, Skipped, check
 
-CODE = (
-    "<|start|>user<|message|>Write add.<|end|><|start|>assistant<|channel|>final<|message|>def add("
-)
+CODE = PROMPT.replace("How are you?", "Write add.") + "<|channel|>final<|message|>def add("
 PROMPTS = {"greeting": PROMPT, "longer than the window": COUNTED, "code": CODE}
 LIMIT = 1.0
 """The largest accepted difference: engines compute in bfloat16 or with 8-bit weights, by about 0.3
 apart. A missing part of the model differs by over 3."""
+BYTES_PER_S = 2.5e8
+"""How fast NumPy passes weights, for the estimated time."""
 
 
 def numerics(bench: Bench) -> Figures:
     """The largest difference of the likeliest ids' log probabilities, for each prompt."""
-    from trt_responses.prepare.checkpoint.forward import Reference
-
-    checkpoint = bench.reference()
-    engine = bench.engine()
-    likeliest = min(engine.engine.limits().max_logprobs, LIKELIEST)
-    if not likeliest:
+    checkpoint, engine = bench.reference(), bench.engine()
+    if not (likeliest := min(engine.engine.limits().max_logprobs, LIKELIEST)):
         raise Skipped("the engine gives no log probabilities")
     # llama.cpp rounds YaRN's range outwards.
     reference = Reference(checkpoint, truncate=True if bench.kind == "llamacpp" else None)
     options = GenerateOptions(1, (), temperature=0.0, logprobs=likeliest)
     figures: Figures = {"limit": LIMIT}
     for name, text in PROMPTS.items():
-        ids: Sequence[int] = vocabulary().encoding.encode(text, allowed_special="all")
-        sink, last = engine.answer(ids, options)
-        check([(f"{name}: no log probabilities ({last.error})", not sink.logprobs)], figures)
-        expected = reference.logprobs(ids)[0]
+        sink, last = engine.answer(ids(text), options)
+        check({f"{name}: no log probabilities ({last.error})": not sink.logprobs}, figures)
+        expected = reference.logprobs(ids(text))[0]
         away = max(abs(float(expected[n]) - value) for n, value in sink.logprobs[0].top)
         figures[name] = round(away, 4)
-        check([(f"{name}: differs by {away:.3f}, limit {LIMIT}", not away <= LIMIT)], figures)
+        check({f"{name}: differs by {away:.3f}, limit {LIMIT}": not away <= LIMIT}, figures)
     return figures
 
 
 def seconds(bench: Bench) -> float:
-    """The estimated seconds of our own forward pass: it reads every weight for each prompt."""
-    return 5.0 + len(PROMPTS) * bench.size_bytes * 2 / 5e8
+    """The estimated seconds: our own forward pass reads every weight for each prompt."""
+    return 5.0 + len(PROMPTS) * bench.size_bytes / BYTES_PER_S

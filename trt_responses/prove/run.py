@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import Literal
 
 from trt_responses.errors import ApiError, StartupError
+from trt_responses.frozen import dataclass
 from trt_responses.prove.bench import Bench
-from trt_responses.prove.claims import Failed, Skipped
+from trt_responses.prove.claims import Failed, Figures, Skipped
 from trt_responses.prove.client import GONE
-from trt_responses.prove.step import Outcome, Step
+from trt_responses.prove.steps import Step
 
 UNEXPECTED = (ApiError, StartupError, *GONE, KeyError, TypeError, ValueError, RuntimeError)
 """What a step may meet beside a claim that does not hold: an engine or a reply of another shape."""
 
-Say = Callable[[str], object]
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one step."""
+
+    step: Step
+    state: Literal["held", "failed", "skipped"]
+    seconds: float
+    figures: Figures
+    why: str = ""
 
 
 def announced(steps: Sequence[Step], bench: Bench) -> Iterator[str]:
@@ -28,7 +39,7 @@ def announced(steps: Sequence[Step], bench: Bench) -> Iterator[str]:
     yield f"about {shown(total)} in all"
 
 
-def run(steps: Sequence[Step], bench: Bench, say: Say) -> list[Outcome]:
+def run(steps: Sequence[Step], bench: Bench, say: Callable[[str], object]) -> list[Outcome]:
     """The outcomes of all steps. A failed step does not end the others."""
     found = []
     try:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from trt_responses.frozen import dataclass
 from trt_responses.prove import agents, canaries, endings, load, machine, numerics, serving
 from trt_responses.prove.bench import Bench
-from trt_responses.prove.step import Step
+from trt_responses.prove.claims import Figures
 from trt_responses.prove.suite import suite
 
 GPUS = "run on GPUs"
@@ -16,6 +17,20 @@ WORKS = "An id works the moment you have it"
 MENDED = "Malformed Harmony never ends a turn"
 UPGRADES = "upgrades that cut no stream"
 ANOTHER = "another server runs the engine"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step. `proves` names a row of README by its words."""
+
+    name: str
+    what: str
+    proves: str
+    run: Callable[[Bench], Figures]
+    seconds: Callable[[Bench], float]
+    """The estimated duration."""
+    skip: Callable[[Bench], str | None] = lambda _: None
+    """Why the step does not apply, if that is known before it runs."""
 
 
 def _here(bench: Bench) -> str | None:

@@ -16,8 +16,7 @@ from trt_responses.prove.claims import Failed, Figures, Skipped
 from trt_responses.prove.report import clean, document, page, secrets_of, write
 from trt_responses.prove.run import announced, attempt, run
 from trt_responses.prove.serving import AGREE
-from trt_responses.prove.step import Step
-from trt_responses.prove.steps import STEPS, chosen
+from trt_responses.prove.steps import STEPS, Step, chosen
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:
