@@ -74,10 +74,11 @@ MAY_IMPORT = {
     "setup.engine": f"{SEAMS} settings backends prepare.shelf features.limits features.rollout",
     "setup.server": f"{CORE} backends setup.engine",
     "setup": f"{CORE} setup.engine",
-    "cli": f"{LEAVES} settings tokens features.limits prepare.* doctor app backends fleet serve"
-    " engine cli.engines",
+    "cli": f"{LEAVES} settings tokens features.limits prepare.* doctor prove app backends fleet"
+    " serve engine cli.engines",
     "cli.engines": f"{LEAVES} settings tokens prepare.* backends cli engine serve",
     "doctor": f"{SEAMS} settings tokens tools prepare.* backends",
+    "prove": f"{LEAVES} settings tokens engine engines prepare.* doctor backends fleet",
     # features
     "features": "",
     "features.background": CORE,

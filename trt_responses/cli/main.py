@@ -24,6 +24,7 @@ COMMANDS = {
     "explain": "show how a response was made: prompt, ids, segments, repairs, times",
     "drain": "stop a running server after its running responses, as a SIGTERM does",
     "doctor": "check what this machine can run, and say what is missing",
+    "prove": "prove an engine on this machine step by step, and write a report",
 }
 
 

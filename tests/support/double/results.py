@@ -37,6 +37,8 @@ class Script(NamedTuple):
     """With its last step nothing more fits: it ends for its length."""
     surprise: bool = False
     """Every chosen id is less likely than all its alternatives."""
+    tops: Mapping[int, float] | None = None
+    """The likeliest ids with their log probabilities, at each step."""
 
 
 class MetricNames(Enum):
@@ -174,7 +176,11 @@ class RequestOutput:
     def _logprobs(self, token_id: int) -> Mapping[int, Logprob] | float:
         if self._llm.plan.flat_logprobs:
             return -0.25
+        if self.script.tops is not None:
+            ranked = enumerate(self.script.tops.items(), 1)
+            return {each: Logprob(value, rank) for rank, (each, value) in ranked}
         count, chosen = self.sampling_params.logprobs or 0, -9.0 if self.script.surprise else -0.25
+        chosen -= 0.125 * (self.lora_request is not None)
         found = {token_id: Logprob(chosen, count + 1 if self.script.surprise else 1)}
         others = count if self.script.surprise else count - 1
         return found | {token_id + n: Logprob(-0.5 - n, n) for n in range(1, others + 1)}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from trt_responses.prepare.faults import PrepareError, shown
 from trt_responses.prepare.files import json_or_nothing
+from trt_responses.prepare.known_bad import known_bad
 from trt_responses.prepare.progress import megabytes
 from trt_responses.prepare.trtllm.model import TemplateModel, shape_of
 from trt_responses.prepare.trtllm.profiles import class_of, parallel_fault
@@ -27,10 +28,6 @@ OLDEST_DRIVER = 575
 """The oldest driver in NVIDIA's guide. The image is built for 580: older drivers need CUDA's
 forward compatibility."""
 IMAGE = "nvcr.io/nvidia/tensorrt-llm/release:1.2.1"
-KNOWN_HARM = {
-    "1.3.0rc24": "by its release notes gpt-oss loses accuracy on several GPUs",
-}
-"""Releases that answer wrongly, and the conditions."""
 CACHE_BYTES = 8 << 30
 """Bytes for the kernels compiled at the first start, with a margin."""
 SHARE_FOR_WEIGHTS = 0.85
@@ -43,17 +40,19 @@ KEPT = ("model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_to
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
 
 
-def harm_of(hardware: Hardware) -> str | None:
-    """The known fault of the installed TensorRT-LLM in one sentence, or None."""
-    package = (hardware.package or "").partition("+")[0]
-    if (harm := KNOWN_HARM.get(package)) is None:
-        return None
-    return f"package: found TensorRT-LLM {package}: {harm}; use another release."
+def harm_of(hardware: Hardware, gpus: int = 2) -> str | None:
+    """The known fault of the installed TensorRT-LLM in its answers with so many GPUs, in one
+    sentence, or None."""
+    installed = {"tensorrt_llm": hardware.package or ""}
+    for row in known_bad(installed, gpus):
+        if row.effect == "answers":
+            return f"package: found TensorRT-LLM {row.found}: {row.what}; use another release."
+    return None
 
 
 def refuse_harm(hardware: Hardware, arguments: Mapping[str, object]) -> None:
     """Refuse a release that is known to answer wrongly with these arguments."""
-    if _world(arguments) > 1 and (harm := harm_of(hardware)):
+    if harm := harm_of(hardware, _world(arguments)):
         raise PrepareError(f"{harm} `--allow-known-harm` builds with it anyway.")
 
 
