@@ -165,6 +165,15 @@ class Exchange(Acts):
         finally:
             self.phase = None
 
+    async def drop_canary(self, why: str) -> None:
+        """Unload a canary whose engine is lost, whatever change is going on."""
+        builds, canary = self._builds, self._versions.canary
+        if canary is not None and not isinstance(builds, str):
+            logger.error("unloading %s: %s", canary.version.label, why)
+            self._versions.end_canary()
+            await self._note(builds, "unloaded", canary.version, why)
+            await self._changed()
+
     def _of(self, name: str) -> Builds:
         builds, served = self._builds, self._versions.promoted.version
         if isinstance(builds, str):
