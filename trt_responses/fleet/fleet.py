@@ -237,9 +237,8 @@ class Fleet:
             self._killed.remove(number)
         elif number not in self._ready:
             self._fail(f"Front end {number + 1} ended in its start, with status {status}.")
-        elif status == ENGINE_LOST and self._versions is not None:
-            if self._versions.process.pid == engine_pid:
-                self._versions.process.restart("it makes no tokens")
+        elif status == ENGINE_LOST and (versions := self._versions) is not None:
+            versions.restart(engine_pid, "it makes no tokens")
 
     async def _watched(self, number: int, process: asyncio.subprocess.Process) -> int:
         """Wait for a front end's end, and return its status. One that is up and gives no sign of

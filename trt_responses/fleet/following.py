@@ -86,16 +86,18 @@ class Following(Acts):
     # --- what an admin asks ---------------------------------------------------------------------
 
     async def state(self, name: str) -> dict[str, Any]:
-        return await self._fleet("state", name)
+        state: dict[str, Any] = await self._fleet("state", name)
+        return state
 
     async def prepared(self) -> Sequence[Version]:
         return await asyncio.to_thread(self._builds("").versions)
 
     async def load(self, name: str, wanted: LoadRequest) -> dict[str, Any]:
-        return await self._fleet("load", name, wanted.model_dump())
+        outcome: dict[str, Any] = await self._fleet("load", name, wanted.model_dump())
+        return outcome
 
     async def unload(self, name: str, number: str | None = None) -> str:
-        return await self._fleet("unload", name, number)
+        return str(await self._fleet("unload", name, number))
 
     async def _fleet(self, act: str, *given: object) -> Any:
         assert self._calls is not None

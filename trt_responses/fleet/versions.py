@@ -1,8 +1,8 @@
 """The engine's versions in a fleet: which are loaded, in which processes, and who uses them.
 
-The fleet makes every change, as a server with one process does, and owns the engines' processes.
-Front ends follow: each holds a lease on the processes that it is connected to, and one that finishes
-is stopped when none holds it. One of them runs the gate. Knows no request and no HTTP.
+The fleet makes every change, as a server of one process does, and owns the engines' processes.
+Front ends follow: each holds a lease on the processes that it is connected to, and a version that
+finishes is stopped when no one holds it. One of them runs the gate. Knows no request and no HTTP.
 """
 
 from __future__ import annotations
@@ -132,6 +132,11 @@ class FleetVersions:
         """The promoted version's."""
         return _process(self._versions.promoted)
 
+    def restart(self, pid: int | None, why: str) -> None:
+        """Restart the promoted version's process, unless another has taken its place already."""
+        if self.process.pid == pid:
+            self.process.restart(why)
+
     @property
     def digest(self) -> str:
         """The promoted version's."""
@@ -201,13 +206,11 @@ class FleetVersions:
 
     async def _state(self, name: str) -> dict[str, Any]:
         """What an admin is shown, with the runs of all front ends."""
-        links = tuple(self._links.values())
+        counts = [_unless_lost(link.call("runs"), {}) for link in self._links.values()]
         runs: Counter[str] = Counter()
-        for counted in await asyncio.gather(
-            *(_unless_lost(link.call("runs"), {}) for link in links)
-        ):
+        for counted in await asyncio.gather(*counts):
             runs.update(counted)
-        body = await self._exchange.state(name)
+        body = await self._exchange.state(name)  # nothing changes between this and the end
         versions = self._versions
         shown = [body["promoted"], body["canary"], *body["finishing"]]
         loaded = [versions.promoted, versions.canary, *versions.finishing]
@@ -268,8 +271,7 @@ class FleetVersions:
         for loaded in self._versions:
             process = _process(loaded)
             if process not in self._watching:
-                self._watching[process] = task = asyncio.create_task(self._watched(process))
-                task.add_done_callback(lambda _, process=process: self._watching.pop(process))
+                self._watching[process] = asyncio.create_task(self._watched(process))
 
     async def _watched(self, process: EngineProcess) -> None:
         """End the fleet when the promoted version's process is lost, and a canary with its own."""

@@ -107,6 +107,7 @@ class Exchange(Acts):
 
     async def state(self, name: str) -> dict[str, Any]:
         self._of(name)
+        prepared = [version.label for version in await self.prepared()]
         versions = self._versions
         canary = versions.canary
         return {
@@ -116,7 +117,7 @@ class Exchange(Acts):
             "finishing": [_loaded_body(loaded) for loaded in versions.finishing],
             "loading": self.phase,
             "last_load": self.last,
-            "prepared": [version.label for version in await self.prepared()],
+            "prepared": prepared,
         }
 
     async def prepared(self) -> Sequence[Version]:
