@@ -20,7 +20,7 @@ from trt_responses.app import create_app
 from trt_responses.engines.remote.server import EngineServer
 from trt_responses.features.rollout.shelf_builds import PreparedBuilds, loaded
 from trt_responses.fleet.following import Following
-from trt_responses.fleet.versions import FleetVersions, ProcessEngine
+from trt_responses.fleet.versions import FleetVersions, OwnEngine
 from trt_responses.prepare.shelf import shelf, versions
 from trt_responses.settings import Settings
 from trt_responses.setup.engine import Given
@@ -71,6 +71,9 @@ class Process:
         self.alive, self.fault = False, why
         self._lost.set()
         await self._server.stop()
+
+    async def why(self, deadline_s: float) -> str:
+        return self.fault or "it gave no reason"
 
     async def lost(self) -> str:
         await self._lost.wait()
@@ -154,19 +157,19 @@ class Fleet:
         directory = shelf.find(self.folder, name)
         return directory, read_card(directory)
 
-    def _engine_of(self, selection: Selection, settings: Settings) -> ProcessEngine:
+    def _engine_of(self, selection: Selection, settings: Settings) -> OwnEngine:
         number = selection.card.number
         assert number is not None
         self.processes.append(Process(self.folder, self._engines[number - 1]()))
-        return ProcessEngine(self.processes[-1])  # type: ignore[arg-type]
+        return OwnEngine(self.processes[-1])  # type: ignore[arg-type]
 
     @asynccontextmanager
     async def front_end(self, number: int) -> AsyncIterator[FrontEnd]:
-        path = self.versions.began(number)
-        chosen = self.settings.model_copy(update={"engine": f"mine@{self.versions.digest}"})
+        place = self.versions.began(number)
+        chosen = self.settings.model_copy(update={"engine": f"mine@{place['digest']}"})
         following = Following(self.folder, number, chosen, "mine")
         given = Given(new_acts=following.over)
-        app = create_app(chosen, engine_of=lambda *_: following.engine(path), given=given)
+        app = create_app(chosen, engine_of=lambda *_: following.engine(place["path"]), given=given)
         try:
             async with living(app):
                 yield FrontEnd(Client(app), app)

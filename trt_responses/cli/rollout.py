@@ -6,7 +6,7 @@ import argparse
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from rich.console import Console
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     Json = dict[str, Any]
 
+REASON = "rollout"
 LOOK_S = 1.0
 LOST_S = 60
 """Looks at a server that does not answer, before it counts as lost."""
@@ -56,7 +57,6 @@ def add(commands: Commands, name: str, text: str) -> None:
         metavar="SECONDS",
         help="Time of the canary on each server (default: 60)",
     )
-    parser.add_argument("--reason", default="", metavar="TEXT", help="Note for the journal")
     parser.add_argument(
         "--key",
         type=Path,
@@ -64,118 +64,6 @@ def add(commands: Commands, name: str, text: str) -> None:
         help=f"File with the admin key (default: the key in {PREFIX}ADMIN_KEY)",
     )
     parser.add_argument("--dry-run", action="store_true", help="Plan, without any change")
-
-
-class Versioned(Protocol):
-    """A server's versions of one engine. Every method raises a `ServerFault`."""
-
-    url: str
-
-    def state(self) -> Json: ...
-
-    def load(self, version: str, **body: object) -> Json: ...
-
-    def unload(self) -> None: ...
-
-
-@dataclass
-class Stop:
-    """One server on the way, and what became of it."""
-
-    server: Versioned
-    before: Json
-    """What the server said before anything changed."""
-    result: str = "not begun"
-    now: str = ""
-    stuck: bool = False
-    """Whether it could not be brought back."""
-
-    def __post_init__(self) -> None:
-        self.now = self.before["promoted"]["version"]
-
-
-class Rollout:
-    """The way of one version over all servers."""
-
-    def __init__(
-        self,
-        servers: Sequence[Versioned],
-        label: str,
-        *,
-        canary: float | None = None,
-        watch_s: int = 0,
-        reason: str = "",
-        tell: Callable[[str], None] = to_stderr,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        """`label` is the version, as NAME@N."""
-        self.stops: list[Stop] = []
-        self._servers = servers
-        self._label = label
-        self._version = label.partition("@")[2]
-        self._canary = canary
-        self._watch_s = watch_s
-        self._reason = reason
-        self._tell, self._sleep = tell, sleep
-
-    def look(self) -> None:
-        """See what each server serves. Raises a `ServerFault` for one that cannot be moved."""
-        for server in self._servers:
-            state = server.state()
-            if state["loading"] is not None:
-                raise ServerFault(f"{server.url} is busy: {state['loading']}.")
-            prepared = state.get("prepared")
-            if self._version.isdecimal() and prepared and self._label not in prepared:
-                raise ServerFault(f"{server.url} has no {self._label}, only {', '.join(prepared)}.")
-            self.stops.append(Stop(server, state, f"would go to {self._label}"))
-
-    def go(self) -> str | None:
-        """Move all servers. Returns the fault that stopped it, when all are back."""
-        for place, stop in enumerate(self.stops):
-            try:
-                self._move(stop)
-            except ServerFault as fault:
-                stop.result = str(fault)
-                for moved in reversed(self.stops[: place + 1]):
-                    self._bring_back(moved)
-                for left in self.stops[place + 1 :]:
-                    left.result = "not begun"
-                return f"{stop.server.url}: {fault}"
-        return None
-
-    def _move(self, stop: Stop) -> None:
-        server, told = stop.server, {"reason": self._reason}
-        if self._canary is not None and stop.now != self._label:
-            self._tell(f"{server.url}: loading {self._label} as a canary")
-            server.load(self._version, canary=self._canary, **told)
-            self._watch(server)
-        self._tell(f"{server.url}: loading {self._label}")
-        outcome = server.load(self._version, **told)
-        stop.now, stop.result = outcome["version"], outcome["state"]
-
-    def _watch(self, server: Versioned) -> None:
-        for _ in range(self._watch_s):
-            self._sleep(LOOK_S)
-            canary = server.state()["canary"]
-            if canary is None or not canary["ready"]:
-                raise ServerFault(f"{self._label} has failed as a canary.")
-
-    def _bring_back(self, stop: Stop) -> None:
-        """Bring a server back to what it served before."""
-        server, before = stop.server, stop.before
-        try:
-            state = server.state()
-            if state["canary"] is not None and before["canary"] is None:
-                server.unload()
-            if state["promoted"]["digest"] != before["promoted"]["digest"]:
-                self._tell(f"{server.url}: going back to {before['promoted']['version']}")
-                version = before["promoted"]["digest"]
-                server.load(version, gate=False, reason=f"{self._label} was refused elsewhere")
-                stop.result = "went back"
-            stop.now = before["promoted"]["version"]
-        except ServerFault as fault:
-            stop.stuck, stop.now = True, "unknown"
-            stop.result = f"{stop.result}; could not go back: {fault}"
 
 
 class RemoteVersions:
@@ -219,6 +107,99 @@ class RemoteVersions:
         raise lost
 
 
+@dataclass
+class Stop:
+    """One server on the way, and what became of it."""
+
+    server: RemoteVersions
+    before: Json
+    """What the server said before anything changed."""
+    now: str
+    result: str = "unchanged"
+    stuck: bool = False
+    """Whether it could not be brought back."""
+
+
+class Rollout:
+    """The way of one version over all servers."""
+
+    def __init__(
+        self,
+        servers: Sequence[RemoteVersions],
+        label: str,
+        *,
+        canary: float | None = None,
+        watch_s: int = 0,
+        tell: Callable[[str], None] = to_stderr,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """`label` is the version, as NAME@N."""
+        self.stops: list[Stop] = []
+        self._servers = servers
+        self._label = label
+        self._version = label.partition("@")[2]
+        self._canary = canary
+        self._watch_s = watch_s
+        self._tell, self._sleep = tell, sleep
+
+    def look(self) -> None:
+        """See what each server serves. Raises a `ServerFault` for one that cannot be moved."""
+        for server in self._servers:
+            state = server.state()
+            if state["loading"] is not None:
+                raise ServerFault(f"{server.url} is busy: {state['loading']}.")
+            prepared = state.get("prepared")
+            if self._version.isdecimal() and prepared and self._label not in prepared:
+                raise ServerFault(f"{server.url} has no {self._label}, only {', '.join(prepared)}.")
+            self.stops.append(Stop(server, state, now=state["promoted"]["version"]))
+
+    def go(self) -> str | None:
+        """Move all servers. Returns the fault that stopped it, when all are back."""
+        for place, stop in enumerate(self.stops):
+            try:
+                self._move(stop)
+            except ServerFault as fault:
+                stop.result = str(fault)
+                for moved in reversed(self.stops[: place + 1]):
+                    self._bring_back(moved)
+                return f"{stop.server.url}: {fault}"
+        return None
+
+    def _move(self, stop: Stop) -> None:
+        server = stop.server
+        if self._canary is not None and stop.now != self._label:
+            self._tell(f"{server.url}: loading {self._label} as a canary")
+            server.load(self._version, canary=self._canary, reason=REASON)
+            self._watch(server)
+        self._tell(f"{server.url}: loading {self._label}")
+        outcome = server.load(self._version, reason=REASON)
+        stop.now, stop.result = outcome["version"], outcome["state"]
+
+    def _watch(self, server: RemoteVersions) -> None:
+        for _ in range(self._watch_s):
+            self._sleep(LOOK_S)
+            canary = server.state()["canary"]
+            if canary is None or not canary["ready"]:
+                raise ServerFault(f"{self._label} has failed as a canary.")
+
+    def _bring_back(self, stop: Stop) -> None:
+        """Bring a server back to what it served before."""
+        server, before = stop.server, stop.before
+        try:
+            state = server.state()
+            if state["canary"] is not None and before["canary"] is None:
+                server.unload()
+            if state["promoted"]["digest"] != before["promoted"]["digest"]:
+                self._tell(f"{server.url}: going back to {before['promoted']['version']}")
+                version = before["promoted"]["digest"]
+                server.load(version, gate=False, reason=f"{REASON}: going back")
+                stop.result = "went back"
+            stop.now = before["promoted"]["version"]
+        except ServerFault as fault:
+            stop.stuck, stop.now = True, "unknown"
+            stop.result = f"{stop.result}; could not go back: {fault}"
+
+
 def _rollout(options: argparse.Namespace) -> int:
     """Status 0 when all servers serve the version, 1 when they went back or nothing was begun."""
     key, label = _key(options), f"{options.name}@{options.version}"
@@ -228,17 +209,16 @@ def _rollout(options: argparse.Namespace) -> int:
         label,
         canary=options.canary,
         watch_s=options.watch,
-        reason=options.reason,
     )
     try:
         rollout.look()
     except ServerFault as fault:
         print(f"Nothing was changed: {fault}")
         return 1
-    fault = None if options.dry_run else rollout.go()
+    why = None if options.dry_run else rollout.go()
     _show(rollout.stops)
-    print(_sentence(rollout.stops, label, fault, dry=options.dry_run))
-    return 0 if fault is None else 1
+    print(_sentence(rollout.stops, label, why, dry=options.dry_run))
+    return 0 if why is None else 1
 
 
 def _key(options: argparse.Namespace) -> str:

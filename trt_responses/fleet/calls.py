@@ -31,6 +31,9 @@ MOST_BYTES = 64 << 20
 """The longest line: what the gate records of an operator's own prompts."""
 
 
+ENDED = "The connection has ended."
+
+
 class LostPeer(ConnectionError):
     """The other end has gone."""
 
@@ -47,7 +50,6 @@ class Calls:
         self._numbers = itertools.count()
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._working: dict[int, asyncio.Task[None]] = {}
-        self._over = False
 
     async def live(self) -> None:
         """Serve the connection to its end."""
@@ -56,11 +58,10 @@ class Calls:
                 while line := await self._reader.readline():
                     self._take(*orjson.loads(line))
         finally:
-            self._over = True
             self._writer.close()
             for future in self._waiting.values():
                 if not future.done():
-                    future.set_exception(LostPeer("The connection has ended."))
+                    future.set_exception(LostPeer(ENDED))
             tasks = tuple(self._working.values())
             for task in tasks:
                 task.cancel()
@@ -68,10 +69,10 @@ class Calls:
 
     async def call(self, name: str, *given: object) -> Any:
         """What the other end answers. Raises what that raised, or a `LostPeer`."""
+        if self._writer.is_closing():
+            raise LostPeer(ENDED)
         number = next(self._numbers)
         future = self._waiting[number] = asyncio.get_running_loop().create_future()
-        if self._over:
-            future.set_exception(LostPeer("The connection has ended."))
         self._send("call", number, [name, *given])
         try:
             return await future
@@ -86,7 +87,7 @@ class Calls:
         self._send("call", next(self._numbers), [name, *given])
 
     def _send(self, kind: str, number: int, body: object) -> None:
-        if not self._over:
+        if not self._writer.is_closing():
             self._writer.write(orjson.dumps([kind, number, body]) + b"\n")
 
     def _take(self, kind: str, number: int, body: Any) -> None:

@@ -28,7 +28,7 @@ from trt_responses.files import close_folder_to_others
 from trt_responses.fleet.counts import COUNTS, SharedCounts, make_counts
 from trt_responses.fleet.engine_process import process_of
 from trt_responses.fleet.front_end import ENGINE_LOST
-from trt_responses.fleet.versions import FleetVersions, ProcessEngine
+from trt_responses.fleet.versions import FleetVersions, OwnEngine
 from trt_responses.serve.server import bound, lasting, log_to_stderr
 from trt_responses.serve.systemd import Notifier
 from trt_responses.setup.engine import selected
@@ -111,8 +111,8 @@ class Fleet:
         self._name = card.name
         self._settings = settings.model_copy(update={"model": settings.model or card.name})
 
-        def engine_of(selection: Selection, settings: Settings) -> ProcessEngine:
-            return ProcessEngine(process or process_of(selection, settings))
+        def engine_of(selection: Selection, settings: Settings) -> OwnEngine:
+            return OwnEngine(process or process_of(selection, settings))
 
         builds: PreparedBuilds | str = GIVEN
         if process is None:
@@ -214,7 +214,8 @@ class Fleet:
     async def _one(self, number: int) -> str:
         """Start a front end and watch it to its end. Returns how it ended."""
         process = await self._begin(number)
-        engine_pid = self._versions.process.pid if self._versions is not None else None
+        engine = self._versions.process if self._versions is not None else None
+        engine_pid = engine.pid if engine is not None else None
         if self._stopping.is_set():  # the fleet began to stop while this one began
             process.send_signal(self._signal)
         status = await self._watched(number, process)
@@ -224,12 +225,14 @@ class Fleet:
         if self._versions is not None:
             self._versions.ended(number)
         if not self._stopping.is_set():
-            self._look_at_end(number, status, engine_pid)
+            self._look_at_end(number, status, engine, engine_pid)
         return f"ended with status {status}"
 
-    def _look_at_end(self, number: int, status: int, engine_pid: int | None) -> None:
-        """Do what an end asks for besides another start. `engine_pid` was the engine's process when
-        the front end began."""
+    def _look_at_end(
+        self, number: int, status: int, engine: EngineProcess | None, engine_pid: int | None
+    ) -> None:
+        """Do what an end asks for besides another start. `engine` and its id are of when the front
+        end began."""
         if status == 0:
             logger.warning("shutting down: front end %d stopped", number + 1)
             self._stop(signal.SIGTERM)
@@ -237,8 +240,8 @@ class Fleet:
             self._killed.remove(number)
         elif number not in self._ready:
             self._fail(f"Front end {number + 1} ended in its start, with status {status}.")
-        elif status == ENGINE_LOST and (versions := self._versions) is not None:
-            versions.restart(engine_pid, "it makes no tokens")
+        elif status == ENGINE_LOST and engine is not None and engine.pid == engine_pid:
+            engine.restart("it makes no tokens")
 
     async def _watched(self, number: int, process: asyncio.subprocess.Process) -> int:
         """Wait for a front end's end, and return its status. One that is up and gives no sign of
@@ -273,8 +276,8 @@ class Fleet:
         settings, path = self._settings, ""
         if self._versions is not None:
             await self._versions.occupied.wait()
-            path = self._versions.began(number)
-            promoted = f"{self._name}@{self._versions.digest}"
+            place = self._versions.began(number)
+            path, promoted = place["path"], f"{self._name}@{place['digest']}"
             settings = settings.model_copy(update={"engine": promoted})
         first = {
             "parent": os.getpid(),

@@ -29,25 +29,23 @@ if TYPE_CHECKING:
     from trt_responses.features.rollout.gate import Gate
     from trt_responses.features.rollout.loaded import Loaded, Version
     from trt_responses.features.rollout.versions import Versions
+    from trt_responses.fleet.versions import Place
     from trt_responses.settings import Settings
-
-    Place = dict[str, str]
-    """The digest of a version, and the path of its engine."""
 
 
 class HeldEngine(RemoteEngine):
     """An engine that the fleet lets live until this front end has stopped using it."""
 
-    def __init__(self, place: str, release: Callable[[str], None]) -> None:
+    def __init__(self, place: str, following: Following) -> None:
         super().__init__(__version__, path=place)
         self.place = place
-        self._release = release
+        self._following = following
 
     async def stop(self, deadline_s: float) -> None:
         try:
             await super().stop(deadline_s)
         finally:
-            self._release(self.place)
+            self._following.release(self.place)
 
 
 class Following(Acts):
@@ -63,7 +61,11 @@ class Following(Acts):
         self._following: asyncio.Task[None] | None = None
 
     def engine(self, path: str) -> HeldEngine:
-        return HeldEngine(path, self._release)
+        return HeldEngine(path, self)
+
+    def release(self, path: str) -> None:
+        if self._calls is not None:
+            self._calls.tell("release", path)
 
     def over(
         self, versions: Versions, new_gate: Callable[[], Gate], pause: Pause | None
@@ -86,15 +88,13 @@ class Following(Acts):
     # --- what an admin asks ---------------------------------------------------------------------
 
     async def state(self, name: str) -> dict[str, Any]:
-        state: dict[str, Any] = await self._fleet("state", name)
-        return state
+        return dict(await self._fleet("state", name))
 
     async def prepared(self) -> Sequence[Version]:
         return await asyncio.to_thread(self._builds("").versions)
 
     async def load(self, name: str, wanted: LoadRequest) -> dict[str, Any]:
-        outcome: dict[str, Any] = await self._fleet("load", name, wanted.model_dump())
-        return outcome
+        return dict(await self._fleet("load", name, wanted.model_dump()))
 
     async def unload(self, name: str, number: str | None = None) -> str:
         return str(await self._fleet("unload", name, number))
@@ -119,17 +119,13 @@ class Following(Acts):
         if before is not None:
             await asyncio.wait((before,))
         versions, promoted, canary = self._versions, state["promoted"], state["canary"]
-        if not _is_at(versions.promoted, promoted):
-            is_canary = _is_at(versions.canary, promoted)
-            loaded = versions.canary if is_canary else await self._opened(promoted)
-            assert loaded is not None
+        if not _is_at(promoted, versions.promoted):
+            loaded = _is_at(promoted, versions.canary) or await self._opened(promoted)
             (versions.put_in_place if versions.promoted.vacant else versions.promote)(loaded)
         if canary is None:
             versions.end_canary()
         else:
-            is_loaded = _is_at(versions.canary, canary)
-            loaded = versions.canary if is_loaded else await self._opened(canary)
-            assert loaded is not None
+            loaded = _is_at(canary, versions.canary) or await self._opened(canary)
             versions.try_out(loaded, state["share"])
 
     async def leave(self, reason: str) -> int:
@@ -191,13 +187,9 @@ class Following(Acts):
         """The versions on the shelf; the engine of each is at this path."""
         return PreparedBuilds(self._name, self._settings, lambda *_: self.engine(path))
 
-    def _release(self, path: str) -> None:
-        if self._calls is not None:
-            self._calls.tell("release", path)
 
-
-def _is_at(loaded: Loaded | None, place: Place) -> bool:
-    """Whether a version is loaded with the engine of this place."""
-    if loaded is None or loaded.vacant:
-        return False
-    return isinstance(loaded.engine, HeldEngine) and loaded.engine.place == place["path"]
+def _is_at(place: Place, loaded: Loaded | None) -> Loaded | None:
+    """The version, if it is loaded with the engine of this place."""
+    if loaded is None or loaded.vacant or not isinstance(loaded.engine, HeldEngine):
+        return None
+    return loaded if loaded.engine.place == place["path"] else None

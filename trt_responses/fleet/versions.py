@@ -14,11 +14,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from trt_responses.engine import Health, Limits
-from trt_responses.errors import EngineUnavailable, StartupError
+from trt_responses import __version__
+from trt_responses.engines.remote.client import RemoteEngine
+from trt_responses.errors import StartupError
 from trt_responses.features.rollout.bodies import LoadRequest
 from trt_responses.features.rollout.exchange import Exchange
-from trt_responses.features.rollout.loaded import Loaded
 from trt_responses.features.rollout.measures import GateReport, Took
 from trt_responses.features.rollout.refused import LoadRefused
 from trt_responses.features.rollout.versions import Versions
@@ -30,45 +30,32 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
     from pathlib import Path
 
-    from trt_responses.engine import GenerateOptions, Handle, Sink
     from trt_responses.engines.remote.process import EngineProcess
     from trt_responses.features.rollout.builds import Builds
-    from trt_responses.features.rollout.loaded import Lease
+    from trt_responses.features.rollout.loaded import Lease, Loaded
+    from trt_responses.fleet.calls import Answer
+
+    Place = dict[str, str]
+    """What a front end connects to: the digest of a version, and the path of its engine."""
 
 logger = logging.getLogger(__name__)
 
 VERSIONS = "versions.sock"
 """The socket's name in a fleet's folder."""
 GATES = 3
-"""Front ends that may die while they run the gate for one version."""
+"""Front ends that may end while they run the gate for one version."""
 
 
-class ProcessEngine:
-    """An engine in a process of its own. Front ends send it requests; the fleet sends none."""
+class OwnEngine(RemoteEngine):
+    """An engine in a process of the fleet's."""
 
     def __init__(self, process: EngineProcess) -> None:
+        super().__init__(__version__, process=process)
         self.process = process
-
-    async def start(self) -> None:
-        await self.process.start()
-
-    async def stop(self, deadline_s: float) -> None:
-        await self.process.stop(deadline_s)
-
-    def generate(self, prompt_ids: Sequence[int], options: GenerateOptions, sink: Sink) -> Handle:
-        raise EngineUnavailable("The fleet makes no responses.")
-
-    def health(self) -> Health:
-        process = self.process
-        ready = process.alive and process.fault is None
-        return Health(process.alive, ready, 0, process.fault)
-
-    def limits(self) -> Limits:
-        return Limits(0, 0)
 
 
 class FleetVersions:
-    """The versions of one fleet."""
+    """The versions of one fleet, and their gate."""
 
     def __init__(
         self,
@@ -83,15 +70,14 @@ class FleetVersions:
         self.occupied = asyncio.Event()
         """Whether there is an engine, so that front ends may begin."""
         self.occupied.set()
-        self._candidate: Loaded | None = None
-        """The version at the gate."""
         self._versions = Versions(first)
         self._lifecycle = Lifecycle()
         pause = self._pause if may_pause else None
-        gate = FleetGate(self)
         self._exchange = Exchange(
-            self._versions, builds, lambda: gate, self._lifecycle, pause, self._changed
+            self._versions, builds, lambda: self, self._lifecycle, pause, self._changed
         )
+        self._candidate: Loaded | None = None
+        """The version at the gate."""
         self._fail, self._kill = fail, kill
         self._held: dict[int, list[tuple[str, Lease]]] = {}
         """What each front end is connected to, from its begin to its end."""
@@ -132,24 +118,28 @@ class FleetVersions:
         """The promoted version's."""
         return _process(self._versions.promoted)
 
-    def restart(self, pid: int | None, why: str) -> None:
-        """Restart the promoted version's process, unless another has taken its place already."""
-        if self.process.pid == pid:
-            self.process.restart(why)
+    def _watch(self) -> None:
+        """Watch the processes of all versions that take new runs."""
+        for process in map(_process, self._versions):
+            if process not in self._watching:
+                self._watching[process] = asyncio.create_task(self._watched(process))
 
-    @property
-    def digest(self) -> str:
-        """The promoted version's."""
-        return self._versions.promoted.version.digest
+    async def _watched(self, process: EngineProcess) -> None:
+        """End the fleet when the promoted version's process is lost, and a canary with its own."""
+        why = await process.lost()
+        if process is self.process:
+            self._fail(f"The engine is lost and the server has ended: {why}")
+        elif process in map(_process, self._versions):
+            await self._exchange.drop_canary(f"its engine is lost: {why}")
 
     # --- its front ends -------------------------------------------------------------------------
 
-    def began(self, number: int) -> str:
-        """Note a front end that begins with the promoted version. Returns the path of its
-        engine."""
+    def began(self, number: int) -> Place:
+        """Note a front end that begins. Returns what it connects to: the promoted version."""
         promoted = self._versions.promoted
-        self._held[number] = [(path := _path(promoted), promoted.lease())]
-        return path
+        place = _place(promoted)
+        self._held[number] = [(place["path"], promoted.lease())]
+        return place
 
     def ended(self, number: int) -> None:
         for _, lease in self._held.pop(number, ()):
@@ -162,11 +152,14 @@ class FleetVersions:
         async def join() -> None:
             self._links[number] = calls
             self._joined.set()
-            await self._follow(number, calls)
+            await self._ask(number, "follow", self._followed())
 
         async def hold(path: str) -> None:
-            if (loaded := self._at(path)) is not None and number in self._held:
-                self._held[number].append((path, loaded.lease()))
+            known = (*self._versions, *self._versions.finishing, self._candidate)
+            for loaded in known:
+                if loaded is not None and _path(loaded) == path and number in self._held:
+                    self._held[number].append((path, loaded.lease()))
+                    return
 
         async def release(path: str) -> None:
             held = self._held.get(number, [])
@@ -177,18 +170,9 @@ class FleetVersions:
         async def load(name: str, wanted: dict[str, Any]) -> dict[str, Any]:
             return await self._exchange.load(name, LoadRequest(**wanted))
 
-        calls = Calls(
-            reader,
-            writer,
-            {
-                "join": join,
-                "hold": hold,
-                "release": release,
-                "state": self._state,
-                "load": load,
-                "unload": self._exchange.unload,
-            },
-        )
+        answers: dict[str, Answer] = {"join": join, "hold": hold, "release": release, "load": load}
+        answers |= {"state": self._state, "unload": self._exchange.unload}
+        calls = Calls(reader, writer, answers)
         try:
             await calls.live()
         finally:
@@ -197,18 +181,26 @@ class FleetVersions:
             if not self._links:
                 self._joined.clear()
 
-    def _at(self, path: str) -> Loaded | None:
-        """The version whose engine is there."""
-        known = (*self._versions, *self._versions.finishing)
-        if self._candidate is not None:
-            known = (*known, self._candidate)
-        return next((loaded for loaded in known if _path(loaded) == path), None)
+    async def _ask_all(self, name: str, *given: object) -> list[Any]:
+        """What each front end answers."""
+        return await asyncio.gather(*(self._ask(number, name, *given) for number in self._links))
+
+    async def _ask(self, number: int, name: str, *given: object) -> Any:
+        """What a front end answers. None from one that has gone, or that cannot: it is restarted,
+        and begins with what is promoted."""
+        try:
+            return await self._links[number].call(name, *given)
+        except (LostPeer, KeyError):
+            return None
+        except Exception as fault:
+            logger.error("restarting front end %d: it cannot %s: %s", number + 1, name, fault)
+            self._kill(number)
+            return None
 
     async def _state(self, name: str) -> dict[str, Any]:
         """What an admin is shown, with the runs of all front ends."""
-        counts = [_unless_lost(link.call("runs"), {}) for link in self._links.values()]
         runs: Counter[str] = Counter()
-        for counted in await asyncio.gather(*counts):
+        for counted in await self._ask_all("runs"):
             runs.update(counted)
         body = await self._exchange.state(name)  # nothing changes between this and the end
         versions = self._versions
@@ -222,37 +214,20 @@ class FleetVersions:
     # --- how a change reaches them --------------------------------------------------------------
 
     async def _changed(self) -> None:
-        """Have all front ends follow; one that cannot is restarted, and begins with what is
-        promoted."""
+        """Have all front ends follow."""
         promoted = self._versions.promoted
         if not promoted.health().alive:
             self._fail(f"The engine is lost and the server has ended: {promoted.health().reason}")
-        if promoted.vacant:
-            return
-        self.occupied.set()
-        self._watch()
-        links = tuple(self._links.items())
-        await asyncio.gather(*(self._follow(number, link) for number, link in links))
+        if not promoted.vacant:
+            self.occupied.set()
+            self._watch()
+            await self._ask_all("follow", self._followed())
 
-    async def _follow(self, number: int, link: Calls) -> None:
-        canary, promoted = self._versions.canary, self._versions.promoted
-        state = {
-            "promoted": place_of(promoted),
-            "canary": None if canary is None else place_of(canary),
-            "share": self._versions.share,
-        }
-        await self._done_by(number, link.call("follow", state))
-
-    async def _done_by(self, number: int, call: Coroutine[Any, Any, Any]) -> Any:
-        """What a front end answers; None from one that has gone, or fails and is restarted."""
-        try:
-            return await call
-        except LostPeer:
-            return None
-        except Exception as fault:
-            logger.error("restarting front end %d: it cannot follow: %s", number + 1, fault)
-            self._kill(number)
-            return None
+    def _followed(self) -> dict[str, Any]:
+        """The state that front ends follow."""
+        canary, promoted = self._versions.canary, _place(self._versions.promoted)
+        tried = None if canary is None else _place(canary)
+        return {"promoted": promoted, "canary": tried, "share": self._versions.share}
 
     async def _pause(self, seat: Loaded) -> int:
         """Have all front ends leave the promoted version. Those that are connecting to it begin
@@ -260,31 +235,23 @@ class FleetVersions:
         self.occupied.clear()
         for number in self._held.keys() - self._links.keys():
             self._kill(number)
-        reason, links = seat.health().reason, tuple(self._links.items())
-        left = (self._done_by(number, link.call("leave", reason)) for number, link in links)
-        return sum(paused or 0 for paused in await asyncio.gather(*left))
-
-    # --- engines that are lost ------------------------------------------------------------------
-
-    def _watch(self) -> None:
-        """Watch the processes of all versions that take new runs."""
-        for loaded in self._versions:
-            process = _process(loaded)
-            if process not in self._watching:
-                self._watching[process] = asyncio.create_task(self._watched(process))
-
-    async def _watched(self, process: EngineProcess) -> None:
-        """End the fleet when the promoted version's process is lost, and a canary with its own."""
-        why = await process.lost()
-        canary = self._versions.canary
-        if process is self.process:
-            self._fail(f"The engine is lost and the server has ended: {why}")
-        elif canary is not None and process is _process(canary):
-            await self._exchange.drop_canary(f"its engine is lost: {why}")
+        return sum(paused or 0 for paused in await self._ask_all("leave", seat.health().reason))
 
     # --- the gate -------------------------------------------------------------------------------
 
-    async def judged(self, new: Loaded | None, name: str, *given: object) -> Any:
+    async def compare(self, old: Loaded, new: Loaded, *, exact: bool = False) -> GateReport:
+        return GateReport(**await self._judged(new, "compare", _place(new), exact))
+
+    async def recorded(self, old: Loaded) -> list[Took]:
+        return [Took(**took) for took in await self._judged(None, "record")]
+
+    async def compare_recorded(
+        self, recorded: Sequence[Took], new: Loaded, *, exact: bool = False
+    ) -> GateReport:
+        old = [asdict(took) for took in recorded]
+        return GateReport(**await self._judged(new, "compare", _place(new), exact, old))
+
+    async def _judged(self, new: Loaded | None, name: str, *given: object) -> Any:
         """What one front end answers, while the others keep the new version in company."""
         self._candidate = new
         try:
@@ -294,10 +261,10 @@ class FleetVersions:
                 judge, *others = self._links.values()
                 try:
                     async with AsyncExitStack() as stack:
-                        if new is not None:
-                            for link in others:
-                                work = link.call("accompany", place_of(new))
-                                await stack.enter_async_context(beside(_unless_lost(work, None)))
+                        for link in others:
+                            if new is not None:
+                                work = _unless_lost(link.call("accompany", _place(new)))
+                                await stack.enter_async_context(beside(work))
                         return await _unless_dead(judge.call(name, *given), new)
                 except LostPeer:
                     logger.warning("running the gate again: its front end ended")
@@ -306,32 +273,8 @@ class FleetVersions:
             self._candidate = None
 
 
-class FleetGate:
-    """The gate of a fleet, which runs in a front end."""
-
-    def __init__(self, versions: FleetVersions) -> None:
-        self._versions = versions
-
-    async def compare(self, old: Loaded, new: Loaded, *, exact: bool = False) -> GateReport:
-        return GateReport(**await self._versions.judged(new, "compare", place_of(new), exact))
-
-    async def recorded(self, old: Loaded) -> list[Took]:
-        return [Took(**took) for took in await self._versions.judged(None, "record")]
-
-    async def compare_recorded(
-        self, recorded: Sequence[Took], new: Loaded, *, exact: bool = False
-    ) -> GateReport:
-        old, place = [asdict(took) for took in recorded], place_of(new)
-        return GateReport(**await self._versions.judged(new, "compare", place, exact, old))
-
-
-def place_of(loaded: Loaded) -> dict[str, str]:
-    """What a front end needs to connect to a version."""
-    return {"digest": loaded.version.digest, "path": _path(loaded)}
-
-
 def _process(loaded: Loaded) -> EngineProcess:
-    assert isinstance(loaded.engine, ProcessEngine)
+    assert isinstance(loaded.engine, OwnEngine)
     return loaded.engine.process
 
 
@@ -339,11 +282,15 @@ def _path(loaded: Loaded) -> str:
     return _process(loaded).path
 
 
-async def _unless_lost(call: Coroutine[Any, Any, Any], instead: Any) -> Any:
+def _place(loaded: Loaded) -> Place:
+    return {"digest": loaded.version.digest, "path": _path(loaded)}
+
+
+async def _unless_lost(call: Coroutine[Any, Any, object]) -> None:
     try:
-        return await call
-    except (LostPeer, StartupError):
-        return instead
+        await call
+    except (LostPeer, StartupError) as error:
+        logger.warning("a front end keeps the new version in company no more: %s", error)
 
 
 async def _unless_dead(call: Coroutine[Any, Any, Any], new: Loaded | None) -> Any:
