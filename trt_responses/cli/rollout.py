@@ -113,11 +113,11 @@ class Stop:
 
     server: RemoteVersions
     before: Json
-    """What the server said before anything changed."""
+    """The state of the server at the beginning."""
     now: str
     result: str = "unchanged"
     stuck: bool = False
-    """Whether it could not be brought back."""
+    """Whether it could not go back."""
 
 
 class Rollout:

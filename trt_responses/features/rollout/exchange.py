@@ -61,7 +61,7 @@ class Outcome:
         }
 
 
-async def _nobody_else() -> None:
+async def _alone_here() -> None:
     """No other process serves these versions."""
 
 
@@ -75,7 +75,7 @@ class Exchange(Acts):
         new_gate: Callable[[], Judge],
         lifecycle: Lifecycle,
         pause: Pause | None = None,
-        changed: Callable[[], Awaitable[None]] = _nobody_else,
+        changed: Callable[[], Awaitable[None]] = _alone_here,
     ) -> None:
         """In the place of `builds` may stand the reason why there is nothing to load. `pause` is
         None where runs cannot wait. `changed` is awaited after every change of the versions."""
