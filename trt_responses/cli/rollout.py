@@ -15,7 +15,7 @@ from rich.table import Table
 from trt_responses.cli.building import to_stderr
 from trt_responses.cli.client import NoAnswer, Server, ServerFault
 from trt_responses.cli.commands import NAME, add_command, number_from, settings_of
-from trt_responses.cli.load import share
+from trt_responses.cli.engines.load import share
 from trt_responses.errors import UsageError
 from trt_responses.settings import PREFIX
 
