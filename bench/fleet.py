@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
     from bench.check import Seen
     from bench.script import Script
-    from trt_responses.engines.remote.process import EngineProcess
     from trt_responses.tokens.vocabulary import Vocabulary
 
 ALONE, ONE, TWO = KINDS = ("alone", "one", "two")
@@ -294,10 +293,7 @@ def main(kind: str, length: str, chunk: str, steps: str, folder: str, engines_di
             run_server(app, settings, address)
         return
 
-    def with_engine(settings: Settings) -> tuple[Settings, EngineProcess | None]:
-        return settings, hosted.process(*given.values())
-
-    serve_fleet(settings, with_engine)
+    serve_fleet(settings, hosted.process(*given.values()))
 
 
 if __name__ == "__main__":

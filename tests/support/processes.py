@@ -23,3 +23,12 @@ def children_of(pid: int) -> list[int]:
             with suppress(OSError):
                 found += [int(child) for child in (task / "children").read_text().split()]
     return found
+
+
+def running(pid: int, program: str) -> list[int]:
+    """Its own children that run a program of Python's, such as `package.module`."""
+    return [
+        child
+        for child in children_of(pid)
+        if program in Path(f"/proc/{child}/cmdline").read_text().split("\0")
+    ]

@@ -31,6 +31,10 @@ class ServerFault(Exception):
     """The server, or the network, gave an error instead of an answer."""
 
 
+class NoAnswer(ServerFault):
+    """The server did not answer, or its answer broke off."""
+
+
 class Server:
     """One server, by its base URL."""
 
@@ -50,6 +54,14 @@ class Server:
 
     def get_json(self, path: str) -> Json:
         body: Json = json.loads(self.get(path))
+        return body
+
+    def post_json(self, path: str, sent: Json) -> Json:
+        with self._open("POST", path, json.dumps(sent).encode()) as reply:
+            try:
+                body: Json = json.loads(reply.read())
+            except (OSError, http.client.HTTPException) as error:
+                raise NoAnswer(f"The connection broke: {error}.") from None
         return body
 
     def events(self, path: str, body: Json) -> Generator[Json, None, None]:
@@ -73,7 +85,7 @@ class Server:
             raise ServerFault(_message(error)) from None
         except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", error)
-            raise ServerFault(f"{self.base_url} does not answer: {_why(reason)}.") from None
+            raise NoAnswer(f"{self.base_url} does not answer: {_why(reason)}.") from None
 
 
 def _why(reason: object) -> str:

@@ -18,6 +18,7 @@ from trt_responses.errors import StartupError, UsageError
 COMMANDS = {
     "serve": "serve a prepared engine",
     "engine": "prepare engines, and manage their versions and adapters",
+    "rollout": "move servers to a version, one after the other, and back if one refuses it",
     "keys": "make, list and revoke API keys",
     "chat": "chat with a model in the terminal, on any Responses API server",
     "export": "write a prepared engine for another server",

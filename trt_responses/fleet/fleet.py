@@ -17,39 +17,41 @@ import socket
 import sys
 import tempfile
 from collections import Counter
-from contextlib import closing, contextmanager, suppress
+from contextlib import AsyncExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trt_responses.engines.remote.process import LOOKS
 from trt_responses.errors import StartupError, UsageError
+from trt_responses.features.rollout.shelf_builds import PreparedBuilds, loaded
 from trt_responses.files import close_folder_to_others
 from trt_responses.fleet.counts import COUNTS, SharedCounts, make_counts
 from trt_responses.fleet.engine_process import process_of
 from trt_responses.fleet.front_end import ENGINE_LOST
+from trt_responses.fleet.versions import FleetVersions, OwnEngine
 from trt_responses.serve.server import bound, lasting, log_to_stderr
 from trt_responses.serve.systemd import Notifier
 from trt_responses.setup.engine import selected
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from trt_responses.engines.remote.process import EngineProcess
+    from trt_responses.prepare.shelf.shelf import Selection
     from trt_responses.settings import Settings
-
-    WithEngine = Callable[[Settings], tuple[Settings, EngineProcess | None]]
 
 logger = logging.getLogger(__name__)
 
 PROGRAM = "trt_responses.fleet.front_end"
 CLOSING_S = 15.0
 """Seconds that front ends get to end, after their linger and their drain."""
+GIVEN = "The engine was given by the program that runs this server, which exchanges it."
 FIRST_BACKOFF_S, MOST_BACKOFF_S = 0.2, 30.0
 
 
-def serve_fleet(settings: Settings, with_engine: WithEngine | None = None) -> int:
-    """Serve until stopped, and return the exit status. `with_engine` finds the engine's process,
-    and the settings by which all front ends serve it; else the settings name it."""
+def serve_fleet(settings: Settings, process: EngineProcess | None = None) -> int:
+    """Serve until stopped, and return the exit status. `process` is the engine's, if it is not the
+    one that the settings name."""
     settings = lasting(settings)
     if settings.store_place().kind == "memory":
         raise UsageError(
@@ -59,7 +61,7 @@ def serve_fleet(settings: Settings, with_engine: WithEngine | None = None) -> in
     log_to_stderr(settings)
     close_folder_to_others(settings.data_dir)
     with kept_address(settings) as address:
-        asyncio.run(Fleet(*(with_engine or _with_engine)(address)).run())
+        asyncio.run(Fleet(address, process).run())
     return 0
 
 
@@ -79,10 +81,14 @@ def kept_address(settings: Settings) -> Iterator[Settings]:
 class Fleet:
     """The processes of `frontends` front ends, and the engine's where it is of this machine."""
 
-    def __init__(self, settings: Settings, engine: EngineProcess | None) -> None:
-        """`engine` is the engine's process; none where another server serves the engine."""
+    def __init__(self, settings: Settings, process: EngineProcess | None = None) -> None:
         self._settings = settings
-        self._engine = engine
+        self._versions: FleetVersions | None = None
+        """None where another server serves the engine."""
+        self._name = ""
+        """The engine's on the shelf."""
+        if settings.engine_elsewhere() is None:
+            self._versions = self._first_of(process)
         self._folder = Path(tempfile.mkdtemp(prefix="trt-fleet-"))
         self._counts = self._folder / COUNTS
         self._running: dict[int, asyncio.subprocess.Process] = {}
@@ -90,18 +96,48 @@ class Fleet:
         """Those that have been up."""
         self._failures: Counter[int] = Counter()
         """The ends of each since it was up."""
+        self._killed: set[int] = set()
+        """Those that are to begin again."""
         self._stopping = asyncio.Event()
         self._signal = signal.SIGTERM
         self._fault: str | None = None
         self._notifier = Notifier()
 
+    def _first_of(self, process: EngineProcess | None) -> FleetVersions:
+        settings, may_pause = self._settings, self._settings.engine_pause_s > 0
+        selection = selected(settings)
+        card = selection.card
+        logger.info("serving %s (%s)", card.label, selection.reason)
+        self._name = card.name
+        self._settings = settings.model_copy(update={"model": settings.model or card.name})
+
+        def engine_of(selection: Selection, settings: Settings) -> OwnEngine:
+            return OwnEngine(process or process_of(selection, settings))
+
+        builds: PreparedBuilds | str = GIVEN
+        if process is None:
+            builds = PreparedBuilds(card.name, self._settings, engine_of)
+        return FleetVersions(
+            loaded(selection, self._settings, engine_of),
+            builds,
+            fail=self._fail,
+            kill=self._kill,
+            may_pause=may_pause,
+        )
+
     async def run(self) -> None:
+        async with AsyncExitStack() as stack:
+            if self._versions is not None:
+                await stack.enter_async_context(self._versions.life(self._folder))
+            await self._run()
+
+    async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop, number)
         count = self._settings.frontends
         make_counts(self._counts, count)
-        watching = asyncio.create_task(self._watch_engine())
+        watching = asyncio.create_task(self._start_engine())
         await asyncio.sleep(0)  # so that the socket's path is known
         keepers = [asyncio.create_task(self._keep(number)) for number in range(count)]
         try:
@@ -117,8 +153,8 @@ class Fleet:
             await asyncio.gather(*keepers, return_exceptions=True)
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
-            if self._engine is not None:
-                await self._engine.stop(CLOSING_S)
+            if self._versions is not None:
+                await self._versions.stop(CLOSING_S)
             shutil.rmtree(self._folder, ignore_errors=True)
         if self._fault is not None:
             raise StartupError(self._fault)
@@ -127,6 +163,8 @@ class Fleet:
         """Drain each front end; a second signal hurries them."""
         self._signal = number
         self._stopping.set()
+        if self._versions is not None:
+            self._versions.drain()
         for process in self._running.values():
             with suppress(ProcessLookupError):  # it has just ended
                 process.send_signal(number)
@@ -136,16 +174,20 @@ class Fleet:
             self._fault = fault
         self._stop(signal.SIGTERM)
 
-    async def _watch_engine(self) -> None:
-        if self._engine is None:
+    async def _start_engine(self) -> None:
+        if self._versions is None:
             return
         try:
-            await self._engine.start()
+            await self._versions.start()
         except StartupError as error:
             self._fail(str(error))
-            return
-        lost = await self._engine.lost()
-        self._fail(f"The engine is lost and the server has ended: {lost}")
+
+    def _kill(self, number: int) -> None:
+        """Kill a front end, which begins again."""
+        if (process := self._running.get(number)) is not None:
+            self._killed.add(number)
+            with suppress(ProcessLookupError):
+                process.kill()
 
     def _broke(self, task: asyncio.Task[None]) -> None:
         """End the fleet when a supervisor task has raised, or it would serve on without it."""
@@ -172,27 +214,34 @@ class Fleet:
     async def _one(self, number: int) -> str:
         """Start a front end and watch it to its end. Returns how it ended."""
         process = await self._begin(number)
-        engine_pid = self._engine.pid if self._engine is not None else None
+        engine = self._versions.process if self._versions is not None else None
+        engine_pid = engine.pid if engine is not None else None
         if self._stopping.is_set():  # the fleet began to stop while this one began
             process.send_signal(self._signal)
         status = await self._watched(number, process)
         del self._running[number]
         with closing(SharedCounts(self._counts, number)) as counts:
             counts.clear()  # what it made has ended with it
+        if self._versions is not None:
+            self._versions.ended(number)
         if not self._stopping.is_set():
-            self._look_at_end(number, status, engine_pid)
+            self._look_at_end(number, status, engine, engine_pid)
         return f"ended with status {status}"
 
-    def _look_at_end(self, number: int, status: int, engine_pid: int | None) -> None:
-        """Do what an end asks for besides another start. `engine_pid` was the engine's process when
-        the front end began."""
+    def _look_at_end(
+        self, number: int, status: int, engine: EngineProcess | None, engine_pid: int | None
+    ) -> None:
+        """Do what an end asks for besides another start. `engine` and its id are of when the front
+        end began."""
         if status == 0:
             logger.warning("shutting down: front end %d stopped", number + 1)
             self._stop(signal.SIGTERM)
+        elif number in self._killed:
+            self._killed.remove(number)
         elif number not in self._ready:
             self._fail(f"Front end {number + 1} ended in its start, with status {status}.")
-        elif status == ENGINE_LOST and self._engine is not None and self._engine.pid == engine_pid:
-            self._engine.restart("it makes no tokens")
+        elif status == ENGINE_LOST and engine is not None and engine.pid == engine_pid:
+            engine.restart("it makes no tokens")
 
     async def _watched(self, number: int, process: asyncio.subprocess.Process) -> int:
         """Wait for a front end's end, and return its status. One that is up and gives no sign of
@@ -224,12 +273,19 @@ class Fleet:
             start_new_session=True,  # Ctrl-C is for the fleet, which tells each
         )
         self._running[number] = process
+        settings, path = self._settings, ""
+        if self._versions is not None:
+            await self._versions.occupied.wait()
+            place = self._versions.began(number)
+            path, promoted = place["path"], f"{self._name}@{place['digest']}"
+            settings = settings.model_copy(update={"engine": promoted})
         first = {
             "parent": os.getpid(),
             "number": number,
-            "engine": "" if self._engine is None else self._engine.path,
+            "engine": path,
+            "name": self._name,
             "folder": str(self._folder),
-            "settings": self._settings.model_dump(mode="json"),
+            "settings": settings.model_dump(mode="json"),
         }
         assert process.stdin is not None
         process.stdin.write(json.dumps(first).encode() + b"\n")
@@ -243,15 +299,3 @@ class Fleet:
         if not was_up and len(self._ready) == self._settings.frontends:
             self._notifier.tell("READY=1", f"{len(self._ready)} front ends are ready")
             print(hello, end="", flush=True)
-
-
-def _with_engine(settings: Settings) -> tuple[Settings, EngineProcess | None]:
-    """The engine's process, where it is of this machine, and settings by which all serve this very
-    version, whatever is prepared meanwhile."""
-    if settings.engine_elsewhere() is not None:
-        return settings, None
-    selection = selected(settings)
-    card = selection.card
-    logger.info("serving %s (%s)", card.label, selection.reason)
-    chosen = {"engine": f"{card.name}@{card.version}", "model": settings.model or card.name}
-    return settings.model_copy(update=chosen), process_of(selection, settings)

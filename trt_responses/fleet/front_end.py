@@ -13,13 +13,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trt_responses import __version__
 from trt_responses.app import create_app
 from trt_responses.children import die_with
-from trt_responses.engines.remote.client import RemoteEngine
 from trt_responses.errors import StartupError
 from trt_responses.features.metrics.metrics import Metrics
 from trt_responses.fleet.counts import COUNTS, SharedCounts
+from trt_responses.fleet.following import Following
 from trt_responses.fleet.siblings import Siblings
 from trt_responses.serve.server import LostEngineError, bound, log_to_stderr, run_server
 from trt_responses.settings import Settings
@@ -46,16 +45,19 @@ def main() -> int:
     die_with(first["parent"], signal.SIGTERM)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     settings = Settings(**first["settings"])
+    folder, number = Path(first["folder"]), first["number"]
+    following = Following(folder, number, settings, first["name"])
 
     def engine_of(_: Selection, settings: Settings) -> Engine:
-        return RemoteEngine(__version__, path=first["engine"])
+        return following.engine(first["engine"])
 
     log_to_stderr(settings)
-    folder, number = Path(first["folder"]), first["number"]
-    counts = SharedCounts(folder / COUNTS, number)
+    given = Given(counts=SharedCounts(folder / COUNTS, number))
+    if first["engine"]:
+        given = given._replace(new_acts=following.over)
     try:
         with bound(settings, shared=True) as address:
-            app = create_app(settings, engine_of=engine_of, given=Given(counts=counts))
+            app = create_app(settings, engine_of=engine_of, given=given)
             join(app, Siblings(folder, number, settings.frontends, app.state.server.of(Metrics)))
             run_server(app, settings, address)
     except StartupError as error:

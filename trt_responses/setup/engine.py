@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from trt_responses.dialect import Dialect
     from trt_responses.engine import Engine
     from trt_responses.features.limits.counts import Counts
+    from trt_responses.features.rollout.acts import NewActs
     from trt_responses.features.rollout.builds import Builds
     from trt_responses.features.rollout.loaded import Loaded
     from trt_responses.prepare.shelf.shelf import Selection
@@ -26,12 +27,14 @@ logger = logging.getLogger(__name__)
 
 class Given(NamedTuple):
     """What a program hands in: an engine, or one with its version; the builds that may take its
-    place; its dialect; and the counts of several apps over one engine."""
+    place; its dialect; the counts of several apps over one engine, and the acts of one that follows
+    a fleet's versions."""
 
     engine: Engine | Loaded | None = None
     builds: Builds | None = None
     speaks: Dialect | None = None
     counts: Counts | None = None
+    new_acts: NewActs | None = None
 
 
 class Served(NamedTuple):

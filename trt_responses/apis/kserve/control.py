@@ -11,7 +11,7 @@ from trt_responses.apis.kserve import bodies as k
 from trt_responses.apis.kserve.log_settings import log_settings, set_log, wanted_log
 from trt_responses.features.limits.audit import Audit
 from trt_responses.features.limits.endpoint import note
-from trt_responses.features.rollout.exchange import Exchange
+from trt_responses.features.rollout.acts import acts_of
 from trt_responses.web.body import read_body
 from trt_responses.web.endpoint import json_reply
 
@@ -28,7 +28,7 @@ class Control:
     audit log is refused; a server with neither keys nor an admin key writes no audit entry."""
 
     def __init__(self, shared: Shared) -> None:
-        self._exchange = shared.of(Exchange)
+        self._acts = acts_of(shared)
         self._audit = shared.of(Audit)
         self._headers = shared.headers
         self._limits = shared.limits
@@ -38,14 +38,14 @@ class Control:
         may be named as Triton's configuration does."""
         load = k.load_request(await read_body(request, self._limits), found["version"])
         await self._note(request, "engine.load", engine=found["model"], version=load.version)
-        await self._exchange.load(found["model"], load)
+        await self._acts.load(found["model"], load)
         return Response(headers=self._headers(request))
 
     async def unload(self, request: Request, found: re.Match[str]) -> Response:
         await read_body(request, self._limits)
         model, version = found["model"], found["version"]
         await self._note(request, "engine.unload", engine=model, version=version)
-        await self._exchange.unload(model, version)
+        await self._acts.unload(model, version)
         return Response(headers=self._headers(request))
 
     async def set_logging(self, request: Request, _: re.Match[str]) -> Response:

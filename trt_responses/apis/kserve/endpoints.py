@@ -26,7 +26,7 @@ from trt_responses.apis.kserve.model import ServedModel, number
 from trt_responses.errors import ApiError, InvalidRequest, NotFound
 from trt_responses.features.limits.keys import KeyRing
 from trt_responses.features.metrics.statistics import Statistics
-from trt_responses.features.rollout.exchange import Exchange
+from trt_responses.features.rollout.acts import acts_of
 from trt_responses.features.rollout.versions import Versions
 from trt_responses.health.health import Health
 from trt_responses.web.body import read_body
@@ -76,7 +76,7 @@ class KServe:
         self._health = shared.of(Health)
         self._statistics = shared.of(Statistics)
         self._about = shared.about
-        self._exchange = shared.of(Exchange)
+        self._acts = acts_of(shared)
         self._control = control = Control(shared)
         self._guard = shared.guard
         self._keys = shared.of(KeyRing)
@@ -157,7 +157,7 @@ class KServe:
         live = self._versions.live()
         entries += [
             self._entry(version) | {"state": "UNAVAILABLE", "reason": "unloaded"}
-            for version in await self._exchange.prepared()
+            for version in await self._acts.prepared()
             if version not in live
         ]
         if ready_alone:

@@ -1,4 +1,4 @@
-"""The prepared versions of an engine, as the one who loads them sees them."""
+"""The seams of an exchange: the prepared versions, and the gate that judges one."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trt_responses.features.rollout.loaded import Loaded, Version
+    from trt_responses.features.rollout.measures import GateReport, Took
 
 Act = Literal["loaded", "refused", "canary", "unloaded"]
 """What is noted in the journal besides promotions."""
@@ -50,3 +51,15 @@ class Builds(Protocol):
     def promote(self, version: Version, reason: str) -> None: ...
 
     def note(self, act: Act, version: Version, reason: str) -> None: ...
+
+
+class Judge(Protocol):
+    """A gate: compares a version with the served one."""
+
+    async def compare(self, old: Loaded, new: Loaded, *, exact: bool = False) -> GateReport: ...
+
+    async def recorded(self, old: Loaded) -> Sequence[Took]: ...
+
+    async def compare_recorded(
+        self, recorded: Sequence[Took], new: Loaded, *, exact: bool = False
+    ) -> GateReport: ...

@@ -12,8 +12,8 @@ from starlette.responses import Response  # noqa: TC002  # likewise
 from trt_responses.errors import error_body
 from trt_responses.features.limits.audit import Audit
 from trt_responses.features.limits.endpoint import note
+from trt_responses.features.rollout.acts import acts_of
 from trt_responses.features.rollout.bodies import load_request
-from trt_responses.features.rollout.exchange import Exchange
 from trt_responses.features.rollout.refused import LoadRefused
 from trt_responses.web.body import read_body
 from trt_responses.web.endpoint import json_reply
@@ -32,7 +32,7 @@ class EngineActs:
     """Each act is noted in the audit file first; one that cannot be noted is not done."""
 
     def __init__(self, shared: Shared) -> None:
-        self._exchange = shared.of(Exchange)
+        self._acts = acts_of(shared)
         self._audit = shared.of(Audit)
         self._headers = shared.headers
         self._limits = shared.limits
@@ -48,24 +48,24 @@ class EngineActs:
         return router
 
     async def show(self, request: Request, name: str, admin: Admin) -> Response:
-        return self._reply(request, self._exchange.state(name))
+        return self._reply(request, await self._acts.state(name))
 
     async def load(self, request: Request, name: str, admin: Admin) -> Response:
         """The reply comes when it is served or refused; a load continues without its client."""
         wanted = load_request(await read_body(request, self._limits))
         await note(self._audit, "engine.load", admin, engine=name, version=wanted.version)
         try:
-            outcome = await self._exchange.load(name, wanted)
+            outcome = await self._acts.load(name, wanted)
         except LoadRefused as refused:
             report = refused.report.to_dict() if refused.report is not None else None
             body = {"error": error_body(refused), "gate": report}
             return json_reply(orjson.dumps(body), self._headers(request), refused.status)
-        return self._reply(request, outcome.to_dict())
+        return self._reply(request, outcome)
 
     async def unload(self, request: Request, name: str, admin: Admin) -> Response:
         await note(self._audit, "engine.unload", admin, engine=name)
-        version = await self._exchange.unload(name)
-        return self._reply(request, {"state": "unloaded", "version": version.label})
+        label = await self._acts.unload(name)
+        return self._reply(request, {"state": "unloaded", "version": label})
 
     def _reply(self, request: Request, body: object) -> Response:
         return json_reply(orjson.dumps(body), self._headers(request))

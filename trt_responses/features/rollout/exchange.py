@@ -5,7 +5,7 @@
 Whatever fails before the pointer moves leaves everything as it was, with the reason in the journal
 and in the reply. The pointer moves before the first run does, so that a server that is killed in
 between starts with the version that it was about to serve. Where memory does not hold both, the one
-is stopped before the other is loaded (`in_place.py`). Knows builds by a seam; knows no HTTP.
+is stopped before the other is loaded (`in_place.py`). Knows builds and gates by seams and no HTTP.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from weakref import WeakSet
 
 from trt_responses.errors import ApiError, InvalidRequest, NotFound, ServerDraining, StartupError
+from trt_responses.features.rollout.acts import Acts
 from trt_responses.features.rollout.in_place import InPlace
 from trt_responses.features.rollout.refused import LoadRefused
 from trt_responses.frozen import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 
+    from trt_responses.features.rollout.acts import Pause
     from trt_responses.features.rollout.bodies import LoadRequest
-    from trt_responses.features.rollout.builds import Act, Build, Builds
-    from trt_responses.features.rollout.gate import Gate
+    from trt_responses.features.rollout.builds import Act, Build, Builds, Judge
     from trt_responses.features.rollout.loaded import Loaded, Version
     from trt_responses.features.rollout.measures import GateReport
     from trt_responses.features.rollout.versions import Versions
@@ -60,25 +61,30 @@ class Outcome:
         }
 
 
-class Exchange:
-    """Loads, promotes and unloads engine versions; one change at a time."""
+async def _alone_here() -> None:
+    """No other process serves these versions."""
+
+
+class Exchange(Acts):
+    """Makes one change at a time."""
 
     def __init__(
         self,
         versions: Versions,
         builds: Builds | str,
-        new_gate: Callable[[], Gate],
+        new_gate: Callable[[], Judge],
         lifecycle: Lifecycle,
-        pause: Callable[[Loaded], int] | None = None,
+        pause: Pause | None = None,
+        changed: Callable[[], Awaitable[None]] = _alone_here,
     ) -> None:
-        """In the place of `builds` may stand the reason why there is nothing to load. `pause` takes
-        a version's runs from its engine, until another is in its place; None where runs cannot
-        wait."""
+        """In the place of `builds` may stand the reason why there is nothing to load. `pause` is
+        None where runs cannot wait. `changed` is awaited after every change of the versions."""
         self._versions = versions
         self._builds = builds
         self._new_gate = new_gate
         self._lifecycle = lifecycle
         self._pause = pause
+        self._changed = changed
         self._passed: WeakSet[Loaded] = WeakSet()
         """Those that the gate has let through."""
         self._task: asyncio.Task[Any] | None = None
@@ -90,8 +96,8 @@ class Exchange:
 
     @asynccontextmanager
     async def life(self) -> AsyncIterator[None]:
-        """While it lasts versions may be loaded. A load that is going on at its end is given up; if
-        its pointer is being written just then, the next start serves that version."""
+        """A load that is going on at its end is given up; if its pointer is being written just
+        then, the next start serves that version."""
         try:
             yield
         finally:
@@ -99,9 +105,9 @@ class Exchange:
                 self._task.cancel()
                 await asyncio.gather(self._task, return_exceptions=True)
 
-    def state(self, name: str) -> dict[str, Any]:
-        """The versions that are loaded, and what becomes of another."""
+    async def state(self, name: str) -> dict[str, Any]:
         self._of(name)
+        prepared = [version.label for version in await self.prepared()]
         versions = self._versions
         canary = versions.canary
         return {
@@ -111,19 +117,18 @@ class Exchange:
             "finishing": [_loaded_body(loaded) for loaded in versions.finishing],
             "loading": self.phase,
             "last_load": self.last,
+            "prepared": prepared,
         }
 
     async def prepared(self) -> Sequence[Version]:
-        """The versions that could be loaded, the newest first."""
         builds = self._builds
         return () if isinstance(builds, str) else await asyncio.to_thread(builds.versions)
 
-    async def load(self, name: str, wanted: LoadRequest) -> Outcome:
-        """Load a version. The load continues to its end without its client."""
+    async def load(self, name: str, wanted: LoadRequest) -> dict[str, Any]:
         builds = self._of(name)
         if self._lifecycle.draining:
             raise ServerDraining("The server is being stopped and loads nothing more.")
-        return await self._alone(self._load(builds, wanted))
+        return (await self._alone(self._load(builds, wanted))).to_dict()
 
     async def _alone(self, change: Coroutine[Any, Any, T]) -> T:
         """Make a change to its end, while there is no other."""
@@ -135,8 +140,7 @@ class Exchange:
         self._task = task = asyncio.get_running_loop().create_task(change)
         return await asyncio.shield(task)
 
-    async def unload(self, name: str, number: str | None = None) -> Version:
-        """End a canary; the promoted version is served to the end."""
+    async def unload(self, name: str, number: str | None = None) -> str:
         builds, canary = self._of(name), self._versions.canary
         named = canary is not None and number in (
             None,
@@ -151,15 +155,25 @@ class Exchange:
             )
         return await self._alone(self._unload(builds, canary))
 
-    async def _unload(self, builds: Builds, canary: Loaded) -> Version:
+    async def _unload(self, builds: Builds, canary: Loaded) -> str:
         self.phase = f"unloading {canary.version.label}"
         try:
             await self._note(builds, "unloaded", canary.version, "requested")
             if self._versions.canary is canary:
                 self._versions.end_canary()
-            return canary.version
+                await self._changed()
+            return canary.version.label
         finally:
             self.phase = None
+
+    async def drop_canary(self, why: str) -> None:
+        """Unload a canary whose engine is lost, whatever change is going on."""
+        builds, canary = self._builds, self._versions.canary
+        if canary is not None and not isinstance(builds, str):
+            logger.error("unloading %s: %s", canary.version.label, why)
+            self._versions.end_canary()
+            await self._note(builds, "unloaded", canary.version, why)
+            await self._changed()
 
     def _of(self, name: str) -> Builds:
         builds, served = self._builds, self._versions.promoted.version
@@ -304,11 +318,14 @@ class Exchange:
         swap = InPlace(
             self._versions, version.label, partial(_started, build), partial(_started, back)
         )
-        report, paused = await swap.exchange(
-            self._pause,
-            compared,
-            lambda: asyncio.to_thread(builds.promote, version, wanted.reason),
-        )
+        try:
+            report, paused = await swap.exchange(
+                self._pause,
+                compared,
+                lambda: asyncio.to_thread(builds.promote, version, wanted.reason),
+            )
+        finally:
+            await self._changed()
         logger.info("promoted %s, replacing %s", version.label, before.label)
         await self._note(builds, "loaded", version, wanted.reason)
         return Outcome("promoted", version, before, report, paused)
@@ -322,6 +339,7 @@ class Exchange:
             other = self._versions.canary
             await self._note(builds, "canary", version, wanted.reason or share)
             self._versions.try_out(loaded, wanted.canary)
+            await self._changed()
             if other is not None and other is not loaded:
                 why = f"{version.label} is the canary in its place"
                 await self._note(builds, "unloaded", other.version, why)
@@ -329,6 +347,7 @@ class Exchange:
         self.phase = f"changing over to {version.label}"
         await asyncio.to_thread(builds.promote, version, wanted.reason)
         self._versions.promote(loaded)
+        await self._changed()
         logger.info("promoted %s, replacing %s", version.label, before.label)
         await self._note(builds, "loaded", version, wanted.reason)
         return Outcome("promoted", version, before, report)

@@ -143,6 +143,11 @@ class Gate:
         company = Company(new.engine, partial(self._made_by, old), self._sleep)
         return await self._compared(before, new, company.kept(), exact)
 
+    async def accompany(self, old: Loaded, new: Loaded) -> None:
+        """Keep the new version in company until cancelled, while another process compares."""
+        async with Company(new.engine, partial(self._made_by, old), self._sleep).kept():
+            await asyncio.Event().wait()
+
     async def recorded(self, old: Loaded) -> list[Took]:
         """What the promoted version makes of the prompts, with the better of two rounds' times."""
         rounds = [[await self._old(prompt, old) for prompt in self._prompts] for _ in range(2)]

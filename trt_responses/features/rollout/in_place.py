@@ -17,6 +17,7 @@ from trt_responses.features.rollout.refused import LoadRefused
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from trt_responses.features.rollout.acts import Pause
     from trt_responses.features.rollout.loaded import Loaded
     from trt_responses.features.rollout.measures import GateReport
     from trt_responses.features.rollout.versions import Versions
@@ -42,14 +43,14 @@ class InPlace:
 
     async def exchange(
         self,
-        pause: Callable[[Loaded], int],
+        pause: Pause,
         compared: Callable[[Loaded], Awaitable[GateReport | None]],
         point: Callable[[], Awaitable[None]],
     ) -> tuple[GateReport | None, int]:
         """What was measured, and how many runs have paused. Raises a `LoadRefused` when the version
         before is back."""
         self._seat.leave(f"{self._label} is loaded in the place of {self._before}")
-        paused = pause(self._seat)
+        paused = await pause(self._seat)
         logger.info("pausing %d responses until %s is loaded", paused, self._label)
         loaded: Loaded | None = None
         try:

@@ -6,12 +6,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from trt_responses import __version__
+from trt_responses.features.rollout.acts import Acts
 from trt_responses.features.rollout.endpoint import routes
 from trt_responses.features.rollout.exchange import Exchange
 from trt_responses.features.rollout.gate import Gate
 from trt_responses.features.rollout.leases import VersionLeases, made_by, pause
 from trt_responses.features.rollout.loaded import Loaded, Version
-from trt_responses.features.rollout.shelf_builds import builds_of, gate_prompts, loaded
+from trt_responses.features.rollout.shelf_builds import PreparedBuilds, gate_prompts, loaded
 from trt_responses.features.rollout.versions import Versions
 from trt_responses.setup.server import Reading
 
@@ -59,7 +60,7 @@ def _first(server: Server) -> tuple[Loaded, Builds | str]:
         return engine, served.given.builds or NO_OTHERS
     if served.selection is not None and served.engine_of is not None:
         first = loaded(served.selection, settings, served.engine_of)
-        return first, builds_of(settings, served.selection.card, served.engine_of)
+        return first, PreparedBuilds(served.selection.card.name, settings, served.engine_of)
     version = Version(served.model, served.kind)
     return Loaded(version, served.new_engine(), card=served.card), ELSEWHERE.get(served.kind, GIVEN)
 
@@ -69,9 +70,14 @@ def _build(server: Server, versions: Versions, builds: Builds | str) -> None:
     prompts = gate_prompts(server.settings.gate_prompts)
     new_gate = partial(Gate, server.parts, prompts, partial(made_by, server.runs), server.sleep)
     may_pause = partial(pause, server.runs) if server.parts.recovery is not None else None
-    exchange = Exchange(versions, builds, new_gate, server.lifecycle, may_pause)
-    server.provide(exchange)
-    server.lives.append(exchange.life)
+    acts: Acts
+    if (new_acts := server.served.given.new_acts) is not None:
+        acts = new_acts(versions, new_gate, may_pause)
+    else:
+        acts = Exchange(versions, builds, new_gate, server.lifecycle, may_pause)
+        server.provide(acts)
+    server.by_class[Acts] = acts
+    server.lives.append(acts.life)
 
 
 def about(model: str, versions: Versions) -> dict[str, Any]:

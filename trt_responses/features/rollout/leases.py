@@ -77,7 +77,7 @@ def made_by(runs: Runs, loaded: Loaded) -> Iterator[Run]:
             yield run
 
 
-def pause(runs: Runs, loaded: Loaded) -> int:
+async def pause(runs: Runs, loaded: Loaded) -> int:
     """Take the runs of a version from its engine; they go on when another version is in its place.
     Returns how many there are."""
     return sum(run.pause() for run in made_by(runs, loaded))

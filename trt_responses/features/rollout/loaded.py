@@ -132,6 +132,11 @@ class Loaded:
             self._away.reason, self._away.lost = reason, True
 
     @property
+    def vacant(self) -> bool:
+        """Whether it was left, and no version is in its place yet."""
+        return self._away is not None
+
+    @property
     def able(self) -> bool:
         """Whether its engine takes requests now."""
         health = self.health()

@@ -182,17 +182,6 @@ def memory_bytes(card: Card, settings: Settings) -> int:
     return card.limits.memory_bytes + tokens * per_token
 
 
-def builds_of(settings: Settings, card: Card, engine_of: EngineOf) -> PreparedBuilds | str:
-    """The versions that a server can load besides, or the reason why it can load none."""
-    if settings.frontends > 1:
-        return (
-            f"{settings.frontends} front ends share one engine process, and versions are not "
-            "exchanged under them: promote the version and restart the server, or serve with one "
-            "front end."
-        )
-    return PreparedBuilds(card.name, settings, engine_of)
-
-
 def gate_prompts(path: Path | None) -> list[Accepted]:
     """The prompts of the gate: the operator's own, one body of `POST /v1/responses` a line, or
     those that come with the server."""

@@ -36,20 +36,21 @@ def add_load(commands: Commands) -> None:
     text = "Refusal if memory cannot hold both versions, instead of a pause of running responses"
     load.add_argument("--no-pause", action="store_true", help=text)
     text = "Share of the conversations for the new version, such as 0.1, without a promotion"
-    load.add_argument("--canary", type=_share, metavar="SHARE", help=text)
+    load.add_argument("--canary", type=share, metavar="SHARE", help=text)
     load.add_argument("--reason", default="", metavar="TEXT", help="Note for the journal")
     text, example = "end the canary of a running server", "engine unload demo"
     add_command(commands, "unload", text, _unload, NAME, *RUNNING_SERVER, example=example)
 
 
-def _share(text: str) -> float:
+def share(text: str) -> float:
+    """Parses a share, for `type=`."""
     try:
-        share = float(text)
+        number = float(text)
     except ValueError:
-        share = 0.0
-    if not 0 < share < 1:  # which "nan" is not, either
+        number = 0.0
+    if not 0 < number < 1:  # which "nan" is not, either
         raise argparse.ArgumentTypeError(f"{text!r}: expected a share between 0 and 1, such as 0.1")
-    return share
+    return number
 
 
 def _load(options: argparse.Namespace) -> int:
