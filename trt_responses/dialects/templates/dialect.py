@@ -14,6 +14,7 @@ from trt_responses.dialects.templates.tables import Tables
 from trt_responses.dialects.templates.write.render_process import TemplateProcess
 from trt_responses.dialects.templates.write.renderer import Renderer
 from trt_responses.language.reader import AS_USUAL, ReaderOptions
+from trt_responses.language.steering import Unguided
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     from trt_responses.language.messages import FunctionTool
     from trt_responses.language.steering import Guides, SteeringPlan, Turn
     from trt_responses.schema.compile import Form
+
+
+LONGEST_OPENING = 32
+"""Maximum ids behind a mark that opens a thought in a prompt."""
 
 
 class Words:
@@ -109,6 +114,8 @@ class TemplateDialect:
 
     def arguments(self, of_json: Form, tool: FunctionTool) -> Form:
         forms = self.places.forms
+        if self._family.calls is not None and not self.places.guided:
+            raise Unguided("its calls are written in a form that is not guided")
         return of_json if forms is None else forms.form(of_json, tool.parameters or {})
 
     def messages(self, ids: Sequence[int]) -> list[Sequence[int]]:
@@ -131,6 +138,10 @@ class TemplateDialect:
         if self.places.thought is None:
             return "text"
         opened, closed = self.places.thought
+        if len(opened) > 1 or len(closed) > 1:
+            text = self.tokeniser.text(prompt[-LONGEST_OPENING:])
+            opening, closing = self._family.thought or ("", "")
+            return "thought" if text.rfind(opening) > text.rfind(closing) else "text"
         for token_id in reversed(prompt[-8:]):
             if token_id == opened[0]:
                 return "thought"
