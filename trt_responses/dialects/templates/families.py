@@ -7,9 +7,13 @@ Nothing is guessed while serving. No ids here, and no rendering.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Mapping
+from dataclasses import asdict
 from typing import Any, Literal
+
+from pydantic import TypeAdapter, ValidationError
 
 from trt_responses.errors import StartupError
 from trt_responses.frozen import dataclass
@@ -122,12 +126,17 @@ class Family:
     """Marks around the text of an answer, which are no part of it."""
     empty_tools: bool = False
     """Whether the template wants an empty list where there are no tools."""
+    describes_tools: bool = False
+    """Whether the system message describes the tools, because the template shows none."""
+    no_calls: str = ""
+    """Why there are no calls."""
     folds_system: bool = False
     """Whether the template has no system message: its text begins the first user message."""
     seen_in: tuple[str, ...] = ()
     """Texts that identify the family: all occur in its templates."""
 
 
+_FAMILY = TypeAdapter(Family)
 _THINK = ("<think>", "</think>")
 _THINKING = Switch("enable_thinking")
 _DEEPSEEK_SECTION = ("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>")
@@ -203,6 +212,8 @@ OWN_WORDS = "response_template"
 """The family name of a checkpoint that has its own `response_template`."""
 TEXT_ONLY = "text"
 """The setting for text alone."""
+READ = "template"
+"""The family of a model whose form was read out of its template."""
 
 
 def find(
@@ -214,8 +225,8 @@ def find(
     terminators: Collection[str] = (),
 ) -> Family:
     """The family of a checkpoint. `terminators`: spellings of the end ids in its own files."""
-    if setting == TEXT_ONLY:
-        return text_only(terminators)
+    if setting in (TEXT_ONLY, READ):
+        return Family(setting, tuple(terminators))
     if setting == OWN_WORDS and response_template is None:
         raise StartupError(f"The checkpoint has no {OWN_WORDS}: name the model's family.")
     if setting not in (None, OWN_WORDS):
@@ -226,6 +237,20 @@ def find(
         if all(text in template for text in family.seen_in) and not _missing(family, controls):
             return family
     return text_only(terminators)
+
+
+def to_dict(family: Family) -> dict[str, Any]:
+    """A family as JSON values, for a card."""
+    values: dict[str, Any] = json.loads(json.dumps(asdict(family)))
+    return values
+
+
+def from_dict(values: Mapping[str, Any]) -> Family:
+    """The family of a card. Raises a `StartupError` for other values."""
+    try:
+        return _FAMILY.validate_python(values)
+    except ValidationError as error:
+        raise StartupError(f"The card's form is damaged: {error.error_count()} errors.") from None
 
 
 def text_only(terminators: Collection[str]) -> Family:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from trt_responses.dialects.templates.families import Calls, Family, Switch, Tags
+from trt_responses.dialects.templates.families import READ, TEXT_ONLY, Calls, Family, Switch, Tags
 from trt_responses.dialects.templates.pieces import CALL_ID, common, core, is_mark, pieces
+from trt_responses.dialects.templates.probes import contradictions, results_of
 from trt_responses.dialects.templates.write.template import TemplateError, TemplateLimitError
 from trt_responses.frozen import dataclass
 
@@ -57,6 +58,41 @@ def read_form(render: Render, source: str, name: str) -> Family:
     return _Form(render, source).family(name)
 
 
+def fitted(row: Family, render: Render, source: str) -> Family:
+    """A row of the table as far as it fits the template; the rest is read out of the template."""
+    form = _Form(render, source)
+    read = form.family(row.name)
+    if row.name in (TEXT_ONLY, READ):
+        ends = tuple(dict.fromkeys((*row.terminators, *read.terminators)))
+        name = READ if read.calls or read.thought else row.name
+        family = replace(read, terminators=ends, name=name)
+    else:
+        switch = row.switch if row.switch and form.switches(row.switch) else read.switch
+        family = replace(
+            read,
+            terminators=row.terminators,
+            foreign=row.foreign,
+            switch=switch,
+            thought=row.thought if switch == row.switch else read.thought,
+            numbers_calls=row.numbers_calls or read.numbers_calls,
+        )
+    return _with_tools(family, render)
+
+
+def _with_tools(family: Family, render: Render) -> Family:
+    """The family, with its tools in the system message if the template shows none; or without
+    calls, if the template contradicts itself."""
+    if family.calls is None:
+        return family
+    if results_of(render, family).tools != "shown":
+        if family.calls.body not in ("json", "named"):
+            return replace(family, calls=None, no_calls="its template shows it no tools")
+        family = replace(family, describes_tools=True)
+    if faults := contradictions(results_of(render, family), family):
+        return replace(family, calls=None, no_calls="; ".join(faults))
+    return family
+
+
 @dataclass(frozen=True, slots=True)
 class _Around:
     """The texts around one call and between two."""
@@ -92,7 +128,7 @@ class _Form:
         plain, prompt = self._try(user, prompts=False), self._try(user)
         answer = self._try([*user, _own(TEXT)])
         opening, answer = _opened(plain or "", prompt or "", answer or "")
-        switch = next((one for one in SWITCHES if self._switches(user, one)), None)
+        switch = next((one for one in SWITCHES if self.switches(one)), None)
         thought = self._thought(user, opening)
         before, _, end = answer.partition(TEXT)
         header = before.removeprefix(plain or "")
@@ -120,7 +156,9 @@ class _Form:
 
     def _with_calls(self, own: Family, user: list[Json], answer: str) -> Family:
         """The family with the form of its calls, or the same if the template shows none."""
-        for form, arguments in (("object", dict), ("string", json.dumps)):
+        forms: tuple[tuple[Literal["object", "string"], Callable[[Json], object]], ...]
+        forms = (("object", dict), ("string", json.dumps))
+        for form, arguments in forms:
             self._arguments = arguments
             calls = self._calls(user, answer)
             if calls is not None:
@@ -136,7 +174,21 @@ class _Form:
                     short_ids=short,
                     terminators=tuple(dict.fromkeys((*own.terminators, *ends))),
                 )
-        return own
+        self._arguments = dict
+        return replace(own, no_calls=self._why(user))
+
+    def _why(self, user: list[Json]) -> str:
+        """Why no calls were found."""
+        call = _own("", tool_calls=[self._call(FIRST)])
+        try:
+            shown = self._render([*user, call], TOOLS, add_generation_prompt=False, **self._empty)
+        except TemplateLimitError:
+            raise
+        except TemplateError as error:
+            return f"its template refuses a call: {error!s:.120}"
+        if FIRST not in shown or VALUE not in shown:
+            return "its template shows no earlier calls"
+        return "its template writes calls in a form that is not read"
 
     def _calls(self, user: list[Json], answer: str) -> tuple[str, Calls] | None:
         one = self._part(user, answer, [self._call(FIRST)])
@@ -147,18 +199,20 @@ class _Form:
             two = None
         empty = self._part(user, answer, [_call(FIRST, self._arguments({}), CALL_ID)])
         calls = _json(one, two) or _named(one, two) or _tagged(one, two, empty)
-        if calls is not None and calls.body == "tags" and calls.tags is not None:
-            listed = self._part(
-                user, answer, [_call(FIRST, self._arguments({KEY: [1, 2]}), CALL_ID)]
-            )
-            if listed is None or "[1, 2]" not in listed:
-                return None
-            special = self._part(
-                user, answer, [_call(FIRST, self._arguments({KEY: "<&>"}), CALL_ID)]
-            )
-            quoted = special is not None and "<![CDATA[<&>]]>" in special
-            calls = replace(calls, tags=replace(calls.tags, cdata=quoted))
+        if calls is not None and calls.body == "tags":
+            calls = self._with_values(calls, user, answer)
         return None if calls is None else (one, calls)
+
+    def _with_values(self, calls: Calls, user: list[Json], answer: str) -> Calls | None:
+        """The form, with how texts of special signs are written; None if lists are no JSON."""
+        listed, special = (
+            self._part(user, answer, [_call(FIRST, self._arguments({KEY: value}), CALL_ID)])
+            for value in ([1, 2], "<&>")
+        )
+        if listed is None or "[1, 2]" not in listed or calls.tags is None:
+            return None
+        quoted = special is not None and "<![CDATA[<&>]]>" in special
+        return replace(calls, tags=replace(calls.tags, cdata=quoted))
 
     def _call(self, name: str) -> Json:
         return _call(name, self._arguments(ARGUMENTS), CALL_ID)
@@ -191,8 +245,8 @@ class _Form:
                 if mark in opening and _THOUGHT_WORD.search(begun) and mark not in begun:
                     mark = begun
                 return mark, _closing(behind)
-        found = (marks for marks in KNOWN_THOUGHTS if all(mark in self._source for mark in marks))
-        return next(found, None)
+        known = (marks for marks in KNOWN_THOUGHTS if all(mark in self._source for mark in marks))
+        return next(known, None)
 
     def _end(self, user: list[Json], end: str) -> tuple[str, str]:
         """The mark that ends a turn, and the text between an answer and that mark."""
@@ -202,8 +256,11 @@ class _Form:
             return next(filter(is_mark, pieces(text.partition(TEXT)[2])), ""), ""
         return marks[-1], end[: end.rindex(marks[-1])].strip()
 
-    def _switches(self, user: list[Json], switch: Switch) -> bool:
-        on, off = ({switch.name: value} for value in (switch.on, switch.off))
+    def switches(self, switch: Switch) -> bool:
+        """Whether this variable changes a prompt."""
+        user = [{"role": "user", "content": USER}]
+        on: Json = {switch.name: switch.on}
+        off: Json = {switch.name: switch.off}
         return self._try(user, **on) != self._try(user, **off)
 
     def _folds(self, user: list[Json]) -> bool:
@@ -216,7 +273,7 @@ class _Form:
         tools: list[Json] | None = None,
         *,
         prompts: bool | None = None,
-        **switches: object,
+        **switches: Any,
     ) -> str | None:
         """The render; None if the template refuses the conversation. A prompt follows a user."""
         if prompts is None:
@@ -269,11 +326,11 @@ def _settled(family: Family) -> Family:
     """The family without marks that mean two things."""
     calls, ends = family.calls, {*family.terminators}
     if family.thought is not None and ends & {*family.thought}:
-        return replace(family, thought=None, calls=None)
+        return replace(family, thought=None, calls=None, no_calls="a thought ends its turn")
     if calls is not None and (ends & {calls.open, core((calls.section or ("",))[0])}):
-        return replace(family, calls=None)
+        return replace(family, calls=None, no_calls="a call begins another turn")
     if calls is not None and calls.bare and calls.body != "json":
-        return replace(family, calls=None)
+        return replace(family, calls=None, no_calls="nothing marks where a call begins")
     marks = (*family.frames, *(family.thought or ()))
     if calls is not None:
         marks += (calls.open, calls.before_name, calls.close, *(calls.section or ()))

@@ -17,8 +17,16 @@ if TYPE_CHECKING:
 WHITE = " \t\r\n"
 
 Sign = Literal[
-    *("end", "foreign", "thought", "thought_end", "call", "call_end", "section", "section_end"),
-    *("frame", "inner"),
+    "end",
+    "foreign",
+    "thought",
+    "thought_end",
+    "call",
+    "call_end",
+    "section",
+    "section_end",
+    "frame",
+    "inner",
 ]
 
 

@@ -282,7 +282,8 @@ class NamedBody(_Arguments):
         return self.whole and self._close_step()
 
     def _head_step(self) -> bool:
-        prefix, mark, head = "", "", self._text
+        prefix, head = "", self._text
+        mark: str | None = ""
         if self._before:
             prefix, mark, head = split(head, (self._before,))
         if mark is None:

@@ -181,6 +181,8 @@ class TemplateReader(Messages):
         elif sign == "inner" and body.mark(spelling):
             if self._raw:
                 self._raw.append(spelling)
+            if body.over:
+                self._end_call(token_id, closed=True)
         else:
             self._repaired = True
             self._take(spelling)

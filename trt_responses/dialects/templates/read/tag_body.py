@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from trt_responses.dialects.templates.read.body import CallSink
 
 CDATA = "<![CDATA["
-_Place = Literal["head", "name", "between", "key", "gap", "value", "lost"]
+_Place = Literal["head", "name", "number", "between", "key", "gap", "value", "lost"]
 _PIECES = re.compile(r"[^\s<]*<[^<>\n]*>?|[\ud800-\udbff]|\S+")
-_BEHIND_WORD = re.compile(r"[^\w\ud800-\udbff]*[\ud800-\udbff]?\Z")
+_HALF_WORD = re.compile(r"\A\w+")
 
 
 class TagMarks:
@@ -33,17 +33,16 @@ class TagMarks:
         assert form.tags is not None
         tags, sign = form.tags, signs.sign
         self.before_name = sign(form.before_name).strip()
-        self.after_name = sign(form.after_name).strip()
+        self.after_name, self.index_end = _indexed(sign(form.after_name).strip())
+        """The text behind a name; and the text behind the call's number, if it has one there."""
         self.open = sign(tags.open).strip()
         self.end = sign(form.after_arguments).strip()
         self.close = sign(form.close).strip()
         self.key_end, self.value = _two(sign(tags.key_end).strip(), sign(tags.other).strip())
         """The mark that ends a key, and the mark behind it that begins its value, if any."""
-        self.gaps = {
-            _inside(sign(one).strip(), self.key_end, self.value)
-            for one in (tags.key_end, tags.other or tags.key_end)
-        }
-        """The texts between these two."""
+        gap = _inside(sign(tags.key_end).strip(), self.key_end, self.value)
+        self.gap = re.compile(r"\w*" if tags.other else re.escape(gap))
+        """The text between these two: a type, if the template writes types."""
         self.value_end = sign(tags.value_end).strip()
         self.cdata = tags.cdata
         self.newline_before = (tags.other or tags.key_end).endswith("\n")
@@ -55,10 +54,14 @@ def _two(one: str, other: str) -> tuple[str, str]:
     if other:
         first = "".join(common(one, other))
         last = "".join(common(one[::-1], other[::-1]))[::-1]
-        found = _BEHIND_WORD.search(last)
-        return first, found[0] if found else last
+        return first, _HALF_WORD.sub("", last)
     parts = _PIECES.findall(one)
     return (parts[0], parts[-1]) if len(parts) > 1 else (one, "")
+
+
+def _indexed(text: str) -> tuple[str, str]:
+    first, *behind = re.split(r"\d+", text, maxsplit=1)
+    return first, "".join(behind)
 
 
 def _inside(text: str, first: str, last: str) -> str:
@@ -98,6 +101,8 @@ class TagBody(Body):
                 return self._head_step()
             case "name":
                 return self._name_step()
+            case "number":
+                return self._number_step()
             case "between":
                 return self._between_step()
             case "key":
@@ -115,7 +120,7 @@ class TagBody(Body):
                 self._open(text)
             case "value":
                 self._finish_value(text, closed=closed)
-            case "between" | "key" | "gap":
+            case "number" | "between" | "key" | "gap":
                 self._stray(self._key + text)
         if closed and self._writer is not None:
             if not self.whole and self._marks.end:
@@ -169,8 +174,21 @@ class TagBody(Body):
             return mark == marks.close and self._closed("")
         self._stray(self._key)
         self._key, self._at = "", "between"
-        if mark not in (marks.after_name, "\n"):
+        if mark == marks.after_name and marks.index_end:
+            self._at = "number"
+        elif mark not in (marks.after_name, "\n"):
             self._text = mark + self._text
+        return True
+
+    def _number_step(self) -> bool:
+        before, mark = self._seek(self._marks.index_end, self._marks.close)
+        if mark is None:
+            return False
+        if mark == self._marks.close:
+            return self._closed(before)
+        if not before.strip().isdigit():
+            self._sink.fault()
+        self._at = "between"
         return True
 
     def _between_step(self) -> bool:
@@ -214,7 +232,7 @@ class TagBody(Body):
             self._sink.fault()
             self._key, self._at = "", "key"
             return True
-        if before.strip() not in marks.gaps:
+        if not marks.gap.fullmatch(before.strip()):
             self._sink.fault()
         return self._value_begins(first=marks.newline_before)
 
