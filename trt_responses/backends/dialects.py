@@ -55,7 +55,12 @@ def template_dialect(
 def _fitted(file: Path, family: str | None) -> TemplateDialect:
     """The dialect as its template describes it, unless the operator wants text alone."""
     dialect = template_dialect(file, family)
-    return dialect if family == "text" else dialect.fitted()
+    if family == "text":
+        return dialect
+    found = dialect.fitted()
+    if dialect.name == family != found.name:
+        dialect.probed()  # a family that was named must fit
+    return found
 
 
 def dialect_facts(file: Path, family: str | None) -> DialectFacts:

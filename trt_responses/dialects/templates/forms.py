@@ -76,7 +76,10 @@ def fitted(row: Family, render: Render, source: str) -> Family:
             thought=row.thought if switch == row.switch else read.thought,
             numbers_calls=row.numbers_calls or read.numbers_calls,
         )
-    return _with_tools(family, render)
+    family = _with_tools(family, render)
+    if row.calls is not None and family.calls is None:
+        family = replace(family, name=READ if family.thought else TEXT_ONLY)
+    return family
 
 
 def _with_tools(family: Family, render: Render) -> Family:
