@@ -92,11 +92,13 @@ class LiteralBody(Body):
             if len(self._mark) > 1 and not self._replaced():
                 return
             sign = self._text[self._scanned]
+            if sign == self._quote and not _next_sign(self._text, self._scanned + 1):
+                return
             self._scanned += 1
             if self._quote:
                 if sign == "\\" and self._quote in "'\"":
                     self._scanned += 1
-                elif sign == self._quote:
+                elif sign == self._quote and _ends_text(self._text, self._scanned):
                     self._quote = ""
             elif sign in self._quotes:
                 self._quote = sign
@@ -124,6 +126,18 @@ class LiteralBody(Body):
             return
         self._sink.arguments(self._signs.plain(json.dumps(arguments, ensure_ascii=False)))
         self.whole = True
+
+
+def _next_sign(text: str, at: int) -> str:
+    """The first sign from this place on that is no white space."""
+    white = _WHITE.match(text, at)
+    at = white.end() if white else at
+    return text[at : at + 1]
+
+
+def _ends_text(text: str, at: int) -> bool:
+    """Whether a quote before this place ends its text: templates write texts without escapes."""
+    return _next_sign(text, at) in ("", *",)]}:=")
 
 
 class _Reader:
@@ -193,9 +207,12 @@ class _Reader:
     def _string(self, quote: str) -> str:
         signs: list[str] = []
         self._at += 1
-        while (sign := self._text[self._at : self._at + 1]) != quote:
+        while True:
+            sign = self._text[self._at : self._at + 1]
             if not sign:
                 raise Unreadable
+            if sign == quote and _ends_text(self._text, self._at + 1):
+                break
             if sign == "\\" and quote in "'\"":
                 self._at += 1
                 escaped = self._text[self._at : self._at + 1]
