@@ -40,6 +40,9 @@ class Entry(NamedTuple):
     """The ids as the block has them."""
 
 
+NO_TOOLS = "this model's template shows it no tools"
+
+
 class Takes(NamedTuple):
     """What a dialect supports; the rest is refused by name."""
 
@@ -52,6 +55,10 @@ class Takes(NamedTuple):
     namespaces: bool = True
     """Whether tools that run here are described in words, as namespaces; else they are shown as
     functions among the others."""
+    no_tools: str = NO_TOOLS
+    """Why there are no tools."""
+    calls: int = 1
+    """Maximum tool calls in a turn, unless a setting says otherwise."""
 
 
 class Answered(NamedTuple):

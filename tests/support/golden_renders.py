@@ -1,15 +1,24 @@
-"""Conversations, and the prompts that transformers makes of them: `golden.json` of the templates.
+"""Conversations, and the prompts that transformers makes of them: `golden.json` of the templates,
+and `forms.json` of those that describe themselves.
 
 To write it anew, in an environment with transformers: `python -m tests.support.golden_renders`.
 """
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import json
 import random
+from datetime import datetime, tzinfo
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from tests.support import template_forms
+from trt_responses.dialects.templates.write.conversation import THOUGHT_KEYS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 Json = dict[str, Any]
 
@@ -20,6 +29,8 @@ SPECIAL = {"bos_token": "<｜begin▁of▁sentence｜>", "eos_token": "<｜end�
 STRING_ARGUMENTS = ("deepseek_v3_1",)
 """Templates that join the arguments to their text."""
 
+REFUSED = "refused"
+"""In place of a prompt's digest."""
 WORDS = (
     *("Hello.", "Grüße, 世界 👩‍💻", "", " two  spaces ", "line\n\nline\n", "a < b && c > d"),
     *('{"json": [1, 2]}', "'quoted' \"twice\"", "C:\\path\\n", "ends in a newline\n"),
@@ -100,6 +111,77 @@ def as_taken(template: str, messages: list[Json]) -> list[Json]:
     return changed
 
 
+def as_wanted(name: str, messages: list[Json]) -> list[Json]:
+    """The messages as the template of this name takes them."""
+    family = template_forms.family(name)
+    changed: list[Json] = json.loads(json.dumps(messages))
+    numbers: dict[str, str] = {}
+    for message in changed:
+        if "reasoning_content" in message:
+            message |= dict.fromkeys(THOUGHT_KEYS, message["reasoning_content"])
+        if message["role"] == "tool":
+            message["tool_call_id"] = numbers[message["tool_call_id"]]
+        for call in message.get("tool_calls", ()):
+            function, number = call["function"], len(numbers)
+            own = f"functions.{function['name']}:{number}" if family.numbers_calls else call["id"]
+            call["id"] = numbers[call["id"]] = f"{number:09d}" if family.short_ids else own
+            if family.arguments == "string":
+                function["arguments"] = json.dumps(function["arguments"], ensure_ascii=False)
+    return changed
+
+
+def shown(render: Callable[..., str], name: str, conversation: Json) -> str:
+    """The digest of a prompt; `REFUSED` if the template refuses the conversation."""
+    family = template_forms.family(name)
+    try:
+        prompt = render(
+            as_wanted(name, conversation["messages"]),
+            conversation["tools"] or ([] if family.empty_tools else None),
+            conversation["switches"],
+        )
+    except Exception:  # a template may raise anything
+        return REFUSED
+    return hashlib.sha256(prompt.encode()).hexdigest()[:16]
+
+
+def forms(transformers: Any, conversations: list[Json]) -> Json:
+    """What there is to know of the templates of forms."""
+    module = importlib.import_module("transformers.utils.chat_template_utils")
+    module.datetime = Today  # type: ignore[attr-defined]  # templates ask for the date
+    templates: Json = {}
+    for name in template_forms.places():
+        source, family = template_forms.source(name), template_forms.family(name)
+
+        def render(messages: list[Json], tools: Any, switches: Json, source: str = source) -> str:
+            (prompts, _) = module.render_jinja_template(
+                [messages],
+                tools,
+                chat_template=source,
+                **template_forms.SPECIAL,
+                add_generation_prompt=True,
+                **switches,
+            )
+            return str(prompts[0])
+
+        templates[name] = {
+            "digest": template_forms.digest(name),
+            "calls": family.calls.body if family.calls else "",
+            "why": family.no_calls if family.calls is None else "",
+            "thoughts": family.thought is not None,
+            "renders": [shown(render, name, one) for one in conversations],
+        }
+    version = transformers.__version__
+    return {"transformers": version, "templates": templates}
+
+
+class Today(datetime):
+    """The day on which all conversations take place."""
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> Today:
+        return cls(2026, 1, 2, tzinfo=tz)
+
+
 def main() -> None:
     transformers: Any = importlib.import_module("transformers")
     tokenizers: Any = importlib.import_module("tokenizers")
@@ -123,6 +205,8 @@ def main() -> None:
         ]
     golden = {"conversations": conversations, "renders": renders}
     FILE.write_text(json.dumps(golden, ensure_ascii=False, indent=1) + "\n", "utf-8")
+    found = json.dumps(forms(transformers, conversations), ensure_ascii=False, indent=1)
+    template_forms.FILE.write_text(found + "\n", "utf-8")
 
 
 if __name__ == "__main__":

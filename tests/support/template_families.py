@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from tests.support import template_forms
 from trt_responses.dialects.templates.families import Family, find
 from trt_responses.dialects.templates.tables import Tables
 from trt_responses.dialects.templates.tokeniser import Control, Tokeniser
@@ -90,6 +91,11 @@ def vocabulary(controls: tuple[str, ...]) -> Tokeniser:
 
 @cache
 def checkpoint(name: str) -> Checkpoint:
+    """Of a row of the table; or of another published template, as it describes itself."""
+    if name not in CONTROLS:
+        family = template_forms.family(name)
+        tokeniser = vocabulary(template_forms.controls(family))
+        return Checkpoint(template_forms.template(name), tokeniser, family)
     special = {"bos_token": "<｜begin▁of▁sentence｜>", "eos_token": "<｜end▁of▁sentence｜>"}
     template = Template((FOLDER / f"{name}.jinja").read_text("utf-8"), special)
     tokeniser = vocabulary(CONTROLS[name])
@@ -101,4 +107,5 @@ def checkpoint(name: str) -> Checkpoint:
 def tables(name: str) -> Tables:
     """What readers of a checkpoint share."""
     one = checkpoint(name)
-    return Tables.of(one.family, one.tokeniser)
+    end = one.tokeniser.id_of(template_forms.SPECIAL["eos_token"])
+    return Tables.of(one.family, one.tokeniser, () if end is None else (end,))

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 def dialect_of(name: str) -> TemplateDialect:
     """Of the template of this name, over a small vocabulary."""
     one = checkpoint(name)
-    ends = [one.tokeniser.control_id(text) for text in one.family.terminators]
+    own = [one.tokeniser.id_of(text) for text in one.family.terminators]
+    ends = [token_id for token_id in own if token_id is not None]
     return TemplateDialect(one.template, one.tokeniser, one.family, ends)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trt_responses.backends.installed import maker, needed
 from trt_responses.harmony.dialect import harmony
@@ -12,7 +12,7 @@ from trt_responses.prepare.files import DIALECT
 from trt_responses.tokens import vocabulary as vocabularies
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from trt_responses.dialect import Dialect
@@ -33,7 +33,7 @@ def dialect_of(directory: Path | None = None, card: Card | None = None) -> Diale
     """The dialect of a model: Harmony, unless its card names a chat template."""
     if directory is None or card is None or card.dialect is None:
         return harmony(vocabulary())
-    return template_dialect(directory / DIALECT, card.dialect.family)
+    return _recorded(directory, card.dialect)
 
 
 def dialect_named(name: str) -> Dialect:
@@ -44,25 +44,45 @@ def dialect_named(name: str) -> Dialect:
     return dialect
 
 
-def template_dialect(file: Path, family: str | None) -> TemplateDialect:
-    """The dialect of a model with a chat template, from the keys of its file."""
+def _recorded(directory: Path, facts: DialectFacts) -> TemplateDialect:
+    """The dialect of a prepared model, as its card describes it."""
+    return template_dialect(directory / DIALECT, facts.family, facts.form)
+
+
+def template_dialect(
+    file: Path, family: str | None, form: Mapping[str, Any] | None = None
+) -> TemplateDialect:
+    """The dialect of a model with a chat template, from the keys of its file. `form`: from its
+    card."""
     with needed("The reader of chat templates", "templates"):
         from trt_responses.dialects.templates.checkpoint import speech_of
         from trt_responses.dialects.templates.dialect import TemplateDialect
-    return TemplateDialect(*speech_of(file, family))
+    return TemplateDialect(*speech_of(file, family, form))
+
+
+def _fitted(file: Path, family: str | None) -> TemplateDialect:
+    """The dialect as its template describes it, unless the operator wants text alone."""
+    dialect = template_dialect(file, family)
+    if family == "text":
+        return dialect
+    found = dialect.fitted()
+    if dialect.name == family != found.name:
+        dialect.probed()  # a family that was named must fit
+    return found
 
 
 def dialect_facts(file: Path, family: str | None) -> DialectFacts:
     """The facts about a model's dialect that its card records."""
     from trt_responses.prepare.shelf.card import DialectFacts
 
-    dialect = template_dialect(file, family)
-    return DialectFacts(dialect.name, dialect.places.stops, dialect.probed())
+    dialect = _fitted(file, family)
+    probes, form = dialect.probed(), dialect.form()
+    return DialectFacts(dialect.name, dialect.places.stops, probes, form)
 
 
 def prompts_of(file: Path, family: str, texts: Sequence[str]) -> list[list[int]]:
     """The prompt for each user text, as the model's template renders it."""
-    return asyncio.run(template_dialect(file, family).prompts(texts))
+    return asyncio.run(_fitted(file, family).prompts(texts))
 
 
 def question_of(directory: Path, card: Card) -> Question | None:
@@ -71,7 +91,7 @@ def question_of(directory: Path, card: Card) -> Question | None:
         return None
     from trt_responses.prepare.verify import Question
 
-    dialect = template_dialect(directory / DIALECT, card.dialect.family)
+    dialect = _recorded(directory, card.dialect)
     (prompt,) = asyncio.run(dialect.prompts(["Hello"]))
     return Question(prompt, dialect.places.stops, len(dialect.lexicon.token_bytes))
 

@@ -17,11 +17,11 @@ class RequestBounds(SettingGroup):
         description="Maximum size of a request body; each MiB can delay other streams by about "
         "5 ms.",
     )
-    max_calls: int = Field(
-        1,
+    max_calls: int | None = Field(
+        None,
         ge=1,
         le=64,
-        description="Maximum tool calls in one turn; gpt-oss was trained to make one.",
+        description="Maximum tool calls in one turn (default: 1 for gpt-oss, 8 for other models).",
     )
     max_tool_calls: Positive = Field(
         32,

@@ -231,7 +231,7 @@ class Server:
             clock_ns=time.monotonic_ns,
             listeners=listeners,
             recovery=self.recovery if settings.engine_pause_s else None,
-            max_calls=settings.max_calls,
+            max_calls=settings.max_calls or dialect.takes.calls,
             tools={tool.kind: tool for tool in self.tools},
             max_tool_calls=settings.max_tool_calls,
             thought_summaries=settings.thought_summaries,

@@ -24,12 +24,12 @@ def _unsupported(accepted: Accepted, dialect: Dialect) -> Iterator[tuple[str, st
     takes = dialect.takes
     if not takes.tools:
         for built_in in accepted.built_in:
-            yield built_in.place, "this model's template shows it no tools"
+            yield built_in.place, takes.no_tools
     if accepted.prompt_ids is not None and not takes.prompt_ids:
         yield "input_ids", "this model takes text, and no ids"
     for tool in accepted.tools:
         if not takes.tools:
-            yield tool.place, "this model's template shows it no tools"
+            yield tool.place, takes.no_tools
         elif is_raw(tool) and not takes.raw_calls:
             yield f"{tool.place}.format", "this model writes calls in one form alone, and no other"
     if not takes.thoughts and accepted.effort not in (None, "none"):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from trt_responses.dialects.templates.call_grammar import STAND_INS, arguments_grammar
+from trt_responses.dialects.templates.pieces import pieces
 from trt_responses.dialects.templates.read.bodies import BODIES, marks_of
 from trt_responses.language.steering import Unguided
 from trt_responses.schema.compile import Form
@@ -55,8 +56,8 @@ class CallForms:
 
     def _make_grammar(self, guide: str, schema: bytes) -> tuple[str, Matcher]:
         schemas = orjson.loads(guide), orjson.loads(schema)
-        source = arguments_grammar(self._calls, *schemas, self._by_id)
-        followed = arguments_grammar(self._calls, *schemas, self._by_sign)
+        source = arguments_grammar(self._calls, *schemas, self._ids, self._by_id)
+        followed = arguments_grammar(self._calls, *schemas, self._ids, self._by_sign)
         try:
             return source, matcher(f"%llguidance {{}}\n{followed}")
         except GrammarFault as fault:
@@ -65,8 +66,11 @@ class CallForms:
     def _as_json(self, schema: Mapping[str, object], text: str) -> str:
         """The JSON that the reader makes of a text."""
         collector = _Collector()
-        body = BODIES[self._calls.body](self._calls, {NAME: schema}, collector)
-        body.feed(f"<function={NAME}>\n" if self._calls.body == "xml" else f"{NAME}\n")
+        calls = self._calls
+        body = BODIES[calls.body](calls, {NAME: schema}, collector, self._ids)
+        for part in (*pieces(calls.before_name), NAME, *pieces(calls.after_name)):
+            if not body.mark(part):
+                body.feed(part)
         for part in self._parts(text):
             if (mark := self._mark_of.get(part)) is None:
                 body.feed(part)
@@ -76,10 +80,10 @@ class CallForms:
         return "".join(collector.pieces)
 
     def _by_id(self, mark: str) -> str:
-        return f"<[{self._ids[mark]}]>" if mark in self._ids else f'"{mark}"'
+        return f"<[{self._ids[mark]}]>"
 
     def _by_sign(self, mark: str) -> str:
-        return f'"{self._signs.get(mark, mark)}"'
+        return f'"{self._signs[mark]}"'
 
 
 class _Collector:

@@ -10,13 +10,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from trt_responses.dialects.templates.pieces import is_mark, pieces
 from trt_responses.dialects.templates.read.arguments import TEXT, TYPES, types_of
-from trt_responses.dialects.templates.read.pair_body import KeyValueBody as Kv
-from trt_responses.dialects.templates.read.pair_body import XmlBody
 from trt_responses.language.steering import Unguided
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from trt_responses.dialects.templates.families import Calls
 
@@ -37,10 +36,14 @@ OF_OBJECT = frozenset({"properties", "required", "additionalProperties", *WITHOU
 
 
 def arguments_grammar(
-    calls: Calls, guide: Json, schema: Mapping[str, object], mark: Callable[[str], str]
+    calls: Calls,
+    guide: Json,
+    schema: Mapping[str, object],
+    tokens: Collection[str],
+    mark: Callable[[str], str],
 ) -> str:
     """The grammar of one tool's arguments. `guide`: the normalised schema; `schema`: the client's;
-    `mark` returns a mark as a symbol of the grammar."""
+    `tokens`: the marks that are one token; `mark` returns one as a symbol of the grammar."""
     if extra := guide.keys() - OF_OBJECT:
         raise Unguided(f"its members depend on {', '.join(sorted(extra))}")
     members = guide.get("properties", {})
@@ -48,7 +51,7 @@ def arguments_grammar(
         raise Unguided("it names no members and allows any")
     if _refers_to_whole(guide):
         raise Unguided("it refers to itself")
-    return "\n".join(_Grammar(calls, guide, schema, mark).lines())
+    return "\n".join(_Grammar(calls, guide, schema, tokens, mark).lines())
 
 
 def _refers_to_whole(value: object) -> bool:
@@ -64,20 +67,28 @@ class _Grammar:
     """The grammar of one tool's arguments."""
 
     def __init__(
-        self, calls: Calls, guide: Json, schema: Mapping[str, object], mark: Callable[[str], str]
+        self,
+        calls: Calls,
+        guide: Json,
+        schema: Mapping[str, object],
+        tokens: Collection[str],
+        mark: Callable[[str], str],
     ) -> None:
-        self._is_xml = calls.body == "xml"
+        assert calls.tags is not None
+        self._tags, self._end = calls.tags, calls.after_arguments
         self._guide, self._schema, self._mark = guide, schema, mark
+        self._tokens = tokens
         properties = schema.get("properties")
         self._known: Mapping[str, object] = properties if isinstance(properties, dict) else {}
-        own = (XmlBody.END_VALUE,) if self._is_xml else (Kv.KEY, Kv.KEY_END, Kv.VALUE, Kv.VALUE_END)
-        self._marks = (*own, calls.open, calls.close)
+        tags = self._tags.open, self._tags.key_end, self._tags.value_end.replace("{key}", "")
+        own = (one for text in tags for one in pieces(text) if is_mark(one) and one[-1] in ">]")
+        self._marks = tuple(dict.fromkeys((*own, calls.open, calls.close)))
 
     def lines(self) -> Iterator[str]:
         needed = self._guide.get("required", ())
         members = self._guide.get("properties", {})
         row = [f"m{n}" + ("" if key in needed else "?") for n, key in enumerate(members)]
-        end = _literal(f"{XmlBody.END}\n") if self._is_xml else ("" if members else _literal("\n"))
+        end = self._symbols(self._end or ("" if members else "\n"))
         yield " ".join(filter(None, ("start:", *row, end)))
         marks = "|".join(map(_escaped, self._marks))
         yield f"{TEXT_NAME}: /{ANY}*/ & ~/{ANY}*(?:{marks}){ANY}*/"
@@ -88,7 +99,7 @@ class _Grammar:
         if not key or key != key.strip() or any(sign in key for sign in "<>\n"):
             raise Unguided(f"the name {key!r} cannot be written as a key")
         types = types_of(self._known[key], self._schema) if key in self._known else TEXT
-        before, behind = self._around(key)
+        before, behind = self._around(key, is_text="string" in types)
         yield f"m{number}: {before} v{number}"
         if "string" not in types:
             yield f"v{number}: j{number} {behind}"
@@ -121,13 +132,23 @@ class _Grammar:
             yield f"E{name}: {name} {behind}"
         yield f"v{number}: {' | '.join(f'E{name}' for name in names)}"
 
-    def _around(self, key: str) -> tuple[str, str]:
+    def _around(self, key: str, *, is_text: bool) -> tuple[str, str]:
         """The symbols before and after a value."""
-        if self._is_xml:
-            return _literal(f"<parameter={key}>\n"), _literal(f"\n{XmlBody.END_VALUE}\n")
-        before = (self._mark(Kv.KEY), _literal(key), self._mark(Kv.KEY_END), _literal("\n"))
-        behind = f"{self._mark(Kv.VALUE_END)} {_literal(chr(10))}"
-        return f"{' '.join(before)} {self._mark(Kv.VALUE)}", behind
+        tags = self._tags
+        key_end = tags.key_end if is_text or not tags.other else tags.other
+        before = self._symbols(f"{tags.open}{key}{key_end}")
+        return before, self._symbols(tags.value_end.replace("{key}", key))
+
+    def _symbols(self, text: str) -> str:
+        """A text of the form, with its one-token marks, as symbols of the grammar."""
+        symbols, plain = [], ""
+        for piece in pieces(text):
+            if piece not in self._tokens:
+                plain += piece
+                continue
+            symbols += [_literal(plain)] * bool(plain) + [self._mark(piece)]
+            plain = ""
+        return " ".join(symbols + [_literal(plain)] * bool(plain))
 
     def _texts(self, part: object, key: str, depth: int) -> Iterator[str]:
         """The terminals for a string value."""

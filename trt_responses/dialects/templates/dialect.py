@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
-from trt_responses.dialect import Takes
+from trt_responses.dialect import NO_TOOLS, Takes
+from trt_responses.dialects.templates.checkpoint import stop_ids_of
+from trt_responses.dialects.templates.families import to_dict
+from trt_responses.dialects.templates.forms import fitted
 from trt_responses.dialects.templates.probes import probe
 from trt_responses.dialects.templates.read.logprobs import ScoredTemplateReader
 from trt_responses.dialects.templates.read.reader import TemplateReader
@@ -13,10 +17,13 @@ from trt_responses.dialects.templates.steer import Places, plan_of
 from trt_responses.dialects.templates.tables import Tables
 from trt_responses.dialects.templates.write.render_process import TemplateProcess
 from trt_responses.dialects.templates.write.renderer import Renderer
+from trt_responses.dialects.templates.write.template import TemplateLimitError
+from trt_responses.errors import StartupError
 from trt_responses.language.reader import AS_USUAL, ReaderOptions
+from trt_responses.language.steering import Unguided
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from trt_responses.dialects.templates.families import Family
     from trt_responses.dialects.templates.read.reader import Begins
@@ -25,6 +32,12 @@ if TYPE_CHECKING:
     from trt_responses.language.messages import FunctionTool
     from trt_responses.language.steering import Guides, SteeringPlan, Turn
     from trt_responses.schema.compile import Form
+
+
+SEVERAL = 8
+"""Maximum calls in a turn of a model that writes several."""
+LONGEST_OPENING = 32
+"""Maximum ids behind a mark that opens a thought in a prompt."""
 
 
 class Words:
@@ -59,13 +72,16 @@ class TemplateDialect:
         self.places = Places(family, tokeniser, stop_ids)
         self.lexicon = Words(tokeniser, self.places.token_bytes)
         self.takes = Takes(
-            tools=family.calls is not None and family.shows_tools,
+            tools=family.calls is not None and (family.shows_tools or family.describes_tools),
             thoughts=family.thought is not None,
             raw_calls=False,
             prompt_ids=False,
             namespaces=False,
+            no_tools=family.no_calls or NO_TOOLS,
+            calls=SEVERAL if family.calls is not None and family.calls.several else 1,
         )
         self.tokeniser = tokeniser
+        self._template = template
         self._family = family
         self._tables = Tables.of(family, tokeniser, stop_ids)
         self._process = TemplateProcess(template)
@@ -75,17 +91,34 @@ class TemplateDialect:
         """Stop the render process."""
         await self._process.close()
 
+    def fitted(self) -> TemplateDialect:
+        """The dialect as the template describes it, with this one's family as a hint. Must not be
+        called inside an event loop."""
+        with self._rendering() as render:
+            family = fitted(self._family, render, self._template.source)
+        stops = stop_ids_of(family, self.tokeniser, self.places.stops)
+        return TemplateDialect(self._template, self.tokeniser, family, stops)
+
+    def form(self) -> dict[str, Any]:
+        """How the model writes, for a card."""
+        return to_dict(self._family)
+
     def probed(self) -> dict[str, str | bool]:
         """The results of probing the template. Raises a `StartupError` if they contradict the
         family. Must not be called inside an event loop."""
+        with self._rendering() as render:
+            return probe(render, self._family).to_dict()
+
+    @contextmanager
+    def _rendering(self) -> Iterator[Callable[..., str]]:
+        """Renders within the limits of serving."""
         with asyncio.Runner() as runner:
             try:
-                return probe(
-                    lambda *inputs, **switches: runner.run(
-                        self._process.render(*inputs, **switches)
-                    ),
-                    self._family,
-                ).to_dict()
+                yield lambda *inputs, **switches: runner.run(
+                    self._process.render(*inputs, **switches)
+                )
+            except TemplateLimitError as error:
+                raise StartupError(str(error)) from None
             finally:
                 runner.run(self.close())
 
@@ -109,6 +142,8 @@ class TemplateDialect:
 
     def arguments(self, of_json: Form, tool: FunctionTool) -> Form:
         forms = self.places.forms
+        if self._family.calls is not None and not self.places.guided:
+            raise Unguided("its calls are written in a form that is not guided")
         return of_json if forms is None else forms.form(of_json, tool.parameters or {})
 
     def messages(self, ids: Sequence[int]) -> list[Sequence[int]]:
@@ -131,6 +166,10 @@ class TemplateDialect:
         if self.places.thought is None:
             return "text"
         opened, closed = self.places.thought
+        if len(opened) > 1 or len(closed) > 1:
+            text = self.tokeniser.text(prompt[-LONGEST_OPENING:])
+            opening, closing = self._family.thought or ("", "")
+            return "thought" if text.rfind(opening) > text.rfind(closing) else "text"
         for token_id in reversed(prompt[-8:]):
             if token_id == opened[0]:
                 return "thought"

@@ -7,37 +7,90 @@ Nothing is guessed while serving. No ids here, and no rendering.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Mapping
+from dataclasses import asdict
 from typing import Any, Literal
+
+from pydantic import TypeAdapter, ValidationError
 
 from trt_responses.errors import StartupError
 from trt_responses.frozen import dataclass
 
-Body = Literal["json", "xml", "kv", "named"]
+Body = Literal["json", "named", "tags", "literal"]
 """The form of a call between its marks:
 
-- `json`: one object with the keys `name` and `arguments`;
-- `xml`: `<function=NAME>`, then `<parameter=KEY>` VALUE `</parameter>`, then `</function>`;
-- `kv`: NAME, then `<arg_key>` KEY `</arg_key>` `<arg_value>` VALUE `</arg_value>`;
-- `named`: NAME, a separator, and the arguments as JSON.
+- `json`: one object with the name and the arguments;
+- `named`: NAME, a separator, and the arguments as JSON;
+- `tags`: NAME, then each key and value as text between tags;
+- `literal`: `NAME(key='value', other=2)`, or with other brackets and quotes.
 """
 
 
 @dataclass(frozen=True, slots=True)
+class Tags:
+    """The texts around keys and values, as the template writes them."""
+
+    open: str
+    """The text before a key."""
+    key_end: str
+    """The text between a key and its value."""
+    value_end: str
+    other: str = ""
+    """`key_end` before a value that is no string, where that differs."""
+    quotes: str = ""
+    """The mark on both sides of a string, in a `literal` body."""
+    cdata: bool = False
+    """Whether texts with special signs stand in `<![CDATA[` `]]>`."""
+
+
+@dataclass(frozen=True, slots=True)
 class Calls:
-    """The marks of calls. `section` encloses all calls of a turn."""
+    """The form of calls. `section` encloses all calls of a turn.
+
+    Without `open` a call begins with its body: anywhere in its section, or at the start of a turn.
+    """
 
     open: str
     close: str
     body: Body
     section: tuple[str, str] | None = None
     before_name: str = ""
-    """The text before the name in a `named` body."""
+    """The text between the opening mark and the name."""
     after_name: str = ""
-    """The text between name and arguments in a `named` body."""
+    """The text between name and arguments."""
     after_arguments: str = ""
-    """The text after the arguments in a `named` body."""
+    """The text between the arguments and the closing mark."""
+    keys: tuple[str, str] = ("name", "arguments")
+    """The keys of a `json` body. Without the first, the name itself is the key of the arguments."""
+    tags: Tags | None = None
+    several: bool = True
+    """Whether a turn may have several calls."""
+
+    @property
+    def bare(self) -> bool:
+        """Whether nothing but its body shows that a call begins."""
+        return not self.open and self.section is None
+
+
+def json_calls(open_mark: str, close_mark: str) -> Calls:
+    """A call as a JSON object between two marks, as Qwen and Hermes write it."""
+    name = '\n{"name": "'
+    return Calls(open_mark, close_mark, "json", None, name, '", "arguments": ', "}\n")
+
+
+def xml_calls(open_mark: str, close_mark: str) -> Calls:
+    """`<function=NAME>` with a `<parameter=KEY>` for each argument."""
+    tags = Tags("<parameter=", ">\n", "\n</parameter>\n")
+    name = "\n<function="
+    return Calls(open_mark, close_mark, "tags", None, name, ">\n", "</function>\n", tags=tags)
+
+
+def key_value_calls(open_mark: str, close_mark: str) -> Calls:
+    """A name, then `<arg_key>` and `<arg_value>` for each argument."""
+    tags = Tags("<arg_key>", "</arg_key>\n<arg_value>", "</arg_value>\n")
+    return Calls(open_mark, close_mark, "tags", None, "", "\n", "", tags=tags)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +120,23 @@ class Family:
     """Whether its templates show tools; if False, the probe decides."""
     numbers_calls: bool = False
     """Whether call ids are `functions.NAME:INDEX`, counted over the conversation."""
+    short_ids: bool = False
+    """Whether call ids have nine letters or digits."""
+    frames: tuple[str, ...] = ()
+    """Marks around the text of an answer, which are no part of it."""
+    empty_tools: bool = False
+    """Whether the template wants an empty list where there are no tools."""
+    describes_tools: bool = False
+    """Whether the system message describes the tools, because the template shows none."""
+    no_calls: str = ""
+    """Why there are no calls."""
+    folds_system: bool = False
+    """Whether the template has no system message: its text begins the first user message."""
     seen_in: tuple[str, ...] = ()
     """Texts that identify the family: all occur in its templates."""
 
 
+_FAMILY = TypeAdapter(Family)
 _THINK = ("<think>", "</think>")
 _THINKING = Switch("enable_thinking")
 _DEEPSEEK_SECTION = ("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>")
@@ -81,7 +147,7 @@ FAMILIES = (
         terminators=("<|im_end|>",),
         foreign=("<|im_start|>",),
         thought=_THINK,
-        calls=Calls("<tool_call>", "</tool_call>", "xml"),
+        calls=xml_calls("<tool_call>", "</tool_call>"),
         switch=_THINKING,
         seen_in=("<|im_start|>", "<tool_call>", "<function=", "<parameter="),
     ),
@@ -90,7 +156,7 @@ FAMILIES = (
         terminators=("<|im_end|>",),
         foreign=("<|im_start|>",),
         thought=_THINK,
-        calls=Calls("<tool_call>", "</tool_call>", "json"),
+        calls=json_calls("<tool_call>", "</tool_call>"),
         switch=_THINKING,
         seen_in=("<|im_start|>", "<tool_call>", '\\"name\\":'),
     ),
@@ -99,7 +165,7 @@ FAMILIES = (
         terminators=("<|user|>", "<|observation|>", "<|endoftext|>"),
         foreign=("<|system|>", "<|assistant|>"),
         thought=_THINK,
-        calls=Calls("<tool_call>", "</tool_call>", "kv"),
+        calls=key_value_calls("<tool_call>", "</tool_call>"),
         switch=_THINKING,
         seen_in=("[gMASK]", "<|observation|>", "<arg_key>", "<arg_value>"),
     ),
@@ -146,6 +212,8 @@ OWN_WORDS = "response_template"
 """The family name of a checkpoint that has its own `response_template`."""
 TEXT_ONLY = "text"
 """The setting for text alone."""
+READ = "template"
+"""The family of a model whose form was read out of its template."""
 
 
 def find(
@@ -157,8 +225,8 @@ def find(
     terminators: Collection[str] = (),
 ) -> Family:
     """The family of a checkpoint. `terminators`: spellings of the end ids in its own files."""
-    if setting == TEXT_ONLY:
-        return text_only(terminators)
+    if setting in (TEXT_ONLY, READ):
+        return Family(setting, tuple(terminators))
     if setting == OWN_WORDS and response_template is None:
         raise StartupError(f"The checkpoint has no {OWN_WORDS}: name the model's family.")
     if setting not in (None, OWN_WORDS):
@@ -169,6 +237,20 @@ def find(
         if all(text in template for text in family.seen_in) and not _missing(family, controls):
             return family
     return text_only(terminators)
+
+
+def to_dict(family: Family) -> dict[str, Any]:
+    """A family as JSON values, for a card."""
+    values: dict[str, Any] = json.loads(json.dumps(asdict(family)))
+    return values
+
+
+def from_dict(values: Mapping[str, Any]) -> Family:
+    """The family of a card. Raises a `StartupError` for other values."""
+    try:
+        return _FAMILY.validate_python(values)
+    except ValidationError as error:
+        raise StartupError(f"The card's form is damaged: {error.error_count()} errors.") from None
 
 
 def text_only(terminators: Collection[str]) -> Family:
@@ -233,19 +315,18 @@ def _thought(field: object) -> tuple[str, str]:
 def _calls(field: Mapping[str, Any]) -> Calls:
     form, opening = field.get("content", "json"), str(field.get("open_pattern", ""))
     tags = str((field.get("content_args") or {}).get("tag_pattern", ""))
-    body: Body
     if form == "json" and "(?P<name>" not in opening:
-        body = "json"
+        calls = json_calls
     elif form == "xml-inline" and "<function=" in opening and tags.startswith("<parameter="):
-        body = "xml"
+        calls = xml_calls
     elif form == "xml-inline" and tags.startswith("<arg_key>"):
-        body = "kv"
+        calls = key_value_calls
     else:
         raise StartupError(
             f"The checkpoint's response_template writes calls as {form!r} in an unsupported way: "
             f"name the model's family ({', '.join(BY_NAME)}, {TEXT_ONLY})."
         )
-    return Calls(_needed(field, "open"), _needed(field, "close"), body)
+    return calls(_needed(field, "open"), _needed(field, "close"))
 
 
 def _needed(field: object, side: str) -> str:

@@ -11,6 +11,7 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal
 
+from trt_responses.dialects.templates.pieces import CALL_ID
 from trt_responses.dialects.templates.write.template import TemplateError, TemplateLimitError
 from trt_responses.errors import StartupError
 from trt_responses.frozen import dataclass
@@ -71,10 +72,7 @@ class Probes:
 def probe(render: Render, family: Family) -> Probes:
     """The results. Raises a `StartupError` if they contradict the family, or if the template
     exceeds its time or memory. `render`: the template's own `render`, or one with limits."""
-    try:
-        results = _Probe(render, family).results()
-    except TemplateLimitError as error:
-        raise StartupError(str(error)) from None
+    results = results_of(render, family)
     if faults := contradictions(results, family):
         raise StartupError(
             f"The chat template does not fit the family {family.name!r}: "
@@ -83,10 +81,19 @@ def probe(render: Render, family: Family) -> Probes:
     return results
 
 
+def results_of(render: Render, family: Family) -> Probes:
+    """The results alone."""
+    try:
+        return _Probe(render, family).results()
+    except TemplateLimitError as error:
+        raise StartupError(str(error)) from None
+
+
 def contradictions(results: Probes, family: Family) -> list[str]:
     """The differences between the template and the family, each with both values."""
     faults = []
-    if family.calls is not None and family.shows_tools and results.tools != "shown":
+    shows = family.shows_tools and not family.describes_tools
+    if family.calls is not None and shows and results.tools != "shown":
         faults.append(f"the family has tools, but in the template tools are {results.tools}")
     if family.calls is not None and results.arguments != family.arguments:
         faults.append(
@@ -111,6 +118,7 @@ class _Probe:
     def __init__(self, render: Render, family: Family) -> None:
         self._render = render
         self._switch = family.switch
+        self._needed = {"empty_tools": True} if family.empty_tools else {}
         self._system: Json = {"role": "system", "content": "probe-system"}
         self._user: Json = {"role": "user", "content": USER}
 
@@ -175,13 +183,13 @@ class _Probe:
 
     def _own(self, arguments: object) -> Json:
         """A model turn with a thought, a text and a call."""
-        call = {"type": "function", "id": "call_probe0", "function": {"name": TOOL}}
+        call = {"type": "function", "id": CALL_ID, "function": {"name": TOOL}}
         call["function"] |= {"arguments": arguments}  # type: ignore[operator]  # a dict
         thoughts = dict.fromkeys(("reasoning_content", "reasoning", "thinking"), THOUGHT)
         return {"role": "assistant", "content": TEXT, **thoughts, "tool_calls": [call]}
 
     def _result(self) -> Json:
-        return {"role": "tool", "content": RESULT, "name": TOOL, "tool_call_id": "call_probe0"}
+        return {"role": "tool", "content": RESULT, "name": TOOL, "tool_call_id": CALL_ID}
 
     def _rendered(
         self, messages: Sequence[Json], tools: list[Json] | None = None, *, thinks: bool = True
@@ -189,6 +197,7 @@ class _Probe:
         """The prompt; None if the template refuses the conversation."""
         switch = self._switch
         switches = {} if switch is None else {switch.name: switch.on if thinks else switch.off}
+        switches |= self._needed
         try:
             return self._render(messages, tools, **switches)
         except TemplateLimitError:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from trt_responses.dialects.templates.call_form import CallForms
 from trt_responses.dialects.templates.gates import CallOrAnswer, MarkedGate
+from trt_responses.dialects.templates.pieces import core, is_mark, pieces
 from trt_responses.dialects.templates.read.reader import TemplateReader
 from trt_responses.engine import Guide
 from trt_responses.language.gate import Gate, GuidedGate, Words
@@ -59,11 +60,38 @@ class Places:
         self.thought = None if thought is None else tuple(map(self.ids, thought))
         self.call_open = () if calls is None else self.ids(calls.open)
         self.call_close = () if calls is None else self.ids(calls.close)
-        in_text = calls is not None and calls.body in ("xml", "kv")
+        in_text = calls is not None and calls.body == "tags"
         self.forms = CallForms(calls, tokeniser.id_of) if calls is not None and in_text else None
         """Forms of arguments that are not JSON."""
-        section = "" if calls is None or calls.section is None else calls.section[0]
-        self.first_call = (*self.ids(section), *self.call_open)
+        self.several = calls is not None and calls.several and bool(calls.open)
+        """Whether a steered turn may have several calls."""
+        self.first_call = self.call_open
+        if calls is not None and calls.section is not None:
+            section = self.ids(calls.section[0].lstrip())
+            self.first_call = (*section, *self.call_open)
+            if not calls.open:
+                self.call_open = self.ids(core(calls.section[0]))
+                self.call_close = self.ids(calls.section[1])
+        self.marked = len(self.call_open) == 1 and self.call_open[0] in controls
+        """Whether a token shows that a call begins, so that what follows can be guided."""
+
+    @property
+    def guided(self) -> bool:
+        """Whether arguments can be guided."""
+        calls = self.family.calls
+        return self.marked and calls is not None and calls.body != "literal"
+
+    @property
+    def separated(self) -> bool:
+        """Whether a mark of its own follows a call's name."""
+        calls = self.family.calls
+        assert calls is not None
+        return calls.body == "named" or any(map(is_mark, pieces(calls.after_name)))
+
+    @property
+    def banned(self) -> tuple[int, ...]:
+        """The id without which no call begins, where there is one."""
+        return self.call_open[:1] if self.marked else ()
 
     def ids(self, text: str) -> tuple[int, ...]:
         """The ids of a text of the family, marks included."""
@@ -79,22 +107,14 @@ class Places:
         """The texts before and after a call's name."""
         calls = self.family.calls
         assert calls is not None
-        match calls.body:
-            case "json":
-                return '\n{"name": "', '", "arguments": '
-            case "xml":
-                return "\n<function=", ">\n"
-            case "kv":
-                return "", "\n"
-            case "named":
-                return calls.before_name, calls.after_name
+        return calls.before_name, calls.after_name
 
     @property
     def tail(self) -> tuple[int, ...]:
         """The ids that close a call after its arguments."""
         calls = self.family.calls
         assert calls is not None
-        words = {"json": "}\n", "named": calls.after_arguments}.get(calls.body, "")
+        words = "" if calls.body == "tags" else calls.after_arguments
         return (*self.ids(words), *self.call_close)
 
 
@@ -140,7 +160,9 @@ class TurnPlan:
             yield from self._calls(calls, (*forced, *self._places.first_call))
         elif not calls:
             yield self._answer(answer, forced)
-        elif answer.form is None and not any(call.form for call in calls):
+        elif not self._places.marked or (
+            answer.form is None and not any(call.form for call in calls)
+        ):
             yield self._free(forced)
         else:
             yield from self._either(answer, calls, forced)
@@ -160,7 +182,7 @@ class TurnPlan:
         left = self._left(forced) - min(RESERVE, self._tokens // 2) - len(closed)
         most = left if limit is None else min(left, limit)
         behind = places.ids("\n\n")
-        if most > 0:
+        if most > 0 and len(closed) == 1:
             ends = places.ends | places.foreign | {closed[0], *places.call_open[:1]}
             gate = Gate(ends, closed, may_be_cut=True)
             return behind, Segment(most, tuple(ends), forced, gate=gate, name="thought")
@@ -174,7 +196,7 @@ class TurnPlan:
 
     def _free(self, forced: tuple[int, ...]) -> Segment:
         """An unsteered segment; without tools the call mark is banned."""
-        banned = () if self._turn.offered else self._places.call_open[:1]
+        banned = () if self._turn.offered else self._places.banned
         return Segment(self._left(forced), self._places.stops, forced, banned_ids=banned)
 
     def _answer(self, answer: Choice, forced: tuple[int, ...]) -> Segment:
@@ -186,7 +208,7 @@ class TurnPlan:
             places.stops,
             forced,
             gate=Gate(places.ends, (places.stops[0],)),
-            banned_ids=places.call_open[:1],
+            banned_ids=places.banned,
             name="body",
         )
 
@@ -212,6 +234,9 @@ class TurnPlan:
         """Unsteered until the model begins a call; then its name and its arguments are guided."""
         mark = self._places.call_open
         assert self._reader is not None
+        if not self._places.marked:
+            yield self._free(self._turn.begun)
+            return
         stops = (*self._places.stops, mark[-1])
         yield Segment(self._left(), stops, self._turn.begun)
         if tuple(self._reader.kept[-len(mark) :]) == mark:
@@ -223,7 +248,7 @@ class TurnPlan:
         assert self._reader is not None
         for number in range(self._turn.calls):
             if number:
-                if self._left() < LEAST_TOKENS:
+                if not self._places.several or self._left() < LEAST_TOKENS:
                     return
                 yield self._trial(mark, ())
                 if tuple(self._reader.kept[-len(mark) :]) != mark:
@@ -233,7 +258,7 @@ class TurnPlan:
                 call, forced = calls[0], (*forced, *self._places.head(calls[0].name))
             else:
                 before, behind = self._places.around
-                if self._places.family.calls and self._places.family.calls.body == "named":
+                if self._places.separated:
                     behind = ""
                 words = Words([call.name + behind for call in calls])
                 yield self._header(words, (*forced, *self._places.ids(before)))
@@ -261,7 +286,7 @@ class TurnPlan:
         if call.form is not None:
             marks = {} if places.forms is None else places.forms.marks
             return self._guided(call.form, forced, places.tail, call.what, marks)
-        ends = places.ends | {places.call_close[-1]}
+        ends = places.ends | {*places.call_close[-1:]}
         gate = Gate(ends, places.call_close)
         return Segment(self._left(forced), tuple(ends), forced, gate=gate, name="body")
 

@@ -4,18 +4,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from trt_responses.dialects.templates.pieces import core
 from trt_responses.dialects.templates.read.bodies import marks_of
 from trt_responses.tokens.pieces import escaped
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from trt_responses.dialects.templates.families import Family
     from trt_responses.dialects.templates.tokeniser import Tokeniser
 
 WHITE = " \t\r\n"
 
-Sign = Literal["end", "foreign", "thought", "thought_end", "call", "call_end", "section", "inner"]
+Sign = Literal[
+    "end",
+    "foreign",
+    "thought",
+    "thought_end",
+    "call",
+    "call_end",
+    "section",
+    "section_end",
+    "frame",
+    "inner",
+]
 
 
 class Tables(NamedTuple):
@@ -31,34 +43,54 @@ class Tables(NamedTuple):
     in_text: tuple[str, ...]
     in_thought: tuple[str, ...]
     """Marks that are not one token, by the place of the search."""
+    meaning: Mapping[str, Sign]
+    """The sign of each such mark."""
+    inner: frozenset[str]
+    """The marks inside a call that are one token."""
 
     @classmethod
     def of(cls, family: Family, tokeniser: Tokeniser, stop_ids: Collection[int] = ()) -> Tables:
         """The tables of a checkpoint. `stop_ids`: ids that end a turn besides the family's."""
+        named = _named(family)
         signs: dict[int, Sign] = {}
-        calls, thought = family.calls, family.thought
-        named: list[tuple[Sign, Sequence[str]]] = [("foreign", family.foreign)]
-        if calls is not None:
-            named += [("inner", marks_of(calls)), ("section", calls.section or ())]
-            named += [("call", (calls.open,)), ("call_end", (calls.close,))]
-        if thought is not None:
-            named += [("thought", thought[:1]), ("thought_end", thought[1:])]
-        named.append(("end", family.terminators))
-        for sign, spellings in named:
-            for spelling in spellings:
-                if (token_id := tokeniser.id_of(spelling)) is not None:
-                    signs[token_id] = sign
+        meaning: dict[str, Sign] = {}
+        for sign, spelling in named:
+            if (token_id := tokeniser.id_of(spelling)) is not None:
+                signs[token_id] = sign
+            elif spelling:
+                meaning[spelling] = sign
         signs |= dict.fromkeys(stop_ids, "end")
-        spelled = {tokeniser.controls.get(token_id) for token_id in signs}
-        opening = [] if calls is None else [calls.open, *(calls.section or ())[:1]]
-        in_text = [*opening, *(thought or ())[:1]]
-        in_thought = [*opening, *(thought or ())[1:]]
-        sought = (
-            tuple(mark for mark in marks if mark not in spelled) for marks in (in_text, in_thought)
+        text, thought = (
+            tuple(mark for mark, sign in meaning.items() if sign in signs_there)
+            for signs_there in (_IN_TEXT, _IN_THOUGHT)
         )
-        text, thoughts = sought
-        plain = _plain(tokeniser, frozenset(mark[0] for mark in (*text, *thoughts)))
-        return cls(family, tokeniser.token_bytes, tokeniser.controls, signs, plain, text, thoughts)
+        inner = (
+            frozenset(one for one in marks_of(family.calls) if tokeniser.id_of(one) is not None)
+            if family.calls
+            else frozenset[str]()
+        )
+        plain = _plain(tokeniser, frozenset(mark[0] for mark in (*text, *thought)))
+        known = tokeniser.token_bytes, tokeniser.controls
+        return cls(family, *known, signs, plain, text, thought, meaning, inner)
+
+
+_IN_TEXT: Collection[Sign] = ("call", "section", "section_end", "thought", "frame")
+_IN_THOUGHT: Collection[Sign] = ("call", "section", "thought_end")
+
+
+def _named(family: Family) -> Iterator[tuple[Sign, str]]:
+    """The family's marks; of two with one spelling the later counts."""
+    calls, thought = family.calls, family.thought
+    yield from (("foreign", mark) for mark in family.foreign)
+    yield from (("frame", mark) for mark in family.frames)
+    if calls is not None:
+        yield from (("inner", mark) for mark in marks_of(calls))
+        begin, end = map(core, calls.section or ("", ""))
+        yield from (("section_end", end), ("section", begin))
+        yield from (("call_end", calls.close.strip()), ("call", calls.open.strip()))
+    if thought is not None:
+        yield from (("thought", thought[0]), ("thought_end", thought[1]))
+    yield from (("end", mark) for mark in family.terminators)
 
 
 def _plain(tokeniser: Tokeniser, first: frozenset[str]) -> dict[int, bytes]:

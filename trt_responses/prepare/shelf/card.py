@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping  # decoded by its annotation
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -79,6 +79,8 @@ class DialectFacts:
     """The ids that end a turn. The template writes the first one."""
     probes: Mapping[str, bool | str]
     """The result of each probe of the template, by the probe's name."""
+    form: Mapping[str, Any] | None = None
+    """How the model writes, read out of its template; None: as the family says."""
 
     def sentence(self) -> str:
         """The facts in one sentence."""

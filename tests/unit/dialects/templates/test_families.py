@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.support.template_families import CHATML, CONTROLS, FOLDER
-from trt_responses.dialects.templates.families import Calls, find
+from trt_responses.dialects.templates.families import (
+    find,
+    json_calls,
+    key_value_calls,
+    xml_calls,
+)
 from trt_responses.errors import StartupError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trt_responses.dialects.templates.families import Calls
 
 QWEN = {
     "start_anchor": "<|im_start|>assistant\n",
@@ -70,7 +80,7 @@ def test_the_checkpoints_own_words_come_before_the_table() -> None:
     family = find(source("qwen3"), CHATML, response_template=QWEN)
     assert family.name == "response_template"
     assert family.thought == ("<think>", "</think>")
-    assert family.calls == Calls("<tool_call>", "</tool_call>", "xml")
+    assert family.calls == xml_calls("<tool_call>", "</tool_call>")
     assert family.terminators == ("<|im_end|>",)
 
 
@@ -82,17 +92,18 @@ def changed(field: str, **values: object) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("told", "calls"),
     [
-        (changed("tool_calls", content="json", open_pattern="<tool_call>"), "json"),
+        (changed("tool_calls", content="json", open_pattern="<tool_call>"), json_calls),
         (
             changed("tool_calls", content_args={"tag_pattern": "<arg_key>(?P<key>.+)</arg_key>"}),
-            "kv",
+            key_value_calls,
         ),
     ],
 )
-def test_bodies_of_a_response_template(told: dict[str, Any], calls: str) -> None:
+def test_bodies_of_a_response_template(
+    told: dict[str, Any], calls: Callable[[str, str], Calls]
+) -> None:
     family = find("", (), response_template=told)
-    assert family.calls is not None
-    assert family.calls.body == calls
+    assert family.calls == calls("<tool_call>", "</tool_call>")
 
 
 def test_a_thought_that_the_prompt_opens_has_its_mark_all_the_same() -> None:

@@ -6,6 +6,7 @@ schema allows one, and else the value that the text spells. No marks and no ids 
 
 from __future__ import annotations
 
+import ast
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -124,10 +125,20 @@ class ArgumentWriter:
         try:
             kind = type_of(json.loads(bare, parse_constant=_refused))
         except (ValueError, RecursionError):
-            kind = ""
+            bare = _from_python(bare) if allowed & {"object", "array"} else bare
+            kind = {"{": "object", "[": "array"}.get(bare[:1], "")
         if kind in allowed or (kind == "integer" and "number" in allowed):
             return bare
         return json.dumps(text, ensure_ascii=False)
+
+
+def _from_python(text: str) -> str:
+    """A dict or list of Python as JSON: some templates write those. Empty for any other text."""
+    try:
+        value = ast.literal_eval(text)
+        return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else ""
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return ""
 
 
 def _refused(name: str) -> None:

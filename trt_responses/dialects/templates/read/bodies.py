@@ -1,29 +1,33 @@
-"""The readers of call bodies, by the body that a family names."""
+"""The readers of call bodies, by the body of a form."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trt_responses.dialects.templates.pieces import is_mark, pieces
 from trt_responses.dialects.templates.read.json_body import JsonBody, NamedBody
-from trt_responses.dialects.templates.read.pair_body import KeyValueBody, XmlBody
+from trt_responses.dialects.templates.read.literal_body import LiteralBody
+from trt_responses.dialects.templates.read.tag_body import TagBody
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from trt_responses.dialects.templates.families import Calls
-    from trt_responses.dialects.templates.read.body import Body, CallSink
+    from trt_responses.dialects.templates.read.body import Body
 
-BODIES: Mapping[str, Callable[[Calls, Mapping[str, object], CallSink], Body]] = {
+BODIES: Mapping[str, type[Body]] = {
     "json": JsonBody,
-    "xml": XmlBody,
-    "kv": KeyValueBody,
     "named": NamedBody,
+    "tags": TagBody,
+    "literal": LiteralBody,
 }
 
 
 def marks_of(form: Calls) -> Sequence[str]:
     """The marks inside a call that may be one token."""
-    if form.body == "kv":
-        kv = KeyValueBody
-        return (kv.KEY, kv.KEY_END, kv.VALUE, kv.VALUE_END)
-    return ("<｜tool▁sep｜>",) if "<｜tool▁sep｜>" in form.before_name + form.after_name else ()
+    texts = [form.open, form.before_name, form.after_name]
+    if (tags := form.tags) is not None:
+        own = (tags.open, tags.key_end, tags.other, tags.value_end, tags.quotes)
+        texts += [*own, form.after_arguments, form.close]
+    found = dict.fromkeys(one for text in texts for one in pieces(text) if is_mark(one))
+    return [mark for mark in found if mark not in (form.open, form.close) and "{key}" not in mark]

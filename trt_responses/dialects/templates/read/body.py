@@ -31,25 +31,33 @@ def split(text: str, marks: Collection[str]) -> tuple[str, str | None, str]:
     """The text before the first of these marks, the mark, and the rest. Without a mark: the text
     that is no mark, None, and the end that may still become one."""
     hits = [(at, -len(mark), mark) for mark in marks if mark and (at := text.find(mark)) >= 0]
-    if hits:
-        at, _, mark = min(hits)
-        return text[:at], mark, text[at + len(mark) :]
+    first, _, mark = min(hits, default=(len(text), 0, ""))
     longest = max(map(len, marks), default=1)
-    for at in range(max(0, len(text) - longest + 1), len(text)):
-        if any(mark.startswith(text[at:]) for mark in marks):
+    for at in range(max(0, len(text) - longest + 1), min(len(text), first + 1)):
+        if any(one.startswith(text[at:]) and one != mark for one in marks):
             return text[:at], None, text[at:]
+    if mark:
+        return text[:first], mark, text[first + len(mark) :]
     return text, None, ""
 
 
 class Body(ABC):
     """Reads one call. `over`: its closing mark was found in text, and `rest` follows it."""
 
-    def __init__(self, form: Calls, schemas: Mapping[str, object], sink: CallSink) -> None:
+    def __init__(
+        self,
+        form: Calls,
+        schemas: Mapping[str, object],
+        sink: CallSink,
+        tokens: Collection[str] = (),
+    ) -> None:
+        """`tokens`: the marks inside a call that are one token."""
         self.over = False
         self.whole = False
         """Whether its arguments are complete."""
         self.rest = ""
         self._form, self._schemas, self._sink = form, schemas, sink
+        self._tokens = tokens
         self._text = ""
 
     def feed(self, text: str) -> None:
@@ -88,3 +96,25 @@ class Body(ABC):
     def _stray(self, text: str) -> None:
         if text.strip():
             self._sink.fault()
+
+
+class StandIns:
+    """Characters that stand in for marks that are one token. No output contains them: they are
+    surrogates, which UTF-8 has not."""
+
+    def __init__(self, marks: Collection[str]) -> None:
+        self._signs = {mark: chr(0xD800 + place) for place, mark in enumerate(sorted(marks))}
+        self._marks = {ord(sign): mark for mark, sign in self._signs.items()}
+
+    def __contains__(self, mark: str) -> bool:
+        return mark in self._signs
+
+    def sign(self, text: str) -> str:
+        """The text with a character for each mark."""
+        for mark in sorted(self._signs, key=len, reverse=True):
+            text = text.replace(mark, self._signs[mark])
+        return text
+
+    def plain(self, text: str) -> str:
+        """The text with each mark spelled out."""
+        return text.translate(self._marks) if self._marks else text

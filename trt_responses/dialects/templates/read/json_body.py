@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cache
 from typing import TYPE_CHECKING
 
+from trt_responses.dialects.templates.pieces import CALL_ID, is_mark, pieces
 from trt_responses.dialects.templates.read.body import Body, split
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from trt_responses.dialects.templates.families import Calls
     from trt_responses.dialects.templates.read.body import CallSink
@@ -21,22 +23,38 @@ if TYPE_CHECKING:
 HEAD_CHARACTERS = 4096
 """Maximum length of a JSON call up to its arguments; a longer one is read when it is complete."""
 
-_HEAD = re.compile(
-    r'\s*\{\s*"name"\s*:\s*("(?:[^"\\]|\\.)*")\s*,\s*"(?:arguments|parameters)"\s*:\s*(?=\S)', re.S
-)
-_TAIL = re.compile(r"\s*\}\s*")
+_SCALAR = r'(?:"(?:[^"\\]|\\.)*"|[\d.]+|null)'
+_KEY = re.compile(r'"(\w+)":')
+_NUMBERED = re.compile(r":\d+")
 _STRUCTURE = re.compile(r'["{}\[\]]')
 _IN_STRING = re.compile(r'["\\]')
+
+
+@cache
+def _patterns(form: Calls) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """The patterns of an object up to its arguments, and from their end on."""
+    name, arguments = map(re.escape, form.keys)
+    texts = form.before_name + form.after_name + form.after_arguments
+    others = "|".join(sorted({*_KEY.findall(texts)} - {*form.keys})) or "(?!)"
+    other = rf'"(?:{others})"\s*:\s*{_SCALAR}'
+    quoted = r'("(?:[^"\\]|\\.)*")\s*'
+    head = rf"\s*\{{\s*{quoted}:\s*(?=\S)"
+    if name:
+        keys = rf"(?:{'|'.join({arguments, 'arguments', 'parameters'})})"
+        head = rf'\s*\{{\s*(?:{other}\s*,\s*)*"{name}"\s*:\s*{quoted},\s*"{keys}"\s*:\s*(?=\S)'
+    tail = rf"\s*(?:,\s*{other}\s*)*\}}\s*"
+    return re.compile(head, re.DOTALL), re.compile(tail, re.DOTALL)
 
 
 class JsonValue:
     """Finds the end of a JSON value in text that comes in pieces."""
 
-    def __init__(self) -> None:
-        self._depth = 0
+    def __init__(self, depth: int = 0) -> None:
+        """`depth`: the number of open brackets before the text."""
+        self._depth = depth
         self._in_string = False
         self._escaped = False
-        self.begun = self.over = False
+        self.begun, self.over = depth > 0, False
 
     def take(self, text: str) -> int:
         """The number of characters of this text that belong to the value."""
@@ -77,8 +95,15 @@ class JsonValue:
 class _Arguments(Body):
     """Arguments that are JSON, returned as written."""
 
-    def __init__(self, form: Calls, schemas: Mapping[str, object], sink: CallSink) -> None:
-        super().__init__(form, schemas, sink)
+    def __init__(
+        self,
+        form: Calls,
+        schemas: Mapping[str, object],
+        sink: CallSink,
+        tokens: Collection[str] = (),
+    ) -> None:
+        super().__init__(form, schemas, sink, tokens)
+        self._opened = False
         self._value = JsonValue()
         self._held: list[str] | None = []
         """Pieces of a value that is not an object; it is converted when it is complete."""
@@ -87,13 +112,21 @@ class _Arguments(Body):
         return not (self._value.begun and self._value.in_string)
 
     def _close_step(self) -> bool:
-        """Find the closing mark in the text after the arguments."""
+        """Find the closing mark in the text after the arguments; without one the body's own end
+        closes the call."""
+        if not self._form.close:
+            return self._end_step()
         before, mark, behind = split(self._text, (self._form.close,))
         if mark is None:
             return False
         self._text = before
         self.finish(closed=True)
         self._text, self.over = behind, True
+        return False
+
+    def _end_step(self) -> bool:
+        self.finish(closed=True)
+        self._text, self.over = self._text.lstrip() if self._opened else "", True
         return False
 
     def _value_step(self) -> None:
@@ -109,6 +142,7 @@ class _Arguments(Body):
             self._value_end()
 
     def _value_end(self) -> None:
+        """Complete the arguments."""
         if self._held is not None:
             self._sink.arguments(_unwrapped("".join(self._held)))
         self._held, self.whole = None, True
@@ -117,11 +151,17 @@ class _Arguments(Body):
 class JsonBody(_Arguments):
     """A call as one JSON object with the keys `name` and `arguments`."""
 
-    def __init__(self, form: Calls, schemas: Mapping[str, object], sink: CallSink) -> None:
-        super().__init__(form, schemas, sink)
-        self._opened = False
+    def __init__(
+        self,
+        form: Calls,
+        schemas: Mapping[str, object],
+        sink: CallSink,
+        tokens: Collection[str] = (),
+    ) -> None:
+        super().__init__(form, schemas, sink, tokens)
+        self._head, self._tail = _patterns(form)
         self._frame = JsonValue()
-        """The object around name and arguments, until the name is known."""
+        """The object around name and arguments, until the name is known; then its rest."""
         self._framed = 0
 
     def closes(self) -> bool:
@@ -143,20 +183,37 @@ class JsonBody(_Arguments):
             self._value_end()
             self.whole = closed
         elif self.whole:
-            if not _TAIL.fullmatch(self._text):
+            if not self._tail.fullmatch(self._text):
                 self._sink.fault()
         elif closed:
             self.whole = True  # broken JSON, returned as written
 
     def _head_step(self) -> bool:
-        head = _HEAD.match(self._text) if len(self._text) <= HEAD_CHARACTERS else None
+        head = self._head.match(self._text) if len(self._text) <= HEAD_CHARACTERS else None
         name = _text_of(head[1]) if head else ""
-        if head is None or not name:
+        if head is None or not self._is_name(name):
             self._frame_to_end()
             return self._frame.over and self._close_step()
         self._text, self._opened = self._text[head.end() :], True
+        self._frame, self._framed = JsonValue(depth=1), 0
         self._sink.opened(name)
         return True
+
+    def _is_name(self, name: str) -> bool:
+        """Whether this names a function; without a mark around, one of the offered ones."""
+        return bool(name) and (not self._form.bare or name in self._schemas)
+
+    def _end_step(self) -> bool:
+        """Find the end of the object around name and arguments."""
+        if self._opened:
+            self._framed += self._frame.take(self._text[self._framed :])
+            if not self._frame.over:
+                return False
+        text, rest = self._text[: self._framed], self._text[self._framed :]
+        self._text = text
+        self.finish(closed=True)
+        self._text, self.over = rest, True
+        return False
 
     def _frame_to_end(self) -> None:
         if not self._opened and not self._frame.over:
@@ -168,13 +225,17 @@ class JsonBody(_Arguments):
             value = json.loads(self._text)
         except (ValueError, RecursionError):
             return
-        name = value.get("name") if isinstance(value, dict) else None
-        if not isinstance(name, str) or not name.strip():
+        key, *own = self._form.keys
+        name = value.get(key) if isinstance(value, dict) else None
+        if not isinstance(name, str) or not self._is_name(name.strip()):
             return
-        arguments = value.get("arguments", value.get("parameters"))
+        keys = [one for one in (*own, "arguments", "parameters") if one in value][:1]
+        if self._form.bare and not keys:
+            return
+        arguments = value[keys[0]] if keys else None
         self._opened = self.whole = True
         self._sink.opened(name)
-        if len(value) > 1 + ("arguments" in value or "parameters" in value):
+        if len(value) > 1 + len(keys):
             self._sink.fault()
         if isinstance(arguments, str):
             self._sink.arguments(arguments)
@@ -185,9 +246,24 @@ class JsonBody(_Arguments):
 class NamedBody(_Arguments):
     """A name, a separator, and JSON. The text around them may be one token, or ordinary text."""
 
-    def __init__(self, form: Calls, schemas: Mapping[str, object], sink: CallSink) -> None:
-        super().__init__(form, schemas, sink)
-        self._opened = False
+    def __init__(
+        self,
+        form: Calls,
+        schemas: Mapping[str, object],
+        sink: CallSink,
+        tokens: Collection[str] = (),
+    ) -> None:
+        super().__init__(form, schemas, sink, tokens)
+        before = [*filter(is_mark, pieces(form.before_name))]
+        behind = [*filter(is_mark, pieces(form.after_name))]
+        self._before = before[-1] if before else ""
+        """The mark before the name; what is before that is no part of it."""
+        self._name_end = behind[0] if behind else form.after_name
+        self._begin = behind[-1] if len(behind) > 1 else ""
+        """The mark before the arguments, if another one ends the name."""
+        self._prefix = form.before_name.strip().removesuffix(self._before)
+        """The text before that mark, or before the name if there is none."""
+        self._numbered = _NUMBERED.match(form.after_name) is not None
 
     def mark(self, mark: str) -> bool:
         if self._opened:
@@ -197,21 +273,38 @@ class NamedBody(_Arguments):
 
     def _step(self) -> bool:
         if not self._opened:
-            head = self._text.lstrip()
-            before = self._form.before_name
-            if before.startswith(head[: len(before)]) and len(head) < len(before):
-                return False
-            name, mark, behind = split(head.removeprefix(before), (self._form.after_name,))
-            if mark is None or self._named(name) is None:
-                return False
-            self._text, self._opened = behind.lstrip(), True
-            return True
+            return self._head_step()
         if not self.whole and self._text.strip():
             if not self._value.begun:
                 self._text = self._text.lstrip()
             self._value_step()
             return self.whole
         return self.whole and self._close_step()
+
+    def _head_step(self) -> bool:
+        prefix, head = "", self._text
+        mark: str | None = ""
+        if self._before:
+            prefix, mark, head = split(head, (self._before,))
+        if mark is None:
+            return False
+        name, mark, behind = split(head.lstrip(), (self._name_end,))
+        if mark is None:
+            return False
+        if self._begin:
+            _, mark, behind = split(behind, (self._begin,))
+            if mark is None:
+                return False
+        if not self._before:
+            name = name.removeprefix(self._prefix)
+        if self._numbered:
+            name = _NUMBERED.split(name)[0]
+        if self._named(name) is None:
+            return False
+        if self._before and prefix.strip() != self._prefix and CALL_ID not in self._prefix:
+            self._sink.fault()
+        self._text, self._opened = behind.lstrip(), True
+        return True
 
     def finish(self, *, closed: bool) -> None:
         if not self._opened:

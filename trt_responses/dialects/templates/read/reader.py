@@ -30,6 +30,9 @@ JSON = "<|constrain|>json"
 THOUGHT = Opened("analysis", None, None)
 TEXT = Opened("final", None, None)
 
+BETWEEN_CALLS = f"{WHITE},[]"
+"""What stands between calls in a list."""
+
 Begins = Literal["thought", "text"]
 _State = Literal["text", "thought", "call", "between", "done"]
 
@@ -45,6 +48,11 @@ class TemplateReader(Messages):
         super().__init__(options)
         self._tables = tables
         self._family = tables.family
+        calls = tables.family.calls
+        self._bare = calls is not None and calls.bare and bool(options.tools)
+        self._loose = calls is not None and not calls.open and not calls.bare
+        """Whether a call in its section begins without a mark."""
+        self._in_section = False
         self._schemas = {tool.name: tool.parameters or {} for tool in options.tools}
         self._begins = begins
         self._state: _State = begins
@@ -75,6 +83,7 @@ class TemplateReader(Messages):
         self.messages[-1] = answered
         self._start = len(self.kept)
         self._state, self.ended = self._begins, False
+        self._in_section = False
 
     def feed(self, token_ids: Sequence[int]) -> list[Fragment]:
         """The fragments of the next ids, in chunks of any size. Ids after the end are discarded."""
@@ -149,9 +158,13 @@ class TemplateReader(Messages):
         elif sign == "thought_end" and self._state == "thought":
             self._close(token_id, whole=True)
             self._state = "text"
-        elif sign == "section" and self._state != "thought":
+        elif sign in ("section", "section_end") and self._state != "thought":
             self._close(None, whole=True, before_mark=True)
-            self._state = "between"
+            self._state, self._in_section = "between", sign == "section"
+        elif sign == "inner":
+            self._take(spelling)
+        elif sign == "frame":
+            self._close(None, whole=True, before_mark=True)
         else:
             self._repair("stray_control")
 
@@ -162,9 +175,14 @@ class TemplateReader(Messages):
             self._end_call(token_id, closed=True)
         elif sign == "call" and body.whole:
             self._begin_next_call(token_id, spelling)
+        elif sign == "section_end" and body.closes():
+            self._end_call(None, closed=True, before_mark=True)
+            self._in_section = False
         elif sign == "inner" and body.mark(spelling):
             if self._raw:
                 self._raw.append(spelling)
+            if body.over:
+                self._end_call(token_id, closed=True)
         else:
             self._repaired = True
             self._take(spelling)
@@ -177,8 +195,23 @@ class TemplateReader(Messages):
                 text = self._take_in_call(self._body, text)
             elif self._state == "thought":
                 text = self._take_words(text, self._tables.in_thought)
+            elif self._opened is None and (self._bare or (self._loose and self._in_section)):
+                text = self._take_start(text)
             else:
                 text = self._take_words(text, self._tables.in_text)
+
+    def _take_start(self, text: str) -> str:
+        """Read text where a call may begin without a mark."""
+        text, self._held = (self._held + text).lstrip(WHITE if self._bare else BETWEEN_CALLS), ""
+        if text and self._begins_call(text):
+            self._begin_call("", marked=False)
+            return text
+        return text and self._take_words(text, self._tables.in_text)
+
+    def _begins_call(self, text: str) -> bool:
+        calls = self._family.calls
+        assert calls is not None
+        return text[0] == "{" if calls.body == "json" else text[0].isidentifier()
 
     def _take_words(self, text: str, marks: Sequence[str]) -> str:
         """Read text of a message up to the next mark. Returns the text after the mark."""
@@ -198,14 +231,14 @@ class TemplateReader(Messages):
         return behind
 
     def _text_mark(self, mark: str) -> None:
-        calls = self._family.calls
-        if calls is not None and mark == calls.open:
+        sign = self._tables.meaning[mark]
+        if sign == "call":
             self._begin_call(mark, marked=False)
             return
         self._close(None, whole=True)
-        if calls is not None and mark in (calls.section or ()):
-            self._state = "between"
-        else:
+        if sign in ("section", "section_end"):
+            self._state, self._in_section = "between", sign == "section"
+        elif sign != "frame":
             self._state = "text" if self._state == "thought" else "thought"
 
     def _say(self, text: str) -> None:
@@ -230,7 +263,7 @@ class TemplateReader(Messages):
         assert calls is not None
         self._state = "call"
         self._raw = [spelling]
-        self._body = BODIES[calls.body](calls, self._schemas, self)
+        self._body = BODIES[calls.body](calls, self._schemas, self, self._tables.inner)
 
     def _begin_next_call(self, token_id: int, spelling: str) -> None:
         """Close a call with complete arguments that the model did not close, and begin the next."""
@@ -259,6 +292,9 @@ class TemplateReader(Messages):
         if not body.over:
             body.finish(closed=closed)
         self._body = None
+        if self._raw and self._bare:
+            self._answer_after_all()
+            return
         if self._raw:
             self._unread(closed=closed)
         recipient = self.recipient
@@ -268,6 +304,12 @@ class TemplateReader(Messages):
         else:
             self.ended = self.call_ends or recipient in self._ending
             self._state = "done" if self.ended else "between"
+
+    def _answer_after_all(self) -> None:
+        """Return an object that is no call as the beginning of an answer."""
+        raw, self._raw = "".join(self._raw), []
+        self._state = "text"
+        self._say(raw)
 
     def _unread(self, *, closed: bool) -> None:
         """Return a call without a name as text, unless the output ended inside it."""
@@ -327,7 +369,9 @@ class TemplateReader(Messages):
         assert body is not None
         body.finish(closed=False)
         self._body = None
-        if self._raw:
+        if self._raw and self._bare:
+            self._answer_after_all()
+        elif self._raw:
             self._unread(closed=whole)
         elif whole:
             self._repair("missing_terminator")

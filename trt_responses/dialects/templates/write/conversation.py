@@ -15,13 +15,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from trt_responses.dialect import Entry
-    from trt_responses.dialects.templates.families import Family
+    from trt_responses.dialects.templates.families import Calls, Family
     from trt_responses.language.messages import Developer, FunctionTool, Message
 
     Json = dict[str, Any]
 
 INSTRUCTIONS = "# Instructions\n\n"
 """The heading that Harmony writes before a developer message."""
+EXAMPLE = "\U0010fffb"
+"""Stands for the example of a call, whose marks are no user's text."""
 THOUGHT_KEYS = ("reasoning_content", "reasoning", "thinking")
 """The keys under which templates look for a thought."""
 
@@ -36,9 +38,10 @@ class Conversation:
         self._as_text = family.arguments == "string"
         self._calls = 0
         self._last_call = ""
-        self._numbers = family.numbers_calls
+        self._numbers, self._short = family.numbers_calls, family.short_ids
         self._ids: dict[str, str] = {}
-        preface = [developer.instructions, _format(developer)]
+        described = _described(developer.tools) if family.describes_tools else None
+        preface = [developer.instructions, _format(developer), described]
         rest = list(entries)
         while rest and rest[0].kind == "developer":
             preface += [_words(message) for message in rest.pop(0).messages]
@@ -46,6 +49,19 @@ class Conversation:
             self.messages.append({"role": "system", "content": system})
         for entry in rest:
             self._add(entry)
+        if family.folds_system:
+            self._fold()
+
+    def _fold(self) -> None:
+        """Begin the first user message with the system message, which the template has not."""
+        if not self.messages or self.messages[0]["role"] != "system":
+            return
+        text = self.messages.pop(0)["content"]
+        first = self.messages[0] if self.messages else {}
+        if first.get("role") == "user":
+            self.messages[0] = first | {"content": f"{text}\n\n{first['content']}"}
+        else:
+            self.messages.insert(0, {"role": "user", "content": text})
 
     def _add(self, entry: Entry) -> None:
         for message in entry.messages:
@@ -83,12 +99,30 @@ class Conversation:
         call_id = shown_id = entry.call_id or f"call_{self._calls}"
         if self._numbers:
             shown_id = f"{FUNCTIONS}{name}:{self._calls}"
+        elif self._short:
+            shown_id = f"{self._calls:09d}"
         self._ids[call_id] = shown_id
         self._last_call = call_id
         self._calls += 1
         arguments = message.text if self._as_text else _object(message.text)
         function = {"name": name, "arguments": arguments}
         return {"type": "function", "id": shown_id, "function": function}
+
+
+def call_example(calls: Calls) -> str:
+    """A call as the template writes it, for the description of tools."""
+    begin, end = calls.section or ("", "")
+    own = f"{calls.before_name}NAME{calls.after_name}ARGUMENTS{calls.after_arguments}"
+    return f"{begin}{calls.open}{own}{calls.close}{end}".strip()
+
+
+def _described(tools: Sequence[FunctionTool]) -> str | None:
+    """The tools as a text, for templates that show none."""
+    if not tools:
+        return None
+    lines = [json.dumps(one["function"], ensure_ascii=False) for one in tool_specs(tools)]
+    how = f"To call one, write its name and its arguments as JSON:\n{EXAMPLE}"
+    return "\n".join(("# Tools", "", "You can call these functions:", *lines, "", how))
 
 
 def tool_specs(tools: Iterable[FunctionTool]) -> list[Json]:

@@ -16,7 +16,12 @@ import orjson
 
 from trt_responses.dialect import uncompacted
 from trt_responses.dialects.templates.write.continuation import Continuation
-from trt_responses.dialects.templates.write.conversation import Conversation, tool_specs
+from trt_responses.dialects.templates.write.conversation import (
+    EXAMPLE,
+    Conversation,
+    call_example,
+    tool_specs,
+)
 from trt_responses.dialects.templates.write.decoder import Decoder
 from trt_responses.dialects.templates.write.parts import join_parts, split_parts
 from trt_responses.dialects.templates.write.template import TemplateError
@@ -249,12 +254,19 @@ class Renderer:
         thinks: bool,
         prompts: bool = True,
     ) -> array[int]:
-        switch, marks = self._family.switch, self._tokeniser.marks
+        family, marks = self._family, self._tokeniser.marks
+        switch = family.switch
         switches = {} if switch is None else {switch.name: switch.on if thinks else switch.off}
-        tools = () if developer is None else developer.tools
+        if family.empty_tools:
+            switches["empty_tools"] = True
+        tools = () if developer is None or family.describes_tools else developer.tools
+        shown = marks.shielded_messages(messages)
+        if family.describes_tools and family.calls is not None and shown:
+            content = shown[0]["content"].replace(EXAMPLE, call_example(family.calls))
+            shown[0] = shown[0] | {"content": content}
         try:
             text = await self._template.render(
-                marks.shielded_messages(messages),
+                shown,
                 marks.shielded_tools(tool_specs(tools)) or None,
                 add_generation_prompt=prompts,
                 **switches,

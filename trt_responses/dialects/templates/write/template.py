@@ -142,16 +142,18 @@ class Template:
         tools: Sequence[Json] | None = None,
         *,
         add_generation_prompt: bool = True,
+        empty_tools: bool = False,
         **switches: object,
     ) -> str:
-        """The conversation as text. Raises a `TemplateError` for any failure of the template."""
+        """The conversation as text. `empty_tools`: without tools, the template gets an empty list.
+        Raises a `TemplateError` for any failure of the template."""
         pieces, length = [], 0
         try:
             for piece in self._template.generate(
                 **self.special,
                 **switches,
                 messages=list(messages),
-                tools=list(tools) if tools else None,
+                tools=list(tools) if tools else [] if empty_tools else None,
                 documents=None,
                 add_generation_prompt=add_generation_prompt,
             ):

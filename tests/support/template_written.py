@@ -1,0 +1,97 @@
+"""Turns with calls, as published templates write them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tests.support import template_forms
+from tests.support.template_families import checkpoint
+from tests.support.template_turns import WEATHER
+from trt_responses.dialects.templates.pieces import common, pieces
+
+if TYPE_CHECKING:
+    from trt_responses.dialects.templates.families import Family
+    from trt_responses.dialects.templates.read.reader import Begins
+
+    Json = dict[str, Any]
+
+TURNS: list[tuple[str, list[Any]]] = [
+    ("", [{"city": "Oslo"}]),
+    ("", [{"city": "a b", "days": -3, "warm": True}, {"city": "Rom", "list": [1, 2]}]),
+    ("Hello there.", [{"ratio": 0.5, "city": "<b> & {x}"}, {}, {"maybe": None}]),
+    ("", [{"city": 'it\'s "so",\n[1]', "object": {"a": "b"}}]),
+]
+"""Each with its text and the arguments of its calls."""
+SPEC = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "description": "The weather.",
+        "parameters": {
+            **WEATHER,
+            "properties": {
+                key: {"description": "one", **one}
+                for key, one in WEATHER["properties"].items()  # type: ignore[attr-defined]
+            },
+        },
+    },
+}
+USER = {"role": "user", "content": "Hi"}
+
+
+class Written(NamedTuple):
+    """A turn in the ids of its model."""
+
+    ids: list[int]
+    begins: Begins
+    calls: list[Any]
+    others: list[str]
+    """What else the reader tells."""
+
+
+def written(name: str, turn: tuple[str, list[Any]]) -> Written:
+    family, (text, calls) = template_forms.family(name), turn
+    assert family.calls is not None
+    calls = calls if family.calls.several else calls[:1]
+    shown, begins = _shown(name, text, [_call(family, n, one) for n, one in enumerate(calls)])
+    if text and not _leads(shown, text, family):
+        shown, begins = _shown(name, text := "", [_call(family, n, c) for n, c in enumerate(calls)])
+    ends = (*family.terminators, template_forms.SPECIAL["eos_token"])
+    if not shown.rstrip().endswith(ends):
+        shown += ends[0]
+    ids = checkpoint(name).tokeniser.encode(shown)
+    return Written(ids, begins, calls, [f"final: {text}"] * bool(text))
+
+
+def _leads(shown: str, text: str, family: Family) -> bool:
+    """Whether the text stands in the turn, before the calls."""
+    before = shown.partition("get_weather")[0]
+    return text in before and not any(end in before for end in family.terminators)
+
+
+def _call(family: Family, number: int, arguments: Any) -> Json:
+    own = f"functions.get_weather:{number}" if family.numbers_calls else f"{number:09d}"
+    wanted = json.dumps(arguments) if family.arguments == "string" else arguments
+    function = {"name": "get_weather", "arguments": wanted}
+    return {"type": "function", "id": own, "function": function}
+
+
+def _shown(name: str, text: str, calls: list[Json]) -> tuple[str, Begins]:
+    """The turn as the template writes it behind its prompt, and where a reader of it begins."""
+    template, family = template_forms.template(name), template_forms.family(name)
+    own = {"role": "assistant", "content": text, "tool_calls": calls}
+    switches = {"empty_tools": family.empty_tools}
+    before = template.render([USER], [SPEC], add_generation_prompt=False, **switches)
+    prompt = template.render([USER], [SPEC], **switches)
+    whole = template.render([USER, own], [SPEC], add_generation_prompt=False, **switches)
+    shown = whole[len("".join(common(pieces(before), pieces(whole)))) :]
+    opening = prompt.removeprefix(before)
+    thought = family.thought or ("", "")
+    for head in (opening, opening.partition(thought[0])[0] if thought[0] else opening):
+        if head and shown.startswith(head):
+            begun = bool(thought[0]) and head.rstrip().endswith(thought[0])
+            rest = shown[len(head) :].lstrip()
+            ended = rest.startswith(thought[1])
+            return rest.removeprefix(thought[1]), "thought" if begun and not ended else "text"
+    return shown.lstrip().removeprefix(thought[1]), "text"
