@@ -83,6 +83,7 @@ class Qwen3Checkpoint:
     """The keys of its tokens and its chat template, as in a GGUF file."""
     layout: Literal["hf"] = "hf"
     architecture: None = None
+    region: None = None
     model: str = MODEL_TYPE
     """llama.cpp's name of the architecture."""
 
