@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from trt_responses.backends.installed import needed
 from trt_responses.cli.commands import add_settings, help_texts, settings_of
 from trt_responses.cli.setting_list import settings_help, settings_in_force
+from trt_responses.errors import UsageError
 from trt_responses.prepare.shelf import shelf
 
 if TYPE_CHECKING:
@@ -32,11 +33,19 @@ def add(commands: Commands, name: str, text: str) -> None:
         name,
         help=text,
         **help_texts(
-            "serve a prepared engine over HTTP; if none is prepared, prepare and serve the demo",
-            "serve --engine demo --port 8080",
+            "serve a model over HTTP, prepared first if it is not yet; without MODEL the only "
+            "prepared engine, or the demo",
+            "serve Qwen/Qwen3-0.6B-GGUF --port 8080",
             settings_help(),
         ),
     )
+    text = (
+        "Prepared engine (NAME, NAME@N), directory, GGUF file, or model of the Hugging Face hub "
+        "(OWNER/MODEL, OWNER/MODEL:FILE); --engine takes the same"
+    )
+    serve.add_argument("source", nargs="?", metavar="MODEL", help=text)
+    text = "Turn a GGUF file into the engine's file instead of keeping both"
+    serve.add_argument("--move", action="store_true", help=text)
     add_settings(serve, *OPTIONS)
     shown = "List of all settings with the source of each, without serving"
     serve.add_argument("--print-settings", action="store_true", help=shown)
@@ -45,6 +54,9 @@ def add(commands: Commands, name: str, text: str) -> None:
 
 def _serve(options: argparse.Namespace) -> int:
     given = {name: getattr(options, name) for name in OPTIONS}
+    if options.source is not None and options.engine is not None:
+        raise UsageError("MODEL and --engine both name what to serve; give one of them.")
+    options.engine = given["engine"] = options.source or options.engine
     settings = settings_of(options, *OPTIONS)
     if options.print_settings:
         print(settings_in_force(settings, given))
@@ -53,9 +65,25 @@ def _serve(options: argparse.Namespace) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # removes a half prepared engine
     _stop_with_the_terminal()
     server = server_for(settings)
+    settings = _with_model(settings, "MODEL" if options.source else "", move=options.move)
     if settings.engine_elsewhere() is None:
         _prepare_demos(settings)
     return server(settings)
+
+
+def _with_model(settings: Settings, shown: str, *, move: bool) -> Settings:
+    """The settings with the engine's name in place of a path or a model of the hub, which is
+    prepared first. Errors name the setting as `shown`, or as the user set it."""
+    name = (settings.engine or "").partition("@")[0]
+    if not name or (shelf.NAME.fullmatch(name) and (settings.engines_dir / name).is_dir()):
+        return settings
+    from trt_responses.cli.engines.model import engine_for
+
+    try:
+        engine = engine_for(settings.engine, settings, move=move)
+    except UsageError as error:
+        raise UsageError(f"{shown or settings.option('engine')}: {error}") from None
+    return settings.model_copy(update={"engine": engine})
 
 
 def server_for(settings: Settings) -> Callable[[Settings], int]:
