@@ -42,7 +42,7 @@ def meaning(text: str, engines_dir: Path) -> str | Path | HubId:
     if is_name and shelf.versions_of(engines_dir, name):
         return text
     path = Path(text).expanduser()
-    if path.exists():
+    if text and path.exists():
         return _engine_at(path, engines_dir) or _checkpoint_at(path)
     if not text.startswith(PATH_BEGINS) and (wanted := hub_id(text)) is not None:
         return wanted
