@@ -20,6 +20,7 @@ from trt_responses.prepare.faults import PrepareError, WrongInput, cut
 from trt_responses.prepare.files import GGUF, GGUF_PART, json_or_nothing
 from trt_responses.prepare.phases import rounded
 from trt_responses.prepare.progress import megabytes
+from trt_responses.prepare.resume import download_blob
 
 WORD = r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}"
 HUB_ID = re.compile(rf"({WORD}/{WORD})(?:/([^@:/]+\.gguf)|:([^@:/]+))?(?:@({WORD}))?")
@@ -92,7 +93,7 @@ def cache_directory() -> Path:
 
 def cached(wanted: HubId) -> Path | None:
     """The complete snapshot in the local cache, or the file in it; None without one."""
-    model = cache_directory() / (HUB_MODEL + wanted.model.replace("/", "--"))
+    model = _folder(wanted)
     try:
         revision = (model / "refs" / wanted.revision).read_text("utf-8").strip()
     except OSError:
@@ -105,6 +106,10 @@ def cached(wanted: HubId) -> Path | None:
     except WrongInput:
         return None
     return snapshot / file if _has_files(snapshot, _parts(file)) else None
+
+
+def _folder(wanted: HubId) -> Path:
+    return cache_directory() / (HUB_MODEL + wanted.model.replace("/", "--"))
 
 
 def _has_files(snapshot: Path, names: tuple[str, ...]) -> bool:
@@ -153,7 +158,8 @@ def _download(wanted: HubId, say: Callable[[str], object], wishes: Wishes) -> Pa
             f"{wanted} is not in {cache_directory()}, and huggingface_hub, which downloads it, is "
             f"not installed; {INSTALL}."
         ) from None
-    api = hub.HfApi(endpoint=os.environ.get("HF_ENDPOINT"))
+    endpoint = os.environ.get("HF_ENDPOINT")
+    api = hub.HfApi(endpoint=endpoint)
     with _reported(wanted):
         about = api.model_info(wanted.model, revision=wanted.revision)  # its errors name the fault
         names = [file.rfilename for file in about.siblings or ()]
@@ -172,6 +178,13 @@ def _download(wanted: HubId, say: Callable[[str], object], wishes: Wishes) -> Pa
         missing_bytes = sum(size for size, missing in sizes if missing)
         whole_bytes = sum(size for size, _ in sizes)
         _announce(wanted, whole_bytes, missing_bytes, say, wishes.room(whole_bytes))
+        blobs = _folder(wanted) / "blobs"
+        for each in listed:
+            if each.will_download:
+                url = hub.hf_hub_url(
+                    wanted.model, each.filename, revision=each.commit_hash, endpoint=endpoint
+                )
+                download_blob(url, blobs)
         directory = Path(fetch(allow_patterns=patterns))
     return directory if file is None else directory / file
 
