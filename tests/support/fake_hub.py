@@ -18,7 +18,8 @@ COMMIT = "c0ffee" + "0" * 34
 
 
 class FakeHub(ThreadingHTTPServer):
-    """Serves `files` as `model`. `break_after`: bytes after which each answer ends too early."""
+    """Serves `files` as `model`. `break_after`: bytes after which each answer ends too early.
+    `stall_after`: bytes after which each answer waits until `released`."""
 
     daemon_threads = True
 
@@ -26,6 +27,8 @@ class FakeHub(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.model, self.files = model, dict(files)
         self.break_after: int | None = None
+        self.stall_after: int | None = None
+        self.released = threading.Event()
         self.ranges: list[str] = []
         """The ranges of repeated requests, from the middle on."""
         self.sent_bytes = 0
@@ -85,6 +88,12 @@ class _Handler(BaseHTTPRequestHandler):
         if self.server.break_after is not None and end - start > self.server.break_after:
             end = start + self.server.break_after
             self.close_connection = True
+        stall = self.server.stall_after
+        if stall is not None and end - start > stall:
+            self.wfile.write(data[start : start + stall])
+            self.server.sent_bytes += stall
+            start += stall
+            self.server.released.wait()
         self.wfile.write(data[start:end])
         self.server.sent_bytes += end - start
 
@@ -122,5 +131,6 @@ def fake_hub(model: str, files: Mapping[str, bytes]) -> Iterator[FakeHub]:
         try:
             yield hub
         finally:
+            hub.released.set()
             hub.shutdown()
             thread.join()

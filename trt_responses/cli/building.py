@@ -1,4 +1,4 @@
-"""The tools that each `engine build` gets, and the lines that it prints at the end."""
+"""Prepares models for `serve` and `engine build`, and prints the lines about it."""
 
 from __future__ import annotations
 
@@ -6,15 +6,27 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from trt_responses.backends.installed import needed
+from trt_responses.prepare.faults import PrepareError
+from trt_responses.prepare.files import GGUF
+from trt_responses.prepare.hardware import this_hardware
+from trt_responses.prepare.llamacpp import template_gguf
+from trt_responses.prepare.llamacpp.qwen3 import open_qwen3
 from trt_responses.prepare.pipeline import BuildTools
 from trt_responses.prepare.progress import megabytes, shown_on
 from trt_responses.prepare.shelf import versions
 from trt_responses.prepare.shelf.shelf import Selection
+from trt_responses.prepare.trtllm.preflight import IMAGE, gpu_class_of
+from trt_responses.settings import PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
+    from trt_responses.prepare.llamacpp.template_gguf import TemplateSource
     from trt_responses.prepare.pipeline import Built
+    from trt_responses.prepare.shelf.card import Kind
+    from trt_responses.prepare.trtllm.plan import TrtLlmOptions
     from trt_responses.settings import Settings
 
 
@@ -70,3 +82,61 @@ def print_built(built: Built) -> None:
             f"version: trt-responses engine promote {card.name} {card.number or card.version}",
             file=sys.stderr,
         )
+
+
+def template_source(path: Path) -> TemplateSource | None:
+    """The model with a chat template at this path; None for gpt-oss."""
+    is_file = path.suffix.lower() == GGUF
+    return template_gguf.open_template_gguf(path) if is_file else open_qwen3(path)
+
+
+def prepare_template(
+    settings: Settings,
+    source: TemplateSource,
+    name: str,
+    *,
+    family: str | None = None,
+    wait: bool,
+    move: bool = False,
+) -> Built:
+    """Prepare a model with a chat template for the embedded engine."""
+    with build_tools(settings) as tools:
+        built = template_gguf.prepare(
+            source, settings.engines_dir, name, tools, family=family, wait=wait, move=move
+        )
+    print_built(built)
+    return built
+
+
+def kind_for(settings: Settings) -> Kind:
+    """The kind of engine for this machine: TensorRT-LLM on a GPU host, else the embedded one.
+    Raises a `PrepareError` on a GPU host without the package, where the CPU would take hours."""
+    hardware = this_hardware(settings.engines_dir, settings.trtllm_python)
+    if gpu_class_of(hardware) is None:
+        return "llamacpp"
+    if hardware.package is None:
+        raise PrepareError(
+            f"This machine has a GPU for TensorRT-LLM ({hardware.gpus[0].name}), but TensorRT-LLM "
+            f"was not found: run in the container {IMAGE}, or set {PREFIX}TRTLLM_PYTHON to the "
+            "Python that has it. For an engine on the CPU pass `--kind llamacpp` "
+            "(`make engine KIND=llamacpp`)."
+        )
+    return "trtllm"
+
+
+def prepare_trtllm(
+    settings: Settings, checkpoint: Path, name: str, chosen: TrtLlmOptions, *, wait: bool
+) -> Built:
+    """Prepare an engine for TensorRT-LLM."""
+    with needed("--kind trtllm: the fleet, which runs TensorRT-LLM in its own process,"):
+        from trt_responses.fleet.engine_process import trtllm_starter
+    from trt_responses.prepare.trtllm.build import GpuHost, prepare
+
+    host = GpuHost(
+        lambda: this_hardware(settings.engines_dir, settings.trtllm_python),
+        trtllm_starter(settings),
+    )
+    with build_tools(settings) as tools:
+        built = prepare(checkpoint, settings.engines_dir, name, tools, chosen, host, wait=wait)
+    print_built(built)
+    return built

@@ -35,12 +35,24 @@ def prepare_demo(settings: Settings) -> Path:
 
 
 def prepare_llamacpp(
-    settings: Settings, *, name: str, source: Path, weight_type: WeightType, wait: bool
+    settings: Settings,
+    *,
+    name: str,
+    source: Path,
+    weight_type: WeightType,
+    wait: bool,
+    move: bool = False,
 ) -> Built:
     """Prepare a checkpoint of gpt-oss for the embedded engine."""
     with build_tools(settings) as tools:
         built = prepare(
-            source, settings.engines_dir, name, tools, weight_type=weight_type, wait=wait
+            source,
+            settings.engines_dir,
+            name,
+            tools,
+            weight_type=weight_type,
+            wait=wait,
+            move=move,
         )
     print_built(built)
     return built

@@ -14,8 +14,13 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from trt_responses.backends.installed import needed
-from trt_responses.cli.building import build_tools, print_built, to_stderr
+from trt_responses.cli.building import (
+    kind_for,
+    prepare_template,
+    prepare_trtllm,
+    template_source,
+    to_stderr,
+)
 from trt_responses.cli.commands import (
     ENGINES_DIR,
     JSON,
@@ -31,31 +36,22 @@ from trt_responses.cli.engines.adapters import add_adapters
 from trt_responses.cli.engines.graph import KINDS, add_tensorrt, prepare_graph
 from trt_responses.cli.engines.versions import add_versions
 from trt_responses.prepare.checkpoint.open import checkpoint_name
-from trt_responses.prepare.faults import PrepareError, WrongInput
+from trt_responses.prepare.faults import WrongInput
 from trt_responses.prepare.files import GGUF
-from trt_responses.prepare.hardware import this_hardware
 from trt_responses.prepare.hub import checkpoint_at
 from trt_responses.prepare.llamacpp.gguf import WEIGHT_TYPES
-from trt_responses.prepare.llamacpp.qwen3 import open_qwen3
-from trt_responses.prepare.llamacpp.template_gguf import open_template_gguf
-from trt_responses.prepare.llamacpp.template_gguf import prepare as prepare_template
 from trt_responses.prepare.machine import this_machine
 from trt_responses.prepare.progress import megabytes
 from trt_responses.prepare.shelf import card as cards
 from trt_responses.prepare.shelf import shelf
 from trt_responses.prepare.tensorrt.targets import FORMATS
-from trt_responses.prepare.trtllm.build import GpuHost
-from trt_responses.prepare.trtllm.build import prepare as prepare_trtllm
 from trt_responses.prepare.trtllm.model import is_template_directory
 from trt_responses.prepare.trtllm.plan import EXIT_STATUS, TrtLlmOptions
-from trt_responses.prepare.trtllm.preflight import IMAGE, gpu_class_of
 from trt_responses.prepare.trtllm.profiles import CLASSES, PROFILES
-from trt_responses.settings import PREFIX
 
 if TYPE_CHECKING:
     from trt_responses.cli.commands import Commands
     from trt_responses.prepare.llamacpp.template_gguf import TemplateSource
-    from trt_responses.prepare.shelf.card import Kind
     from trt_responses.settings import Settings
 
 TAKES_NO_TEMPLATE = {
@@ -189,7 +185,7 @@ def _engine_build(options: argparse.Namespace) -> int:
         if options.kind == "trtllm" and is_template_directory(options.checkpoint):
             name = options.name or checkpoint_name(options.checkpoint).lower()
             return _prepare_trtllm(settings, name, options)
-        if (model := _template_source(options.checkpoint)) is not None:
+        if (model := template_source(options.checkpoint)) is not None:
             return _prepare_template(settings, model, options)
     if options.family is not None:
         raise WrongInput(
@@ -205,7 +201,7 @@ def _engine_build(options: argparse.Namespace) -> int:
         return 0
     name = options.name or checkpoint_name(options.checkpoint).lower()
     kind = options.kind or (
-        "llamacpp" if options.checkpoint.suffix.lower() == GGUF else _kind_for(settings)
+        "llamacpp" if options.checkpoint.suffix.lower() == GGUF else kind_for(settings)
     )
     if kind == "trtllm":
         return _prepare_trtllm(settings, name, options)
@@ -217,12 +213,6 @@ def _engine_build(options: argparse.Namespace) -> int:
         wait=options.wait,
     )
     return 0
-
-
-def _template_source(path: Path) -> TemplateSource | None:
-    """The model with a chat template at this path; None for gpt-oss."""
-    is_file = path.suffix.lower() == GGUF
-    return open_template_gguf(path) if is_file else open_qwen3(path)
 
 
 def _prepare_template(
@@ -240,35 +230,13 @@ def _prepare_template(
             "weights stay as they are stored; leave out --type."
         )
     name = options.name or source.name.lower()
-    with build_tools(settings) as tools:
-        built = prepare_template(
-            source, settings.engines_dir, name, tools, family=options.family, wait=options.wait
-        )
-    print_built(built)
+    prepare_template(settings, source, name, family=options.family, wait=options.wait)
     return 0
-
-
-def _kind_for(settings: Settings) -> Kind:
-    """The kind of engine for this machine: TensorRT-LLM on a GPU host, else the embedded one.
-    Raises a `PrepareError` on a GPU host without the package, where the CPU would take hours."""
-    hardware = this_hardware(settings.engines_dir, settings.trtllm_python)
-    if gpu_class_of(hardware) is None:
-        return "llamacpp"
-    if hardware.package is None:
-        raise PrepareError(
-            f"This machine has a GPU for TensorRT-LLM ({hardware.gpus[0].name}), but TensorRT-LLM "
-            f"was not found: run in the container {IMAGE}, or set {PREFIX}TRTLLM_PYTHON to the "
-            "Python that has it. For an engine on the CPU pass `--kind llamacpp` "
-            "(`make engine KIND=llamacpp`)."
-        )
-    return "trtllm"
 
 
 def _prepare_trtllm(settings: Settings, name: str, options: argparse.Namespace) -> int:
     """Prepare an engine for TensorRT-LLM. Returns status 0 when it was verified, 1 when it failed,
     and 3 when this machine could only plan it."""
-    with needed("--kind trtllm: the fleet, which runs TensorRT-LLM in its own process,"):
-        from trt_responses.fleet.engine_process import trtllm_starter
     chosen = TrtLlmOptions(
         profile=options.profile,
         gpus=options.gpus,
@@ -281,15 +249,7 @@ def _prepare_trtllm(settings: Settings, name: str, options: argparse.Namespace) 
         family=options.family,
         allow_known_harm=options.allow_known_harm,
     )
-    host = GpuHost(
-        lambda: this_hardware(settings.engines_dir, settings.trtllm_python),
-        trtllm_starter(settings),
-    )
-    with build_tools(settings) as tools:
-        built = prepare_trtllm(
-            options.checkpoint, settings.engines_dir, name, tools, chosen, host, wait=options.wait
-        )
-    print_built(built)
+    built = prepare_trtllm(settings, options.checkpoint, name, chosen, wait=options.wait)
     return EXIT_STATUS[built.card.status]
 
 

@@ -35,11 +35,19 @@ def add(commands: Commands, name: str, text: str) -> None:
         name,
         help=text,
         **help_texts(
-            "serve a prepared engine over HTTP; if none is prepared, prepare and serve the demo",
-            "serve --engine demo --port 8080",
+            "serve a model over HTTP, prepared first if it is not yet; without MODEL the only "
+            "prepared engine, or the demo",
+            "serve Qwen/Qwen3-0.6B-GGUF --port 8080",
             settings_help(),
         ),
     )
+    text = (
+        "Prepared engine (NAME, NAME@N), directory, GGUF file, or model of the Hugging Face hub "
+        "(OWNER/MODEL, OWNER/MODEL:FILE); --engine takes the same"
+    )
+    serve.add_argument("source", nargs="?", metavar="MODEL", help=text)
+    text = "Turn a GGUF file into the engine's file instead of keeping both"
+    serve.add_argument("--move", action="store_true", help=text)
     add_settings(serve, *OPTIONS)
     script = (
         "Script to play in place of a model: a YAML or JSONL file, or `auto` (testing-agents.md)"
@@ -51,8 +59,7 @@ def add(commands: Commands, name: str, text: str) -> None:
 
 
 def _serve(options: argparse.Namespace) -> int:
-    if options.script is not None:
-        _take_script(options)
+    _name_one_engine(options)
     given = {name: getattr(options, name) for name in OPTIONS}
     settings = settings_of(options, *OPTIONS)
     if options.script is not None:
@@ -64,9 +71,22 @@ def _serve(options: argparse.Namespace) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # removes a half prepared engine
     _stop_with_the_terminal()
     server = server_for(settings)
+    settings = _with_model(settings, "MODEL" if options.source else "", move=options.move)
     if settings.engine_elsewhere() is None:
         _prepare_demos(settings)
     return server(settings)
+
+
+def _name_one_engine(options: argparse.Namespace) -> None:
+    """Have `--engine` name what is served, whichever way it was given."""
+    ways = {"MODEL": options.source, "--engine": options.engine, "--script": options.script}
+    given = [way for way, value in ways.items() if value is not None]
+    if len(given) > 1:
+        raise UsageError(f"{given[0]} and {given[1]} both name what to serve; give one of them.")
+    if options.script is not None:
+        options.engine = f"script://{options.script}"
+    elif options.source is not None:
+        options.engine = options.source
 
 
 def _for_script(settings: Settings) -> Settings:
@@ -76,11 +96,21 @@ def _for_script(settings: Settings) -> Settings:
     return settings.model_copy(update={"model_aliases": names, "store": store})
 
 
-def _take_script(options: argparse.Namespace) -> None:
-    """Have the options name the script's engine."""
-    if options.engine is not None:
-        raise UsageError("--engine and --script: give one of the two.")
-    options.engine = f"script://{options.script}"
+def _with_model(settings: Settings, shown: str, *, move: bool) -> Settings:
+    """The settings with the engine's name in place of a path or a model of the hub, which is
+    prepared first. Errors name the setting as `shown`, or as the user set it."""
+    name = (settings.engine or "").partition("@")[0]
+    if not name or settings.engine_elsewhere() is not None:
+        return settings
+    if shelf.NAME.fullmatch(name) and (settings.engines_dir / name).is_dir():
+        return settings
+    from trt_responses.cli.engines.model import engine_for
+
+    try:
+        engine = engine_for(settings.engine, settings, move=move)
+    except UsageError as error:
+        raise UsageError(f"{shown or settings.option('engine')}: {error}") from None
+    return settings.model_copy(update={"engine": engine})
 
 
 def server_for(settings: Settings) -> Callable[[Settings], int]:

@@ -34,7 +34,8 @@ def digested(checkpoint: WeightSource, memory: Path, phases: Phases) -> Source:
     advance = phases.advance
     digests = {p: str(known.get(stamp) or sha256_of(p, advance)) for p, stamp in stamps.items()}
     if unknown:
-        text = json.dumps({stamps[path]: digest for path, digest in digests.items()}, indent=2)
+        found = known | {stamps[path]: digest for path, digest in digests.items()}
+        text = json.dumps(found, indent=2)
         with suppress(OSError):  # without it the next run reads the files again
             write_whole(memory, f"{text}\n")
     files = tuple(SourceFile(p.name, p.stat().st_size, digest) for p, digest in digests.items())
@@ -49,6 +50,16 @@ def version_of(identity: str) -> str:
 def source_facts(source: Source) -> list[tuple[str, int, str]]:
     """The facts about a checkpoint's files that the version depends on."""
     return [(file.name, file.size_bytes, file.sha256) for file in source.files]
+
+
+def known_digests(home: Path, path: Path) -> set[str]:
+    """The digests under which an engine's home remembers a file: as it is now, or of any time if it
+    does not exist any more."""
+    known = json_or_nothing(home / DIGESTS)
+    if path.exists():
+        return {str(known[stamp])} if (stamp := _stamp(path)) in known else set()
+    begin = f"{path.resolve()} "
+    return {str(digest) for stamp, digest in known.items() if stamp.startswith(begin)}
 
 
 def _stamp(path: Path) -> str:

@@ -24,10 +24,13 @@ from trt_responses.prepare.files import (
     engine_file,
     file_difference,
     read_finished,
+    sha256_of,
     write_finished,
 )
 from trt_responses.prepare.llamacpp.gguf import WEIGHT_TYPES, Planned, WeightType, plan, write_gguf
 from trt_responses.prepare.llamacpp.gguf_checkpoint import GgufCheckpoint, open_gguf
+from trt_responses.prepare.llamacpp.head import write_head
+from trt_responses.prepare.llamacpp.move import Copy, copy_of
 from trt_responses.prepare.machine import this_machine
 from trt_responses.prepare.phases import Phases
 from trt_responses.prepare.pipeline import BuildTools, Built, Product, prepared
@@ -36,6 +39,8 @@ from trt_responses.prepare.shelf.card import Card, Kind, Source, StoredWeights, 
 CONVERTER = 4
 """The version of the converter, a part of every engine's version. Raise it when the same checkpoint
 gives another file."""
+COPIER = 5
+"""The same for copies of GGUF files."""
 
 
 def prepare(
@@ -46,14 +51,16 @@ def prepare(
     *,
     weight_type: WeightType = "bf16",
     wait: bool = False,
+    move: bool = False,
 ) -> Built:
     """Prepare an engine, or return the prepared one. `wait`: wait for another build of the same
-    engine, instead of refusing."""
+    engine, instead of refusing. `move`: a GGUF file may become the engine's file."""
     if weight_type not in WEIGHT_TYPES:
         raise refusal("weight type", repr(weight_type), ", ".join(WEIGHT_TYPES))
     target: _Conversion | _Download
     if source.suffix.lower() == GGUF:
-        target = _Download(open_gguf(source, tools.vocabulary), tools)
+        checkpoint = open_gguf(source, tools.vocabulary)
+        target = _Download(checkpoint, tools, copy_of(checkpoint.region, engines_dir, move=move))
     else:
         target = _Conversion(open_checkpoint(source), weight_type, tools)
     return prepared(target, engines_dir, name, tools, wait=wait)
@@ -108,19 +115,22 @@ class _GgufTarget(ABC):
         )
 
     def _converted(self, directory: Path, phases: Phases) -> Converted:
-        tensors, architecture = self.plan(), self.checkpoint.architecture
-        total_bytes = int(self.disk_bytes())
-        self.tools.check_room(directory, total_bytes)
-        phases.begin(self.phase, total_bytes)
+        self.tools.check_room(directory, self.disk_bytes())
+        phases.begin(self.phase, sum(tensor.size_bytes for tensor in self.plan()))
         began, part = self.tools.clock(), directory / f"{MODEL}.part"
         try:
-            sha256 = write_gguf(tensors, architecture, part, self.tools.vocabulary, phases.advance)
+            sha256 = self.write(part, phases.advance)
             part.replace(directory / MODEL)
         except OSError:
             part.unlink(missing_ok=True)
             raise
         seconds = round(self.tools.clock() - began, 3)
         return Converted(engine_file(directory / MODEL, sha256), seconds)
+
+    def write(self, part: Path, advance: Callable[[int], object]) -> str:
+        """Write the file, and return its SHA-256."""
+        architecture = self.checkpoint.architecture
+        return write_gguf(self.plan(), architecture, part, self.tools.vocabulary, advance)
 
 
 class _Conversion(_GgufTarget):
@@ -153,14 +163,26 @@ class _Download(_GgufTarget):
     phase = "copy"
     weight_type: StoredWeights = "gguf"
 
-    def __init__(self, checkpoint: GgufCheckpoint, tools: BuildTools) -> None:
+    def __init__(self, checkpoint: GgufCheckpoint, tools: BuildTools, copy: Copy) -> None:
         self.checkpoint = checkpoint
         self.tools = tools
+        self._copy = copy
         self._tensors = checkpoint.plan()
 
     def identity(self, source: Source) -> str:
-        facts = {"source": source_facts(source), "layout": source.layout, "converter": CONVERTER}
+        facts = {"source": source_facts(source), "layout": source.layout, "converter": COPIER}
         return json.dumps(facts)
 
     def plan(self) -> list[Planned]:
         return self._tensors
+
+    def disk_bytes(self) -> float:
+        return self._copy.disk_bytes(super().disk_bytes())
+
+    def write(self, part: Path, advance: Callable[[int], object]) -> str:
+        region = self.checkpoint.region
+        if region is None:
+            return super().write(part, advance)
+        write_head(part, self.checkpoint.architecture, self.tools.vocabulary, self.plan())
+        self._copy.write(part.read_bytes(), region, part, advance)
+        return sha256_of(part)

@@ -15,8 +15,9 @@ from trt_responses.prepare.checkpoint.architecture import Field, from_gguf
 from trt_responses.prepare.faults import PrepareError, refusal, shown
 from trt_responses.prepare.files import GGUF, GGUF_PART
 from trt_responses.prepare.llamacpp.gguf import ALWAYS_F32, Planned, tensor_shapes
-from trt_responses.prepare.llamacpp.gguf_file import StoredTensor, read_gguf
+from trt_responses.prepare.llamacpp.gguf_file import ALIGNMENT, StoredTensor, read_gguf
 from trt_responses.prepare.llamacpp.head import token_strings
+from trt_responses.prepare.llamacpp.region import region_of
 from trt_responses.tokens.control import CONTROL
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from trt_responses.prepare.checkpoint.architecture import Architecture
     from trt_responses.prepare.checkpoint.safetensors import Array
     from trt_responses.prepare.llamacpp.gguf_file import GgufHead, Value
+    from trt_responses.prepare.llamacpp.region import Region
     from trt_responses.tokens.vocabulary import Vocabulary
 
 ARCHITECTURE = "gpt-oss"
@@ -60,6 +62,8 @@ class GgufCheckpoint:
     architecture: Architecture
     stored: Mapping[str, StoredTensor]
     files: tuple[Path, ...]
+    region: Region | None = None
+    """The place of the weights, if they can be taken over as they are."""
     layout: Literal["gguf"] = "gguf"
 
     @property
@@ -96,7 +100,10 @@ def open_gguf(path: Path, vocabulary: Vocabulary) -> GgufCheckpoint:
     architecture = from_gguf(name, _numbers(keys), FIELDS, packed=packed)
     ordered = _checked(name, stored, architecture)
     model = GGUF_PART.sub("", name).removesuffix(GGUF)
-    return GgufCheckpoint(path.parent, model, architecture, ordered, paths)
+    region = region_of(heads[0], path) if len(paths) == 1 and ALIGNMENT not in keys else None
+    if region is not None:
+        ordered = stored  # the weights stay where they are
+    return GgufCheckpoint(path.parent, model, architecture, ordered, paths, region)
 
 
 def _parts(path: Path) -> tuple[Path, ...]:

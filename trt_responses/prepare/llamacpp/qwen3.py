@@ -23,7 +23,7 @@ from trt_responses.prepare.checkpoint.open import (
     refuse_pickles,
 )
 from trt_responses.prepare.checkpoint.safetensors import widen
-from trt_responses.prepare.faults import PrepareError, refusal, shown
+from trt_responses.prepare.faults import WrongInput, refusal, shown
 from trt_responses.prepare.llamacpp.template_gguf import MOST_TOKENS
 
 if TYPE_CHECKING:
@@ -83,6 +83,7 @@ class Qwen3Checkpoint:
     """The keys of its tokens and its chat template, as in a GGUF file."""
     layout: Literal["hf"] = "hf"
     architecture: None = None
+    region: None = None
     model: str = MODEL_TYPE
     """llama.cpp's name of the architecture."""
 
@@ -132,15 +133,8 @@ def open_qwen3(directory: Path) -> Qwen3Checkpoint | None:
     if not (directory / "config.json").is_file():
         return None
     config = json_object(directory, "config.json", MAX_CONFIG_BYTES)
-    if (found := config.get("model_type", HARMONY)) == HARMONY:
+    if _is_gpt_oss(config):
         return None
-    if found != MODEL_TYPE:
-        raise PrepareError(
-            f"config.json, model_type: found {shown(found)}, expected {HARMONY} or {MODEL_TYPE}; "
-            "for another model with a chat template, convert it to GGUF with llama.cpp's "
-            "convert_hf_to_gguf.py and give that file, or serve it with TensorRT-LLM "
-            "(`--kind trtllm`)."
-        )
     refuse_pickles(directory)
     numbers = _numbers(config)
     tensors, files = indexed(directory)
@@ -148,6 +142,23 @@ def open_qwen3(directory: Path) -> Qwen3Checkpoint | None:
     vocabulary, read = language_of(directory, config, numbers.tokens)
     paths = (inside(directory, "config.json"), *files, *read)
     return Qwen3Checkpoint(directory, checkpoint_name(directory), numbers, named, paths, vocabulary)
+
+
+def check_model_type(directory: Path) -> None:
+    """Refuse a directory whose `config.json` is of a model that this package does not convert."""
+    _is_gpt_oss(json_object(directory, "config.json", MAX_CONFIG_BYTES))
+
+
+def _is_gpt_oss(config: Json) -> bool:
+    """Whether a config is of gpt-oss; False for Qwen3. Refuses others."""
+    if (found := config.get("model_type", HARMONY)) not in (HARMONY, MODEL_TYPE):
+        raise WrongInput(
+            f"config.json, model_type: found {shown(found)}, expected {HARMONY} or {MODEL_TYPE}; "
+            "for another model with a chat template, convert it to GGUF with llama.cpp's "
+            "convert_hf_to_gguf.py and give that file, or serve it with TensorRT-LLM "
+            "(`--kind trtllm`)."
+        )
+    return bool(found == HARMONY)
 
 
 def _numbers(config: Json) -> Numbers:

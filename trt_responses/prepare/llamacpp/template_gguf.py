@@ -29,9 +29,11 @@ from trt_responses.prepare.files import (
     sha256_of,
     write_finished,
 )
-from trt_responses.prepare.llamacpp.gguf_file import read_gguf
+from trt_responses.prepare.llamacpp.gguf_file import ALIGNMENT, read_gguf
 from trt_responses.prepare.llamacpp.head import byte_letters
 from trt_responses.prepare.llamacpp.merges import both_spellings, stand_in_merges
+from trt_responses.prepare.llamacpp.move import PLAIN_COPY, Copy, copy_of
+from trt_responses.prepare.llamacpp.region import region_of
 from trt_responses.prepare.machine import this_machine
 from trt_responses.prepare.pipeline import Product, prepared
 from trt_responses.prepare.shelf.card import DialectFacts, compare
@@ -44,11 +46,12 @@ if TYPE_CHECKING:
     from trt_responses.engine import Engine
     from trt_responses.prepare.checkpoint.safetensors import Array
     from trt_responses.prepare.llamacpp.gguf_file import Value
+    from trt_responses.prepare.llamacpp.region import Region
     from trt_responses.prepare.phases import Phases
     from trt_responses.prepare.pipeline import BuildTools, Built
     from trt_responses.prepare.shelf.card import Card, Kind, Source, StoredWeights
 
-CONVERTER = 2
+CONVERTER = 3
 """A part of every engine's version. Raise it when the same file gives another one."""
 HARMONY = "gpt-oss"
 PREFIX = "tokenizer."
@@ -56,9 +59,9 @@ TOKENS, TYPES, MERGES, MODEL_KIND = (
     f"{PREFIX}ggml.{name}" for name in ("tokens", "token_type", "merges", "model")
 )
 END, TURN_END = f"{PREFIX}ggml.eos_token_id", f"{PREFIX}ggml.eot_token_id"
+PARTS = "split.count"
 BYTE_LEVEL = "gpt2"
 """GGUF's name for byte-level BPE."""
-HEAD_BYTES = 16 << 20
 MOST_TOKENS = 1 << 20
 """More than any vocabulary has."""
 LETTERS = byte_letters()
@@ -81,6 +84,10 @@ class TemplateSource(WeightSource, Protocol):
     def vocabulary(self) -> Mapping[str, object]:
         """All keys of its tokens and its chat template, by GGUF's names."""
 
+    @property
+    def region(self) -> Region | None:
+        """The place of the weights, if they can be taken over as they are."""
+
     def add_head(self, writer: gguf.GGUFWriter, renamed: Mapping[str, object]) -> None: ...
     def values(self) -> Iterator[Array]: ...
 
@@ -97,6 +104,7 @@ class TemplateGguf:
     size_bytes: int
     vocabulary: Mapping[str, object]
     """All keys of its tokens, and its chat template."""
+    region: Region | None
     layout: Literal["gguf"] = "gguf"
     architecture: None = None
 
@@ -113,8 +121,10 @@ class TemplateGguf:
                 continue
             kind = field.types[0]
             of = field.types[-1] if kind == gguf.GGUFValueType.ARRAY else None
+            if name == ALIGNMENT:
+                writer.data_alignment = int(field.contents())
             writer.add_key_value(name, renamed.get(name, field.contents()), kind, sub_type=of)
-        for tensor in reader.tensors:
+        for tensor in _by_place(reader):
             data = tensor.data
             writer.add_tensor_info(
                 tensor.name, data.shape, data.dtype, data.nbytes, tensor.tensor_type
@@ -122,8 +132,12 @@ class TemplateGguf:
 
     def values(self) -> Iterator[Array]:
         """The values of each tensor, in the table's order."""
-        for tensor in gguf.GGUFReader(self.path).tensors:
+        for tensor in _by_place(gguf.GGUFReader(self.path)):
             yield tensor.data
+
+
+def _by_place(reader: gguf.GGUFReader) -> list[gguf.ReaderTensor]:
+    return sorted(reader.tensors, key=lambda tensor: int(tensor.data_offset))
 
 
 def open_template_gguf(path: Path) -> TemplateGguf | None:
@@ -136,6 +150,10 @@ def open_template_gguf(path: Path) -> TemplateGguf | None:
     if (found := keys.get(MODEL_KIND)) != BYTE_LEVEL:
         raise refusal(f"{path.name}, {MODEL_KIND}", found, f"{BYTE_LEVEL}, byte-level BPE")
     vocabulary = {key: value for key, value in keys.items() if key.startswith(PREFIX)}
+    if isinstance(count := keys.get(PARTS), int) and count > 1:
+        raise refusal(
+            path.name, f"one of {count} parts", "one file; join them with llama-gguf-split --merge"
+        )
     for key in (TOKENS, TYPES, MERGES):
         if not isinstance(vocabulary.get(key), list):
             raise refusal(f"{path.name}, {key}", "none", "a list")
@@ -146,7 +164,8 @@ def open_template_gguf(path: Path) -> TemplateGguf | None:
     context = keys.get(f"{model}.context_length")
     if not isinstance(context, int) or context < 1:
         raise refusal(f"{path.name}, {model}.context_length", context, "a number of tokens")
-    return TemplateGguf(path, path.stem, str(model), context, path.stat().st_size, vocabulary)
+    size_bytes, region = path.stat().st_size, region_of(head, path)
+    return TemplateGguf(path, path.stem, str(model), context, size_bytes, vocabulary, region)
 
 
 def _text(path: Path, value: Value) -> object:
@@ -167,9 +186,12 @@ def prepare(
     *,
     family: str | None = None,
     wait: bool = False,
+    move: bool = False,
 ) -> Built:
-    """Prepare an engine, or return the prepared one. `family`: the operator's `--dialect`."""
-    return prepared(_Copy(source, family, tools), engines_dir, name, tools, wait=wait)
+    """Prepare an engine, or return the prepared one. `family`: the operator's `--dialect`.
+    `move`: a GGUF file may become the engine's file."""
+    copy = copy_of(source.region, engines_dir, move=move)
+    return prepared(_Copy(source, family, tools, copy), engines_dir, name, tools, wait=wait)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +212,7 @@ class _Copy:
     checkpoint: TemplateSource
     family: str | None
     tools: BuildTools
+    copy: Copy
 
     @property
     def engine_for(self) -> Callable[[Path, Card], Engine] | None:
@@ -203,7 +226,7 @@ class _Copy:
         return compare(card, directory, this_machine())
 
     def disk_bytes(self) -> float:
-        return self.checkpoint.size_bytes + HEAD_BYTES
+        return self.copy.disk_bytes(self.checkpoint.size_bytes)
 
     def expected(self) -> dict[str, float]:
         return {}
@@ -233,7 +256,7 @@ class _Copy:
         phases.begin("copy", self.checkpoint.size_bytes)
         part = directory / f"{MODEL}.part"
         try:
-            write_served(self.checkpoint, part, phases.advance)
+            write_served(self.checkpoint, part, phases.advance, self.copy)
             part.replace(directory / MODEL)
         except OSError:
             part.unlink(missing_ok=True)
@@ -243,7 +266,12 @@ class _Copy:
         return Copied(tuple(engine_file(p, sha256_of(p)) for p in files), dialect, seconds)
 
 
-def write_served(source: TemplateSource, target: Path, advance: Callable[[int], object]) -> None:
+def write_served(
+    source: TemplateSource,
+    target: Path,
+    advance: Callable[[int], object],
+    copy: Copy = PLAIN_COPY,
+) -> None:
     """Write the file with names that llama.cpp streams; everything else is unchanged."""
     writer = gguf.GGUFWriter(target, source.model)
     source.add_head(writer, _renamed(source.vocabulary))
@@ -254,6 +282,10 @@ def write_served(source: TemplateSource, target: Path, advance: Callable[[int], 
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_ti_data_to_file()
+    if source.region is not None:
+        writer.close()
+        copy.write(target.read_bytes(), source.region, target, advance)
+        return
     for values in source.values():
         writer.write_tensor_data(values)
         advance(int(values.nbytes))
