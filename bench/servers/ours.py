@@ -87,7 +87,7 @@ def main(plays: str, frontends: str, store: str, folder: str) -> None:
     )
     if settings.frontends > 1:
         prepare_demo(settings)
-        serve_fleet(settings, lambda settings: (settings, process))
+        serve_fleet(settings, process)
         return
     log_to_stderr(settings)
     with suppress(KeyboardInterrupt), bound(settings) as address:

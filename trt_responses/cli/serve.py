@@ -99,9 +99,9 @@ def _for_script(settings: Settings) -> Settings:
 def _with_model(settings: Settings, shown: str, *, move: bool) -> Settings:
     """The settings with the engine's name in place of a path or a model of the hub, which is
     prepared first. Errors name the setting as `shown`, or as the user set it."""
-    name = (settings.engine or "").partition("@")[0]
-    if not name or settings.engine_elsewhere() is not None:
+    if settings.engine is None or settings.engine_elsewhere() is not None:
         return settings
+    name = settings.engine.partition("@")[0]
     if shelf.NAME.fullmatch(name) and (settings.engines_dir / name).is_dir():
         return settings
     from trt_responses.cli.engines.model import engine_for

@@ -230,7 +230,7 @@ def _loaded(bench: Bench) -> Loaded:
     place = {"engine": bench.name, "engines_dir": bench.engines_dir}
     settings = bench.settings.model_copy(update=place)
     if (elsewhere := settings.engine_elsewhere()) is not None:
-        return Loaded(engines.engine_elsewhere(elsewhere))
+        return Loaded(engines.engine_elsewhere(elsewhere, settings))
     with needed("The fleet, which runs the engine as a server does,"):
         from trt_responses.fleet.engine_process import engine_of
     return Loaded(engine_of(engines.chosen_engine(settings), settings))
