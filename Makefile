@@ -13,6 +13,7 @@ unexport PIP_CONSTRAINT  # NVIDIA's images pin the packages of their own Python 
 unexport PYTHONDONTWRITEBYTECODE  # containers set it, and each of a thousand processes would compile all anew
 WORKERS ?= 2
 PYTEST = $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
+ENGINES := tests/unit/engines tests/unit/prepare tests/unit/tools
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -48,8 +49,9 @@ check: $(DEV) ## ruff, mypy, hadolint and the direction of imports
 test: $(DEV) ## The tests to run between two commits: [ROOM=cli]
 ifdef ROOM
 	$(PYTEST) --suite fast --room $(ROOM) tests
-else  # in two runs, so that a process does not hold what the other half needs
-	$(PYTEST) --suite fast tests/unit
+else  # in three runs, so that a process does not hold what the others need
+	$(PYTEST) --suite fast $(ENGINES)
+	$(PYTEST) --suite fast $(ENGINES:%=--ignore=%) tests/unit
 	$(PYTEST) --suite fast tests/protocol tests/e2e
 endif
 

@@ -65,6 +65,12 @@ def test_whatever_is_slow_says_why() -> None:
     assert [f"{path}:{slow.line}" for path, slow in found if not slow.reason] == []
 
 
+def test_the_rest_reads_every_file_that_leaves_it_something() -> None:
+    rest = Suite(REST)
+    assert [path for path, _ in slow_tests() if not rest.has_file(path)] == []
+    assert rest.has_file(TESTS / "e2e" / "test_drain.py")
+
+
 def test_slow_tests_samples_cases_and_names_of_marks_are_listed() -> None:
     source = """
 LONG = pytest.mark.slow  # 9 s
