@@ -1,4 +1,4 @@
-"""Requests that come together are not searched for garbage while they run, since they leave none."""
+"""Requests that come together are not searched for garbage while they run: they leave none."""
 
 from __future__ import annotations
 
