@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from trt_responses.serve.head import hold_head
+
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
@@ -149,6 +151,7 @@ class TimedProtocol(HttpToolsProtocol, ABC):
         super().on_headers_complete()
         self.headers = []  # the request has its own: what stands behind a body belongs to none
         self.part, self._piece = "body", 0
+        hold_head(self.cycle, self.loop)
         self._count_anew()
         if not self.cycle.keep_alive:
             self._last = self.cycle.keep_alive = True  # or uvicorn would close with the reply

@@ -30,6 +30,7 @@ CONNECTION = {
 """Attributes of a connection that we read or set; `answered` is ours."""
 CYCLE = {
     *("disconnected", "keep_alive", "message_event", "response_complete", "response_started"),
+    "transport",
 }
 """Attributes of a request and its reply."""
 FLOW = {"read_paused", "resume_reading"}

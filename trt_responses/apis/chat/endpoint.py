@@ -59,7 +59,8 @@ class Told(NamedTuple):
     thought: bool
 
 
-def _shape(request: ChatRequest) -> Generator[None, None, Shape[Told]]:
+def shape_of(request: ChatRequest) -> Generator[None, None, Shape[Told]]:
+    """The request, read whole."""
     accepted = yield from accept_chat(request)
     usage = bool(request.stream_options and request.stream_options.include_usage)
     told = Told(usage, thought=request.include_reasoning is not False)
@@ -71,7 +72,7 @@ class ChatCompletions(Making):
 
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)
-        self._shapes = MessageShapes(ChatRequest, shared.limits, _shape, with_messages)
+        self._shapes = MessageShapes(ChatRequest, shared.limits, shape_of, with_messages)
 
     async def create(self, request: Request, owner: str) -> ASGIApp:
         """A completion, plain or streamed. It is not stored."""

@@ -77,6 +77,13 @@ def named_request(headers: dict[str, str]) -> dict[str, str]:
     return headers | {"request-id": headers["x-request-id"]}
 
 
+def shape_of(request: MessagesRequest, *, seals: bool) -> Generator[None, None, Shape[Besides]]:
+    """The request, read whole."""
+    accepted = yield from accept_messages(request, seals=seals)
+    besides = Besides(thoughts_of(request), accepted.instructions)
+    return Shape(accepted, bool(request.stream), besides)
+
+
 class Messages(Making):
     """How a message comes to be, and how the tokens of a conversation are counted."""
 
@@ -85,9 +92,8 @@ class Messages(Making):
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)
         self._seals = shared.parts.opener is not NO_OPENER
-        self._shapes = MessageShapes(
-            MessagesRequest, shared.limits, self._shape, with_messages, meaning
-        )
+        read = partial(shape_of, seals=self._seals)
+        self._shapes = MessageShapes(MessagesRequest, shared.limits, read, with_messages, meaning)
 
     async def create(self, request: Request, owner: str) -> ASGIApp:
         """A message, plain or streamed. It is not stored."""
@@ -112,11 +118,6 @@ class Messages(Making):
         tokens = await self._runs.count(accepted, owner=owner)
         headers = self._headers_of(request) | self._extra(accepted)
         return json_reply(orjson.dumps({"input_tokens": tokens}), headers)
-
-    def _shape(self, request: MessagesRequest) -> Generator[None, None, Shape[Besides]]:
-        accepted = yield from accept_messages(request, seals=self._seals)
-        besides = Besides(thoughts_of(request), accepted.instructions)
-        return Shape(accepted, bool(request.stream), besides)
 
     def _extra(self, accepted: Accepted) -> dict[str, str]:
         """Headers that name ignored fields and dropped tools."""
