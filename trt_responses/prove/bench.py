@@ -10,6 +10,7 @@ import asyncio
 import os
 import shutil
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -86,7 +87,8 @@ class Loaded:
         return sink, sink.last.result()
 
     def close(self) -> None:
-        self.run(self.engine.stop(30.0))
+        with suppress(Failed):  # it is gone, or hangs
+            self.run(self.engine.stop(30.0))
         self._runner.close()
 
 

@@ -25,7 +25,7 @@ def examine(bench: Bench) -> Figures:
     found = doctor.checks(bench.settings)
     python = bench.settings.trtllm_python
     hardware = this_hardware(bench.settings.engines_dir, python)
-    bad = known_bad(this_machine(python).libraries, len(hardware.gpus))
+    bad = [*known_bad(this_machine(python).libraries, len(hardware.gpus))]
     figures: Figures = {
         "gpus": [f"{gpu.name}, driver {gpu.driver}" for gpu in hardware.gpus] or hardware.no_gpu,
         "findings": {state: sum(c.state == state for c in found) for state in ("ok", "note")},

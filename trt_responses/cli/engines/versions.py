@@ -18,7 +18,7 @@ from trt_responses.cli.commands import (
     number_from,
     option,
 )
-from trt_responses.cli.load import add_load
+from trt_responses.cli.engines.load import add_load
 from trt_responses.errors import UsageError
 from trt_responses.prepare.progress import megabytes
 from trt_responses.prepare.shelf import promotion, shelf, versions
