@@ -134,7 +134,7 @@ class Bench:
 
     @property
     def stall_s(self) -> float:
-        return 5.0 if self.wish.quick else 30.0
+        return 8.0 if self.wish.quick else 30.0
 
     @property
     def load_s(self) -> float:
