@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,6 +56,8 @@ def _prove(options: argparse.Namespace) -> int:
     settings = settings_of(options, "engines_dir")
     wish = _wish(options, settings)
     steps, say = chosen(options.only), partial(print, flush=True)
+    with suppress(OSError):  # the doctor says why
+        settings.engines_dir.mkdir(parents=True, exist_ok=True)
     # Large files are linked, which takes one disk.
     beside = settings.engines_dir if os.access(settings.engines_dir, os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix=".prove-", dir=beside) as folder:

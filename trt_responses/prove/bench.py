@@ -10,6 +10,7 @@ import asyncio
 import os
 import shutil
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -86,7 +87,8 @@ class Loaded:
         return sink, sink.last.result()
 
     def close(self) -> None:
-        self.run(self.engine.stop(30.0))
+        with suppress(Failed):  # it is gone, or hangs
+            self.run(self.engine.stop(30.0))
         self._runner.close()
 
 
@@ -132,7 +134,7 @@ class Bench:
 
     @property
     def stall_s(self) -> float:
-        return 5.0 if self.wish.quick else 30.0
+        return 8.0 if self.wish.quick else 30.0
 
     @property
     def load_s(self) -> float:

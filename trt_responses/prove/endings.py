@@ -17,7 +17,7 @@ from trt_responses.prove.server import LOOK_S, Server, is_alive, until
 
 COUNT = 4
 STREAM = "Count from {} upwards, in words."
-LIVE_S = 2.0
+LIVE_S = 5.0
 """The longest accepted reply of `/health/live`."""
 
 

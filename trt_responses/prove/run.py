@@ -6,15 +6,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
-from trt_responses.errors import ApiError, StartupError
 from trt_responses.frozen import dataclass
 from trt_responses.prove.bench import Bench
 from trt_responses.prove.claims import Failed, Figures, Skipped
-from trt_responses.prove.client import GONE
 from trt_responses.prove.steps import Step
-
-UNEXPECTED = (ApiError, StartupError, *GONE, KeyError, TypeError, ValueError, RuntimeError)
-"""What a step may meet beside a claim that does not hold: an engine or a reply of another shape."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +35,8 @@ def announced(steps: Sequence[Step], bench: Bench) -> Iterator[str]:
 
 
 def run(steps: Sequence[Step], bench: Bench, say: Callable[[str], object]) -> list[Outcome]:
-    """The outcomes of all steps. A failed step does not end the others."""
-    found = []
+    """The outcomes of all steps. A failed step does not end the others; an interrupt does."""
+    found: list[Outcome] = []
     try:
         for place, step in enumerate(steps, 1):
             say(f"[{place}/{len(steps)}] {step.name}: {step.what} …")
@@ -49,6 +44,8 @@ def run(steps: Sequence[Step], bench: Bench, say: Callable[[str], object]) -> li
             found.append(outcome)
             why = f": {outcome.why}" if outcome.why else ""
             say(f"    {outcome.state} in {shown(outcome.seconds)}{why}")
+    except KeyboardInterrupt:
+        found += [Outcome(step, "failed", 0.0, {}, "interrupted") for step in steps[len(found) :]]
     finally:
         bench.close()
     return found
@@ -67,10 +64,10 @@ def attempt(step: Step, bench: Bench) -> Outcome:
         figures = step.run(bench)
     except Skipped as reason:
         return Outcome(step, "skipped", seconds(), {}, str(reason))
-    except Failed as failure:
-        return Outcome(step, "failed", seconds(), failure.figures, str(failure))
-    except UNEXPECTED as error:
-        return Outcome(step, "failed", seconds(), {}, f"{type(error).__name__}: {error}")
+    except Exception as error:  # of any class: the other steps go on, with an engine of their own
+        bench.close()
+        why = str(error) if isinstance(error, Failed) else f"{type(error).__name__}: {error}"
+        return Outcome(step, "failed", seconds(), getattr(error, "figures", {}), why)
     return Outcome(step, "held", seconds(), figures)
 
 

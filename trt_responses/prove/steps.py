@@ -42,7 +42,7 @@ def _lora(bench: Bench) -> str | None:
 
 
 def _worker(bench: Bench) -> str | None:
-    threads = bench.kind in ("tensorrt", "onnx")
+    threads = bench.kind in ("tensorrt", "onnx") and bench.settings.engine_process != "always"
     return "the engine runs in the server's own process" if threads else _here(bench)
 
 

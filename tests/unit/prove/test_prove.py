@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.imports import ROOT
 from trt_responses.cli.main import main
-from trt_responses.prepare.known_bad import known_bad, rows
+from trt_responses.prepare.known_bad import known_bad
 from trt_responses.prove.bench import Bench, Wish
 from trt_responses.prove.claims import Failed, Figures, Skipped
 from trt_responses.prove.report import clean, document, page, secrets_of, write
@@ -77,6 +77,19 @@ def test_a_failed_step_ends_no_other_one(bench: Bench) -> None:
     assert "KeyError: 'usage'" in said[7]
 
 
+def test_an_interrupt_ends_the_steps_and_keeps_what_was_found(bench: Bench) -> None:
+    def interrupted(_: Bench) -> Figures:
+        raise KeyboardInterrupt
+
+    table = (TABLE[0], step("long", interrupted), TABLE[0])
+    found = run(table, bench, lambda _: None)
+    assert [(outcome.state, outcome.why) for outcome in found] == [
+        ("held", ""),
+        ("failed", "interrupted"),
+        ("failed", "interrupted"),
+    ]
+
+
 def test_the_report_has_neither_secrets_nor_prompts(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,9 +134,8 @@ def test_a_release_is_known_bad_where_its_row_says_so() -> None:
     assert accuracy == [
         "tensorrt_llm 1.3.0rc24: by its release notes gpt-oss loses accuracy on several GPUs"
     ]
-    assert known_bad({"tensorrt_llm": "1.3.0rc24"}, 1) == []
-    assert known_bad({}, 8) == []
-    assert all(row.releases and row.what for row in rows())
+    assert [*known_bad({"tensorrt_llm": "1.3.0rc24"}, 1)] == []
+    assert [*known_bad({}, 8)] == []
 
 
 @pytest.mark.parametrize(

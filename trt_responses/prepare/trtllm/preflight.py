@@ -46,7 +46,7 @@ def harm_of(hardware: Hardware, gpus: int = 2) -> str | None:
     installed = {"tensorrt_llm": hardware.package or ""}
     for row in known_bad(installed, gpus):
         if row.effect == "answers":
-            return f"package: found TensorRT-LLM {row.found}: {row.what}; use another release."
+            return f"package: found TensorRT-LLM {row.release}: {row.what}; use another release."
     return None
 
 
