@@ -153,8 +153,6 @@ class Fleet:
             await asyncio.gather(*keepers, return_exceptions=True)
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
-            if self._versions is not None:
-                await self._versions.stop(CLOSING_S)
             shutil.rmtree(self._folder, ignore_errors=True)
         if self._fault is not None:
             raise StartupError(self._fault)

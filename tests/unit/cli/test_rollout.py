@@ -194,7 +194,7 @@ def test_a_canary_that_fails_while_it_is_watched_is_unloaded() -> None:
 
     with serving(server) as (url,):
         versions = RemoteVersions(url, "gpt", "boss")
-        rollout = Rollout([versions], "gpt@2", canary=0.1, watch_s=9, tell=str, sleep=sleep)
+        rollout = Rollout([versions], "gpt@2", canary=0.1, watch_s=9, tell=print, sleep=sleep)
         rollout.look()
         assert rollout.go() == f"{url}: gpt@2 has failed as a canary."
     assert (len(looks), server.canary, server.serves) == (3, None, 1)
