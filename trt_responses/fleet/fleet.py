@@ -215,7 +215,8 @@ class Fleet:
         engine = self._versions.process if self._versions is not None else None
         engine_pid = engine.pid if engine is not None else None
         if self._stopping.is_set():  # the fleet began to stop while this one began
-            process.send_signal(self._signal)
+            with suppress(ProcessLookupError):
+                process.send_signal(self._signal)
         status = await self._watched(number, process)
         del self._running[number]
         with closing(SharedCounts(self._counts, number)) as counts:

@@ -110,8 +110,9 @@ class FleetVersions:
         self._watch()
 
     def drain(self) -> None:
-        """Load nothing more."""
+        """Load nothing more, and let no front end wait for an engine."""
         self._lifecycle.drain(0)
+        self.occupied.set()
 
     @property
     def process(self) -> EngineProcess:
