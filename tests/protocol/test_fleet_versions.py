@@ -159,8 +159,11 @@ def test_where_memory_holds_one_the_runs_of_all_front_ends_wait_and_go_on(tmp_pa
             calls = [front.client.ask(model="mine", stream=True) for front in fronts]
             await until(lambda: len(first.requests) == 2)
             await first.clock.step(5)
+            made.versions.began(connecting := 7)
             told = (await fronts[0].act("load", version=2, gate=False)).json()
             assert (told["state"], told["paused"]) == ("promoted", 2), told
+            assert made.killed == [connecting], "it would wait for an engine that has gone"
+            made.versions.ended(connecting)
             for call in calls:
                 last = (await call.done()).events[-1]
                 assert last["type"] == "response.completed", call.body

@@ -22,6 +22,7 @@ from trt_responses.features.rollout.shelf_builds import PreparedBuilds, loaded
 from trt_responses.fleet.following import Following
 from trt_responses.fleet.versions import FleetVersions, OwnEngine
 from trt_responses.prepare.shelf import shelf, versions
+from trt_responses.prepare.shelf.card import read_card
 from trt_responses.settings import Settings
 from trt_responses.setup.engine import Given
 
@@ -80,17 +81,28 @@ class Process:
         return self.fault or ""
 
 
-class Builds(PreparedBuilds):
-    """Prepared versions; `narrow`: memory holds one at a time."""
+class Narrow:
+    """Prepared versions of which memory holds one at a time, for a reason."""
 
-    narrow: str | None = None
+    def __init__(self, builds: PreparedBuilds, why: str | None) -> None:
+        self.name, self.versions = builds.name, builds.versions
+        self.promote, self.note = builds.promote, builds.note
+        self._builds = builds
+        self._why = why
 
-    def find(self, wanted: str | None, served: Version) -> PreparedBuild:
-        build = super().find(wanted, served)
-        if self.narrow is not None:
-            narrow = self.narrow
-            build.no_room = lambda served, *, beside: narrow if beside else None  # type: ignore[method-assign]
-        return build
+    def find(self, wanted: str | None, served: Version) -> NarrowBuild:
+        return NarrowBuild(self._builds.find(wanted, served), self._why)
+
+
+class NarrowBuild:
+    """One of them."""
+
+    def __init__(self, build: PreparedBuild, why: str | None) -> None:
+        self.version, self.fault, self.load = build.version, build.fault, build.load
+        self._why = why
+
+    def no_room(self, served: Version, *, beside: bool) -> str | None:
+        return self._why if beside else None
 
 
 class FrontEnd:
@@ -133,11 +145,10 @@ class Fleet:
         for number in range(1, len(engines) + 1):
             self._build(number)
         selection = shelf.Selection(*self._on_shelf("mine@1"), "the first")
-        builds = Builds("mine", self.settings, self._engine_of)
-        builds.narrow = narrow
+        builds = PreparedBuilds("mine", self.settings, self._engine_of)
         self.versions = FleetVersions(
             loaded(selection, self.settings, self._engine_of),
-            builds,
+            Narrow(builds, narrow),
             fail=self.faults.append,
             kill=self.killed.append,
         )
@@ -152,8 +163,6 @@ class Fleet:
         versions.promote_first(home, [card])
 
     def _on_shelf(self, name: str) -> tuple[Path, Any]:
-        from trt_responses.prepare.shelf.card import read_card
-
         directory = shelf.find(self.folder, name)
         return directory, read_card(directory)
 
@@ -185,11 +194,8 @@ async def fleet(
     made = Fleet(folder, *engines, narrow=narrow)
     async with made.versions.life(folder):
         await made.versions.start()
-        try:
-            yield made
-        finally:
-            made.versions.drain()
-            await made.versions.stop(1)
+        yield made
+        made.versions.drain()
 
 
 @asynccontextmanager

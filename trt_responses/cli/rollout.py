@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,9 +28,11 @@ if TYPE_CHECKING:
     Json = dict[str, Any]
 
 REASON = "rollout"
+DIGEST = 12
+"""The length of a digest; a number is shorter."""
 LOOK_S = 1.0
-LOST_S = 60
-"""Looks at a server that does not answer, before it counts as lost."""
+LOOKS = 10
+"""At a server that does not answer, before it counts as lost."""
 
 
 def add(commands: Commands, name: str, text: str) -> None:
@@ -77,34 +80,33 @@ class RemoteVersions:
         self._path = f"/admin/engines/{quote(name, safe='')}"
         self._sleep = sleep
 
-    def state(self) -> Json:
+    def state(self, looks: int = LOOKS) -> Json:
+        for _ in range(looks - 1):
+            with suppress(NoAnswer):
+                return self._server.get_json(self._path)
+            self._sleep(LOOK_S)
         return self._server.get_json(self._path)
 
     def load(self, version: str, **body: object) -> Json:
         """What a load came to, also when the connection breaks meanwhile: it continues there."""
         try:
             return self._server.post_json(f"{self._path}/load", {"version": version} | body)
-        except NoAnswer as lost:
-            last = self._ended(lost)["last_load"] or {}
-        if version not in (last.get("digest"), str(last.get("version")).rpartition("@")[2]):
-            raise ServerFault(last.get("reason") or "The load has not ended.")
+        except NoAnswer:
+            while (state := self.state())["loading"] is not None:
+                self._sleep(LOOK_S)
+        last: Json = state["last_load"] or {}
+        goal = ("canary",) if "canary" in body else ("promoted", "unchanged")
+        if last.get("state") not in goal or not is_of(last, version):
+            raise ServerFault(last.get("reason") or "The server has not loaded it.")
         return last
 
     def unload(self) -> None:
         self._server.post_json(f"{self._path}/unload", {})
 
-    def _ended(self, lost: NoAnswer) -> Json:
-        """The state when no change is going on any more."""
-        missed = 0
-        while missed < LOST_S:
-            self._sleep(LOOK_S)
-            try:
-                if (state := self.state())["loading"] is None:
-                    return state
-                missed = 0
-            except NoAnswer:
-                missed += 1
-        raise lost
+
+def is_of(shown: Json, version: str) -> bool:
+    """Whether a server shows this version. Its name there may be another: that of clients."""
+    return version in (shown["digest"], shown["version"].rpartition("@")[2])
 
 
 @dataclass
@@ -145,11 +147,12 @@ class Rollout:
     def look(self) -> None:
         """See what each server serves. Raises a `ServerFault` for one that cannot be moved."""
         for server in self._servers:
-            state = server.state()
+            state = server.state(looks=1)
             if state["loading"] is not None:
                 raise ServerFault(f"{server.url} is busy: {state['loading']}.")
-            prepared = state.get("prepared")
-            if self._version.isdecimal() and prepared and self._label not in prepared:
+            prepared = state["prepared"]
+            numbers = [label.rpartition("@")[2] for label in prepared]
+            if self._version not in numbers and len(self._version) < DIGEST:
                 raise ServerFault(f"{server.url} has no {self._label}, only {', '.join(prepared)}.")
             self.stops.append(Stop(server, state, now=state["promoted"]["version"]))
 
@@ -167,7 +170,7 @@ class Rollout:
 
     def _move(self, stop: Stop) -> None:
         server = stop.server
-        if self._canary is not None and stop.now != self._label:
+        if self._canary is not None and not is_of(stop.before["promoted"], self._version):
             self._tell(f"{server.url}: loading {self._label} as a canary")
             server.load(self._version, canary=self._canary, reason=REASON)
             self._watch(server)

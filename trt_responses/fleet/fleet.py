@@ -153,8 +153,6 @@ class Fleet:
             await asyncio.gather(*keepers, return_exceptions=True)
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
-            if self._versions is not None:
-                await self._versions.stop(CLOSING_S)
             shutil.rmtree(self._folder, ignore_errors=True)
         if self._fault is not None:
             raise StartupError(self._fault)
@@ -217,7 +215,8 @@ class Fleet:
         engine = self._versions.process if self._versions is not None else None
         engine_pid = engine.pid if engine is not None else None
         if self._stopping.is_set():  # the fleet began to stop while this one began
-            process.send_signal(self._signal)
+            with suppress(ProcessLookupError):
+                process.send_signal(self._signal)
         status = await self._watched(number, process)
         del self._running[number]
         with closing(SharedCounts(self._counts, number)) as counts:

@@ -42,6 +42,8 @@ logger = logging.getLogger(__name__)
 
 VERSIONS = "versions.sock"
 """The socket's name in a fleet's folder."""
+STOP_S = 15.0
+"""Seconds that engines get to stop, at the fleet's end."""
 GATES = 3
 """Front ends that may end while they run the gate for one version."""
 
@@ -90,13 +92,17 @@ class FleetVersions:
 
     @asynccontextmanager
     async def life(self, folder: Path) -> AsyncIterator[None]:
-        """While it lasts front ends may join."""
+        """While it lasts front ends may join. All engines are stopped at its end."""
         server = await asyncio.start_unix_server(self._serve, folder / VERSIONS, limit=MOST_BYTES)
         try:
             async with self._exchange.life():
                 yield
         finally:
             server.close()
+            for task in self._watching.values():
+                task.cancel()
+            await asyncio.gather(*self._watching.values(), return_exceptions=True)
+            await self._versions.stop(STOP_S)
 
     async def start(self) -> None:
         """Start the first version. Raises a `StartupError`."""
@@ -104,14 +110,9 @@ class FleetVersions:
         self._watch()
 
     def drain(self) -> None:
-        """Load nothing more."""
+        """Load nothing more, and let no front end wait for an engine."""
         self._lifecycle.drain(0)
-
-    async def stop(self, deadline_s: float) -> None:
-        for task in self._watching.values():
-            task.cancel()
-        await asyncio.gather(*self._watching.values(), return_exceptions=True)
-        await self._versions.stop(deadline_s)
+        self.occupied.set()
 
     @property
     def process(self) -> EngineProcess:

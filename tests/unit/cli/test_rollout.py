@@ -47,7 +47,7 @@ class Server(ThreadingHTTPServer):
             "canary": canary,
             "loading": self.loading,
             "last_load": self.last,
-            "prepared": ["gpt@3", "gpt@2", "gpt@1"],
+            "prepared": [f"openai/gpt@{number}" for number in (3, 2, 1)],
         }
 
     def load(self, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
@@ -65,7 +65,8 @@ class Server(ThreadingHTTPServer):
 
 
 def version(number: int) -> dict[str, Any]:
-    return {"version": f"gpt@{number}", "digest": f"{number:012x}"}
+    """A version under the name that clients know."""
+    return {"version": f"openai/gpt@{number}", "digest": f"{number:012x}"}
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -173,7 +174,7 @@ def test_a_dry_run_changes_nothing_and_what_cannot_be_moved_is_found_first(
         assert rolled_out(urls) == 1
         assert "is busy: comparing gpt@3" in capsys.readouterr().out
         assert main(["rollout", "gpt", "9", "--server", urls[0]]) == 1
-        assert "has no gpt@9, only gpt@3, gpt@2, gpt@1." in capsys.readouterr().out
+        assert "has no gpt@9, only openai/gpt@3, " in capsys.readouterr().out
     assert rolled_out(urls) == 1
     assert "does not answer" in capsys.readouterr().out
     assert not one.acts
@@ -194,7 +195,7 @@ def test_a_canary_that_fails_while_it_is_watched_is_unloaded() -> None:
 
     with serving(server) as (url,):
         versions = RemoteVersions(url, "gpt", "boss")
-        rollout = Rollout([versions], "gpt@2", canary=0.1, watch_s=9, tell=str, sleep=sleep)
+        rollout = Rollout([versions], "gpt@2", canary=0.1, watch_s=9, tell=print, sleep=sleep)
         rollout.look()
         assert rollout.go() == f"{url}: gpt@2 has failed as a canary."
     assert (len(looks), server.canary, server.serves) == (3, None, 1)

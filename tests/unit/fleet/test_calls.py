@@ -60,7 +60,8 @@ def test_what_is_returned_or_raised_there_is_returned_or_raised_here(tmp_path: P
     async def story() -> None:
         answers: Answers = {"add": add, "refuse": refuse, "miss": miss, "stumble": stumble}
         async with joined(tmp_path, answers) as (here, _):
-            assert await asyncio.gather(here.call("add", 1, 2), here.call("add", 3, 4)) == [3, 7]
+            one, other = await asyncio.gather(here.call("add", 1, 2), here.call("add", 3, 4))
+            assert (one, other) == (3, 7)
             with pytest.raises(LoadRefused) as refused:
                 await here.call("refuse")
             assert refused.value.message == "mine@2 is slow"
