@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from bench.check import Wrong
+from bench.servers.load import FRAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +40,9 @@ def checked(stream: bytes, script: Script) -> Reply:
     written = usage.get("completion_tokens", usage.get("output_tokens"))
     _same("tokens", str(written), str(len(script)))
     details = usage.get("completion_tokens_details") or usage.get("output_tokens_details") or {}
-    return Reply(stream.count(b"\n\n"), len(stream), bool(thought), details.get("reasoning_tokens"))
+    return Reply(
+        (b"\n" + stream).count(FRAME), len(stream), bool(thought), details.get("reasoning_tokens")
+    )
 
 
 def _events(stream: bytes) -> Iterator[dict[str, Any]]:

@@ -103,13 +103,14 @@ class SharedCounts:
         return self._total(2)
 
     def _total(self, which: int) -> int:
-        return sum(TOTALS.unpack_from(self._map, at)[which] for at in self._columns)
+        counts, unpack = self._map, TOTALS.unpack_from
+        return sum([unpack(counts, at)[which] for at in self._columns])
 
     def add(self, owner: OwnerCounts, running: int, waiting: int, waiting_tokens: int) -> None:
         owner.add(running=running, waiting=waiting)
-        own = TOTALS.unpack_from(self._map, self._own)
-        more = (running, waiting, waiting_tokens)
-        TOTALS.pack_into(self._map, self._own, *map(sum, zip(own, more, strict=True)))
+        runs, waits, tokens = TOTALS.unpack_from(self._map, self._own)
+        own = (runs + running, waits + waiting, tokens + waiting_tokens)
+        TOTALS.pack_into(self._map, self._own, *own)
 
     def owner(self, name: str) -> SharedOwner:
         digest = hashlib.blake2b(
@@ -166,8 +167,9 @@ class SharedCounts:
 
     def add_cells(self, row: int, more: tuple[int, int, int]) -> None:
         at = self._own + HEAD.size + row * CELL.size
-        cell = CELL.unpack_from(self._map, at)
-        CELL.pack_into(self._map, at, *map(sum, zip(cell, more, strict=True)))
+        running, waiting, background = CELL.unpack_from(self._map, at)
+        own = (running + more[0], waiting + more[1], background + more[2])
+        CELL.pack_into(self._map, at, *own)
 
     def last_turn(self, row: int) -> int:
         turn: int = LAST_TURN.unpack_from(self._map, OWNERS_AT + row * OWNER.size)[0]

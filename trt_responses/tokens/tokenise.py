@@ -41,6 +41,8 @@ SCANNED_AT_ONCE = 2 * PIECE
 """Characters that the exact scanner reads between two pauses."""
 CHECKED_AT_ONCE = 65_536
 """Characters searched for surrogates, or encoded, between two pauses."""
+RANKED_AT_ONCE = 16_384
+"""Tokens that are numbered between two pauses: a millisecond."""
 
 _SURROGATES = re.compile("[\ud800-\udfff]+")
 
@@ -61,7 +63,8 @@ class Tokeniser:
         self._unpaused = 0
         self._shapes = Shapes(self._native)
         self._dense = dense or Dense(vocabulary.token_bytes)
-        self._ranks = {data: i for i, data in enumerate(vocabulary.token_bytes)}
+        self._token_bytes = vocabulary.token_bytes
+        self._ranks: dict[bytes, int] = {}
 
     async def encode(self, text: str, *, at_most: int | None = None) -> array[int]:
         """The ids of a text. Other tasks run between slices, and between many short texts."""
@@ -149,6 +152,7 @@ class Tokeniser:
         for low in range(start, end, CHECKED_AT_ONCE):
             data += text[low : min(end, low + CHECKED_AT_ONCE)].encode()
             yield
+        yield from self._rank_all()
         run = LongRun(data, self._ranks)
         for _ in run.steps():
             refuse_longer(len(ids) + run.least_count, at_most)
@@ -156,6 +160,16 @@ class Tokeniser:
         for some in run.token_ids():
             ids.extend(some)
             yield
+
+    def _rank_all(self) -> Generator[None, None, None]:
+        """Number the tokens for the first long run: most servers never see one (15 MB)."""
+        if not self._ranks:
+            ranks: dict[bytes, int] = {}
+            for low in range(0, len(self._token_bytes), RANKED_AT_ONCE):
+                some = self._token_bytes[low : low + RANKED_AT_ONCE]
+                ranks.update(zip(some, range(low, low + len(some)), strict=True))
+                yield
+            self._ranks = ranks
 
 
 def _well_formed(text: str) -> Generator[None, None, str]:
@@ -165,7 +179,9 @@ def _well_formed(text: str) -> Generator[None, None, str]:
     for low in range(0, len(text), CHECKED_AT_ONCE):
         if low:
             yield
-        if _SURROGATES.search(text, low, low + CHECKED_AT_ONCE):
+        try:
+            text[low : low + CHECKED_AT_ONCE].encode()  # five times as fast as a search
+        except UnicodeEncodeError:
             return _SURROGATES.sub(_joined, text)
     return text
 

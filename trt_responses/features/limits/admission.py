@@ -134,7 +134,7 @@ class Admission:
         """Put a place in line. Raises when too many tokens would wait."""
         with self._counts.locked():
             owner = place.owner
-            alone = self.waiting == 1 and not self._counts.shared
+            alone = self._counts.waiting == 1 and self.waiting == 1
             if alone and owner.may_run and self._free() > 0:
                 self._grant(place)
             else:
