@@ -38,7 +38,7 @@ def dialect_of(directory: Path | None = None, card: Card | None = None) -> Diale
 
 def template_dialect(file: Path, family: str | None) -> TemplateDialect:
     """The dialect of a model with a chat template, from the keys of its file."""
-    with needed("The reader of chat templates", "templates"):
+    with needed("The reader of chat templates"):
         from trt_responses.dialects.templates.checkpoint import speech_of
         from trt_responses.dialects.templates.dialect import TemplateDialect
     return TemplateDialect(*speech_of(file, family))

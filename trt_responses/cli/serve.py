@@ -74,13 +74,14 @@ def _serve(options: argparse.Namespace) -> int:
 def _with_model(settings: Settings, shown: str, *, move: bool) -> Settings:
     """The settings with the engine's name in place of a path or a model of the hub, which is
     prepared first. Errors name the setting as `shown`, or as the user set it."""
-    name = (settings.engine or "").partition("@")[0]
+    text = settings.engine or ""
+    name = text.partition("@")[0]
     if not name or (shelf.NAME.fullmatch(name) and (settings.engines_dir / name).is_dir()):
         return settings
     from trt_responses.cli.engines.model import engine_for
 
     try:
-        engine = engine_for(settings.engine, settings, move=move)
+        engine = engine_for(text, settings, move=move)
     except UsageError as error:
         raise UsageError(f"{shown or settings.option('engine')}: {error}") from None
     return settings.model_copy(update={"engine": engine})
