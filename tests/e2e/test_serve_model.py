@@ -4,6 +4,7 @@ answer, a second start that prepares nothing, and breaks after which the next tr
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +15,7 @@ from tests.support.tiny_gguf import write_tiny
 from tests.support.tiny_hf import write_tiny_hf
 from trt_responses.cli.main import main
 from trt_responses.prepare.llamacpp.move import movable
+from trt_responses.prepare.shelf.card import read_card, write_card
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -125,9 +127,13 @@ def test_with_move_one_copy_stays_and_the_same_command_finds_it(tmp_path: Path) 
     (served,) = (tmp_path / "engines").glob("*/*/model.gguf")
     assert served.stat().st_nlink == 1
     assert not in_place or served.stat().st_ino == inode
+    card = read_card(served.parent)
+    write_card(served.parent, replace(card, libraries={**card.libraries, "xllamacpp": "1.0"}))
     with serve(tmp_path, "tiny.gguf", "--move") as command:
         answers(command)
         assert "Preparing" not in command.printed
+        assert "checking it again" in command.printed
+    assert read_card(served.parent).libraries == card.libraries
 
 
 def test_a_disk_that_is_full_is_one_sentence_and_nothing_is_lost(tmp_path: Path) -> None:

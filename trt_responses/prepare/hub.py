@@ -136,7 +136,7 @@ def _parts(file: str) -> tuple[str, ...]:
 
 def chosen_gguf(names: Iterable[str], wanted: HubId) -> str:
     """The wanted GGUF file among these names, by its name or its type of weights; without either
-    the only one, or the one of the first preferred type. Raises a `WrongInput` otherwise."""
+    the single one, or the one of the first preferred type. Raises a `WrongInput` otherwise."""
     models = [name for name in names if name.endswith(GGUF) and not name.startswith(NOT_A_MODEL)]
     first = sorted(name for name in models if _parts(name)[0] == name)
     if wanted.file in first:

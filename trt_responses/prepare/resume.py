@@ -42,7 +42,7 @@ class _Counted(io.BufferedWriter):
 
 
 def download_blob(url: str, blobs: Path, progress: Progress) -> None:
-    """Download a file into the directory of the cache's files, unless it is there."""
+    """Download a file into the directory of the cache's files, unless it has the file."""
     from huggingface_hub import get_hf_file_metadata
     from huggingface_hub.file_download import http_get
     from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]  # public
