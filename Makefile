@@ -27,7 +27,7 @@ $(ENV): pyproject.toml constraints.txt
 	@if $(PYTHON) -c 'import ensurepip' 2>/dev/null; then $(PYTHON) -m venv $(FRESH) .venv; \
 	  else $(PYTHON) -m venv $(FRESH) --without-pip .venv && $(PYTHON) -m pip --quiet --python $(BIN)/python install 'pip==26.3'; fi
 	$(BIN)/python -m pip --quiet --disable-pip-version-check install 'pip==26.3'
-	$(PIP) --editable '.[client,redis,hub]'
+	$(PIP) --editable '.[client,redis]'
 	@touch $@
 
 $(GRAPHS): $(ENV)
@@ -75,8 +75,8 @@ engine: $(if $(filter tensorrt onnx,$(KIND)),$(GRAPHS),$(ENV)) ## Prepare an eng
 	  $(if $(KIND),--kind $(KIND)) $(if $(TARGETS),--targets $(TARGETS)) $(if $(TYPE),--type $(TYPE)) \
 	  $(if $(PROFILE),--profile $(PROFILE)) $(if $(FAMILY),--family $(FAMILY))
 
-serve: $(if $(filter demo-onnx,$(ENGINE)),$(GRAPHS),$(ENV)) ## Serve an engine: [ENGINE=name] [HOST=…] [PORT=…]; without any, the demo
-	@$(BIN)/trt-responses serve $(if $(ENGINE),--engine $(ENGINE)) $(if $(HOST),--host $(HOST)) $(if $(PORT),--port $(PORT))
+serve: $(if $(filter demo-onnx,$(ENGINE)),$(GRAPHS),$(ENV)) ## Serve a model: [MODEL=name|dir|file.gguf|owner/model] [HOST=…] [PORT=…], prepared first if needed; without MODEL, the demo
+	@$(BIN)/trt-responses serve $(if $(MODEL),'$(MODEL)') $(if $(ENGINE),--engine $(ENGINE)) $(if $(HOST),--host $(HOST)) $(if $(PORT),--port $(PORT))
 
 docs-check: $(DEV) ## Run the commands of README and docs as a reader would type them: [PAGES=docs/api.md]
 	$(BIN)/python -m scripts.docs_check $(PAGES)

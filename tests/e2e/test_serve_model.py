@@ -4,6 +4,7 @@ answer, a second start that prepares nothing, and breaks after which the next tr
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,7 +13,9 @@ from tests.support.fake_hub import fake_hub
 from tests.support.serve_command import Command, serve
 from tests.support.tiny_gguf import write_tiny
 from tests.support.tiny_hf import write_tiny_hf
+from trt_responses.cli.main import main
 from trt_responses.prepare.llamacpp.move import movable
+from trt_responses.prepare.shelf.card import read_card, write_card
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,27 +44,48 @@ def hub(published: bytes) -> Iterator[FakeHub]:
         yield served
 
 
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty directory and cache for commands within this process."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("HF_HUB_CACHE", raising=False)
+
+
 def answers(command: Command) -> None:
     response = command.answer()
     assert response["model"].startswith("tiny")
     assert response["usage"]["output_tokens"] > 0
 
 
-@pytest.mark.parametrize("kind", ["file", "directory"])
-def test_a_checkpoint_is_served_by_one_command_and_prepared_once(tmp_path: Path, kind: str) -> None:
-    name = "tiny.gguf" if kind == "file" else "tiny"
-    write = write_tiny_hf if kind == "directory" else write_tiny
-    write(tmp_path / name, *(() if kind == "directory" else ("qwen3",)))  # type: ignore[operator]
-    with serve(tmp_path, name) as command:
+def test_a_file_is_served_by_one_command_and_prepared_once(tmp_path: Path) -> None:
+    path = write_tiny(tmp_path / "tiny.gguf", "qwen3")
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    with Command(tmp_path, "tiny.gguf") as half:
+        assert half.ended() == 1
+        assert "the download may be incomplete" in half.printed
+        assert len(half.printed.splitlines()) == 1
+    path.write_bytes(whole)
+    with serve(tmp_path, "tiny.gguf") as command:
         answers(command)
         assert "Serving takes" in command.printed
+        assert PREPARING in command.printed
+    with serve(tmp_path, "./tiny.gguf") as command:
+        answers(command)
+        assert "Preparing" not in command.printed
+
+
+def test_a_directory_is_served_by_one_command_and_then_by_its_engines_name(tmp_path: Path) -> None:
+    write_tiny_hf(tmp_path / "tiny")
+    with serve(tmp_path, "tiny") as command:
+        answers(command)
         assert "more of disk" in command.printed
         assert PREPARING in command.printed
-    for again in (f"./{name}", "tiny"):
-        with serve(tmp_path, again) as command:
-            answers(command)
-            assert "Preparing" not in command.printed
-    assert len([*(tmp_path / "engines").glob("*/*/card.json")]) == 1
+    shutil.rmtree(tmp_path / "tiny")
+    with serve(tmp_path, "tiny") as command:
+        answers(command)
+        assert "Preparing" not in command.printed
 
 
 def test_a_model_of_the_hub_continues_where_it_was_killed_and_needs_no_hub_again(
@@ -69,23 +93,23 @@ def test_a_model_of_the_hub_continues_where_it_was_killed_and_needs_no_hub_again
 ) -> None:
     hub.stall_after = CHUNK_BYTES + 1
     place = {"HF_ENDPOINT": hub.url}
-    with Command(tmp_path, MODEL, **place) as killed:
+    with Command(tmp_path, MODEL, env=place) as killed:
         blobs = tmp_path / ".cache/huggingface/hub/models--owner--Tiny-GGUF/blobs"
         killed.until(lambda: any(p.stat().st_size >= CHUNK_BYTES for p in blobs.glob("*.part")))
         killed.kill()
         assert f"Fetching {MODEL}: " in killed.printed
         assert "of memory for the weights" in killed.printed
     hub.stall_after = None
-    with Command(tmp_path, f"--engine={MODEL}:q8_0", **place) as killed:
+    with Command(tmp_path, f"--engine={MODEL}:q8_0", env=place) as killed:
         killed.until_printed("verify\n")
         killed.kill()
     assert hub.ranges[-1] == f"bytes={CHUNK_BYTES}-"
     assert hub.sent_bytes < 2 * len(published)
-    with serve(tmp_path, MODEL, **NO_HUB) as command:
+    with serve(tmp_path, MODEL, env=NO_HUB) as command:
         answers(command)
         assert "copy" not in command.printed  # that was finished before
     shutil.rmtree(tmp_path / ".cache")
-    with serve(tmp_path, MODEL, **NO_HUB) as command:
+    with serve(tmp_path, MODEL, env=NO_HUB) as command:
         assert "Preparing" not in command.printed
 
 
@@ -103,9 +127,13 @@ def test_with_move_one_copy_stays_and_the_same_command_finds_it(tmp_path: Path) 
     (served,) = (tmp_path / "engines").glob("*/*/model.gguf")
     assert served.stat().st_nlink == 1
     assert not in_place or served.stat().st_ino == inode
+    card = read_card(served.parent)
+    write_card(served.parent, replace(card, libraries={**card.libraries, "xllamacpp": "1.0"}))
     with serve(tmp_path, "tiny.gguf", "--move") as command:
         answers(command)
         assert "Preparing" not in command.printed
+        assert "checking it again" in command.printed
+    assert read_card(served.parent).libraries == card.libraries
 
 
 def test_a_disk_that_is_full_is_one_sentence_and_nothing_is_lost(tmp_path: Path) -> None:
@@ -123,19 +151,6 @@ def test_a_disk_that_is_full_is_one_sentence_and_nothing_is_lost(tmp_path: Path)
     assert not [*(tmp_path / "engines").glob("*/*/*.part")]
 
 
-def test_half_a_file_is_one_sentence_and_the_whole_one_is_served(tmp_path: Path) -> None:
-    path = write_tiny(tmp_path / "tiny.gguf", "qwen3")
-    whole = path.read_bytes()
-    path.write_bytes(whole[: len(whole) // 2])
-    with Command(tmp_path, "tiny.gguf") as half:
-        assert half.ended() == 1
-        assert "the download may be incomplete" in half.printed
-        assert len(half.printed.splitlines()) == 1
-    path.write_bytes(whole)
-    with serve(tmp_path, "tiny.gguf") as command:
-        answers(command)
-
-
 @pytest.mark.parametrize(
     ("typed", "status", "sentence"),
     [
@@ -146,17 +161,27 @@ def test_half_a_file_is_one_sentence_and_the_whole_one_is_served(tmp_path: Path)
     ],
 )
 def test_a_wrong_model_is_one_sentence(
-    tmp_path: Path, hub: FakeHub, typed: str, status: int, sentence: str
+    elsewhere: None,
+    hub: FakeHub,
+    typed: str,
+    status: int,
+    sentence: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with Command(tmp_path, typed, HF_ENDPOINT=hub.url) as command:
-        assert command.ended() == status
-        assert sentence in command.printed
-        assert len(command.printed.splitlines()) == 1
+    monkeypatch.setenv("HF_ENDPOINT", hub.url)
+    assert main(["serve", typed, "--port", "0"]) == status
+    printed = capsys.readouterr().err
+    assert sentence in printed
+    assert len(printed.splitlines()) == 1
 
 
-def test_without_a_network_it_is_one_sentence(tmp_path: Path) -> None:
-    with Command(tmp_path, MODEL, **NO_HUB) as command:
-        assert command.ended() == 1
-        assert f"{MODEL}: the download failed" in command.printed
-        assert "run the same command again" in command.printed
-        assert len(command.printed.splitlines()) == 1
+def test_without_a_network_it_is_one_sentence(
+    elsewhere: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", NO_HUB["HF_ENDPOINT"])
+    assert main(["serve", MODEL, "--port", "0"]) == 1
+    printed = capsys.readouterr().err
+    assert f"{MODEL}: the download failed" in printed
+    assert "run the same command again" in printed
+    assert len(printed.splitlines()) == 1

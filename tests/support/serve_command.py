@@ -19,14 +19,20 @@ from tests.support.polling import PATIENCE_S, until_seen
 from trt_responses.settings import PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
 
 class Command:
     """One server's process, which ends with the `with`; what it prints goes into a file."""
 
-    def __init__(self, place: Path, *typed: str, largest_bytes: int | None = None, **env: str):
+    def __init__(
+        self,
+        place: Path,
+        *typed: str,
+        env: Mapping[str, str] | None = None,
+        largest_bytes: int | None = None,
+    ) -> None:
         self._log = place / "printed"
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -47,7 +53,7 @@ class Command:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "trt_responses", "serve", *typed, *port],
                 cwd=place,
-                env=kept | own | env,
+                env=kept | own | dict(env or {}),
                 stdout=log,
                 stderr=log,
                 preexec_fn=limited,
@@ -106,8 +112,8 @@ class Command:
 
 
 @contextmanager
-def serve(place: Path, *typed: str, **env: str) -> Iterator[Command]:
+def serve(place: Path, *typed: str, env: Mapping[str, str] | None = None) -> Iterator[Command]:
     """A server that is ready, and that is stopped at the end."""
-    with Command(place, *typed, **env) as command:
+    with Command(place, *typed, env=env) as command:
         command.until_ready()
         yield command

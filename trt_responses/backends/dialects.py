@@ -54,7 +54,7 @@ def template_dialect(
 ) -> TemplateDialect:
     """The dialect of a model with a chat template, from the keys of its file. `form`: from its
     card."""
-    with needed("The reader of chat templates", "templates"):
+    with needed("The reader of chat templates"):
         from trt_responses.dialects.templates.checkpoint import speech_of
         from trt_responses.dialects.templates.dialect import TemplateDialect
     return TemplateDialect(*speech_of(file, family, form))

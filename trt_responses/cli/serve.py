@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from contextlib import suppress
 from functools import partial
@@ -105,7 +106,10 @@ def _with_model(settings: Settings, shown: str, *, move: bool) -> Settings:
     if shelf.NAME.fullmatch(name) and (settings.engines_dir / name).is_dir():
         return settings
     from trt_responses.cli.engines.model import engine_for
+    from trt_responses.serve.server import bound
 
+    if os.environ.get("LISTEN_PID") != str(os.getpid()):  # else systemd holds the address
+        bound(settings).close()  # an address in use shows before a long preparation
     try:
         engine = engine_for(settings.engine, settings, move=move)
     except UsageError as error:

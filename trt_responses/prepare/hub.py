@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -19,7 +20,7 @@ from trt_responses.prepare.checkpoint.open import HUB_MODEL, INDEX, PICKLES
 from trt_responses.prepare.faults import PrepareError, WrongInput, cut
 from trt_responses.prepare.files import GGUF, GGUF_PART, json_or_nothing
 from trt_responses.prepare.phases import rounded
-from trt_responses.prepare.progress import megabytes
+from trt_responses.prepare.progress import megabytes, shown_on
 from trt_responses.prepare.resume import download_blob
 
 WORD = r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}"
@@ -36,7 +37,7 @@ NOT_A_MODEL = ("mmproj", "imatrix")
 MOST_LISTED = 8
 SLOW_BYTES_PER_S = 12.5e6
 """The rate of a line of 100 Mbit/s, for the estimated time."""
-INSTALL = "pip install 'trt-responses[hub]'"
+INSTALL = "pip install 'huggingface_hub>=2.4,<3'"
 
 
 class HubId(NamedTuple):
@@ -135,7 +136,7 @@ def _parts(file: str) -> tuple[str, ...]:
 
 def chosen_gguf(names: Iterable[str], wanted: HubId) -> str:
     """The wanted GGUF file among these names, by its name or its type of weights; without either
-    the only one, or the one of the first preferred type. Raises a `WrongInput` otherwise."""
+    the single one, or the one of the first preferred type. Raises a `WrongInput` otherwise."""
     models = [name for name in names if name.endswith(GGUF) and not name.startswith(NOT_A_MODEL)]
     first = sorted(name for name in models if _parts(name)[0] == name)
     if wanted.file in first:
@@ -173,19 +174,19 @@ def _download(wanted: HubId, say: Callable[[str], object], wishes: Wishes) -> Pa
         file = _file(names, wanted, lambda: wishes.accepts(_config(fetch)))
         patterns = WANTED if file is None else list(_parts(file))
         with _quiet():
-            listed = fetch(allow_patterns=patterns, dry_run=True)
+            listed: Any = fetch(allow_patterns=patterns, dry_run=True)
         sizes = [(each.file_size or 0, each.will_download) for each in listed]
         missing_bytes = sum(size for size, missing in sizes if missing)
         whole_bytes = sum(size for size, _ in sizes)
         _announce(wanted, whole_bytes, missing_bytes, say, wishes.room(whole_bytes))
-        blobs = _folder(wanted) / "blobs"
-        for each in listed:
-            if each.will_download:
-                url = hub.hf_hub_url(
-                    wanted.model, each.filename, revision=each.commit_hash, endpoint=endpoint
-                )
-                download_blob(url, blobs)
-        directory = Path(fetch(allow_patterns=patterns))
+        with _quiet(), shown_on(sys.stderr) as progress:
+            for each in listed:
+                if each.will_download:
+                    at = hub.hf_hub_url(
+                        wanted.model, each.filename, revision=each.commit_hash, endpoint=endpoint
+                    )
+                    download_blob(at, _folder(wanted) / "blobs", progress)
+            directory = Path(fetch(allow_patterns=patterns))
     return directory if file is None else directory / file
 
 

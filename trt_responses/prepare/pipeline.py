@@ -181,6 +181,27 @@ def prepared(
     )
 
 
+def renewed(directory: Path, tools: BuildTools) -> Card:
+    """The card of an engine whose source is gone, after it answered with the packages that are
+    installed now."""
+    with locked(directory.parent, wait=True):
+        card = cards.read_card(directory)
+        if tools.engine_for is not None:
+            tools.progress.phase("verify")
+            ids = _answer(directory, card, tools.engine_for, tools)
+            card = replace(card, libraries=library_versions(), greedy_ids=ids)
+            cards.write_card(directory, card)
+        return card
+
+
+def _answer(
+    directory: Path, card: Card, engine_for: Callable[[Path, Card], Engine], tools: BuildTools
+) -> tuple[int, ...]:
+    """What the engine answers to the question that verifies it."""
+    question = tools.question(directory, card) or harmony_question(tools.vocabulary)
+    return asyncio.run(answered(engine_for(directory, card), question))
+
+
 class _Run:
     """One run over the phases of one engine."""
 
@@ -258,12 +279,7 @@ class _Run:
     ) -> Card:
         self._phases.begin("verify")
         began = self._tools.clock()
-        ids = asyncio.run(
-            answered(
-                engine_for(directory, card),
-                self._tools.question(directory, card) or harmony_question(self._tools.vocabulary),
-            )
-        )
+        ids = _answer(directory, card, engine_for, self._tools)
         seconds = {**card.seconds, "verify": round(self._tools.clock() - began, 3)}
         return replace(card, status="verified", seconds=seconds, greedy_ids=ids)
 

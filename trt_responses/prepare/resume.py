@@ -7,6 +7,7 @@ the finished file goes where the package looks for it. Knows the hub's cache and
 from __future__ import annotations
 
 import fcntl
+import io
 import re
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,12 @@ from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.files import sha256_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+    from _typeshed import ReadableBuffer
+
+    from trt_responses.prepare.progress import Progress
 
 LEAST_BYTES, MOST_BYTES = 8 << 20, 50_000_000_000
 """Smaller files are not worth it, and the hub serves no larger ones over plain HTTP."""
@@ -22,34 +28,42 @@ SHA256 = re.compile("[0-9a-f]{64}")
 PART = ".part"
 
 
-def download_blob(url: str, blobs: Path) -> None:
-    """Download a file into the directory of the cache's files, unless it is there."""
+class _Counted(io.BufferedWriter):
+    """Appends to a file, and reports the bytes."""
+
+    def __init__(self, path: Path, advance: Callable[[int], object]) -> None:
+        super().__init__(io.FileIO(path, "a"))
+        self._advance = advance
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        written = super().write(data)
+        self._advance(written)
+        return written
+
+
+def download_blob(url: str, blobs: Path, progress: Progress) -> None:
+    """Download a file into the directory of the cache's files, unless it has the file."""
     from huggingface_hub import get_hf_file_metadata
     from huggingface_hub.file_download import http_get
-    from huggingface_hub.utils import build_hf_headers
+    from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]  # public
 
     about = get_hf_file_metadata(url)
     if about.etag is None or about.size is None or not LEAST_BYTES <= about.size < MOST_BYTES:
         return
-    blob = blobs / about.etag
     blobs.mkdir(parents=True, exist_ok=True)
-    with blob.with_name(blob.name + PART).open("ab") as part:
+    blob = blobs / about.etag
+    path = blobs / f"{about.etag}{PART}"
+    with _Counted(path, progress.advance) as part:
         fcntl.flock(part, fcntl.LOCK_EX)  # another process may download it now
         if blob.exists():
             return
-        if (done := part.tell()) > about.size:
+        if (done := path.stat().st_size) > about.size:
             part.truncate(0)
             done = 0
-        http_get(
-            url,
-            part,
-            resume_size=done,
-            headers=build_hf_headers(),
-            expected_size=about.size,
-            displayed_filename=url.rpartition("/")[2],
-        )
+        progress.phase(f"download {url.rpartition('/')[2]}", about.size)
+        progress.advance(done)
+        http_get(url, part, resume_size=done, headers=build_hf_headers(), expected_size=about.size)
         part.flush()
-        path = blob.with_name(blob.name + PART)
         if done and SHA256.fullmatch(about.etag) and sha256_of(path) != about.etag:
             path.unlink()
             raise PrepareError(

@@ -135,5 +135,5 @@ def test_without_the_package_a_person_is_told_what_to_install(
 ) -> None:
     monkeypatch.setenv("HF_HOME", str(tmp_path))
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(PrepareError, match=r"pip install 'trt-responses\[hub\]'"):
+    with pytest.raises(PrepareError, match=r"pip install 'huggingface_hub>=2.4,<3'"):
         checkpoint_at(MODEL, lambda sentence: None)

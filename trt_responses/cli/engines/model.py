@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from contextlib import nullcontext, suppress
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trt_responses.cli.building import kind_for, prepare_template, template_source, to_stderr
+from trt_responses.cli.building import (
+    build_tools,
+    kind_for,
+    prepare_template,
+    template_source,
+    to_stderr,
+)
 from trt_responses.prepare.checkpoint.open import checkpoint_name
 from trt_responses.prepare.faults import PrepareError, WrongInput
 from trt_responses.prepare.files import GGUF
@@ -17,12 +25,12 @@ from trt_responses.prepare.llamacpp.region import region_of, shares_blocks
 from trt_responses.prepare.machine import this_machine
 from trt_responses.prepare.memory import memory
 from trt_responses.prepare.model import engine_name, meaning, prepared_from
+from trt_responses.prepare.pipeline import renewed
 from trt_responses.prepare.progress import megabytes
 from trt_responses.prepare.shelf import shelf, versions
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from trt_responses.prepare.machine import ServingMachine
     from trt_responses.prepare.pipeline import Built
     from trt_responses.prepare.shelf.card import Card
     from trt_responses.settings import Settings
@@ -80,10 +88,24 @@ def _prepared(settings: Settings, source: Path | HubId) -> str | None:
     gone."""
     found, machine = None, this_machine(settings.trtllm_python)
     for directory, card in prepared_from(settings.engines_dir, source):
-        found = _label(directory, card)
         if shelf.difference(card, directory, machine) is None:
-            return found
-    return None if isinstance(source, HubId) or source.exists() else found
+            return _label(directory, card)
+        found = found or (directory, card)
+    if found is None or (isinstance(source, Path) and source.exists()):
+        return None
+    return _label(*_renewed(settings, *found, machine))
+
+
+def _renewed(
+    settings: Settings, directory: Path, card: Card, machine: ServingMachine
+) -> tuple[Path, Card]:
+    """The engine of a source that is gone, checked again if other packages are installed since."""
+    here = replace(machine, libraries=card.libraries)
+    if card.kind == "llamacpp" and shelf.difference(card, directory, here) is None:
+        to_stderr(f"{card.label} was prepared with other packages; checking it again.")
+        with build_tools(settings) as tools:
+            card = renewed(directory, tools)
+    return directory, card
 
 
 def _label(directory: Path, card: Card) -> str:

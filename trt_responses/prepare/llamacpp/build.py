@@ -162,6 +162,7 @@ class _Download(_GgufTarget):
 
     phase = "copy"
     weight_type: StoredWeights = "gguf"
+    checkpoint: GgufCheckpoint
 
     def __init__(self, checkpoint: GgufCheckpoint, tools: BuildTools, copy: Copy) -> None:
         self.checkpoint = checkpoint

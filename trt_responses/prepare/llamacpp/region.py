@@ -102,16 +102,18 @@ def write_under(
     """Write the head and the region's weights to a file, and sync it."""
     with target.open("wb", buffering=0) as file, region.path.open("rb", buffering=0) as source:
         behind = file.write(filled(head, region.start % BLOCK))
-        done = 0
+        done = shown = 0
         while done < region.size_bytes:
             place = region.start + done
-            chunk = -place % BLOCK or CHUNK_BYTES  # first up to the next block
-            most = min(chunk, region.end - place)
+            first = -place % BLOCK  # up to the next block
+            most = min(first or CHUNK_BYTES, region.end - place)
             copied = _copied(source.fileno(), file.fileno(), most, place, behind + done)
             if not copied:
                 raise PrepareError(f"{region.path.name}: the file became shorter meanwhile.")
             done += copied
-            advance(copied)
+            if not first or done == region.size_bytes:
+                advance(done - shown)
+                shown = done
         os.fsync(file.fileno())
 
 

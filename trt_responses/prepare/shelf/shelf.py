@@ -131,7 +131,7 @@ def find(engines_dir: Path, wanted: str) -> Path:
         known = ", ".join(sorted({e.name for e in entries(engines_dir)})) or "none"
         raise WrongInput(
             f"No engine named {name} in {engines_dir}; existing: {known}. "
-            "`make engine` prepares one."
+            "`trt-responses serve MODEL` prepares one."
         )
     if version:
         chosen = [e for e in found if version in (e.version, str(e.number))]
