@@ -12,13 +12,17 @@ import pytest
 
 from tests.support import golden_renders, template_forms
 from tests.support.template_families import checkpoint, tables
-from tests.support.template_turns import check_spans, lost_words, merged, reader_of, short
-from tests.support.template_written import TURNS, written
+from tests.support.template_served import dialect_of
+from tests.support.template_turns import check_spans, ids_of, lost_words, merged, reader_of, short
+from tests.support.template_written import TURNS, turn_text, written
 from trt_responses.dialects.templates.families import BY_NAME, from_dict, text_only, to_dict
 from trt_responses.dialects.templates.forms import fitted
 from trt_responses.dialects.templates.pieces import CALL_ID
 from trt_responses.dialects.templates.write import template as write
 from trt_responses.dialects.templates.write.template import Template
+from trt_responses.language.messages import FunctionTool
+from trt_responses.language.steering import Unguided
+from trt_responses.schema.compile import Forms
 
 if TYPE_CHECKING:
     from _pytest.mark import ParameterSet
@@ -93,6 +97,35 @@ def test_one_id_removed_doubled_or_exchanged_loses_no_word(name: str) -> None:
                 told = merged([*reader.feed(ids), *reader.finish(stopped=True)])
                 check_spans(reader)
                 assert {*lost_words(name, reader.kept, told)} <= own, told
+
+
+@each_with_calls
+def test_a_guide_follows_what_the_template_writes_or_is_refused(name: str) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"city": {"type": "string"}, "days": {"type": "integer"}},
+        "required": ["city", "days"],
+        "additionalProperties": False,
+    }
+    dialect, calls = dialect_of(name), template_forms.family(name).calls
+    of_json = Forms(cached=1).form(schema, "tools[0].parameters", strict=False)
+    tool = FunctionTool("get_weather", "", schema)
+    assert calls is not None
+    if not dialect.places.guided:
+        with pytest.raises(Unguided):
+            dialect.arguments(of_json, tool)
+        return
+    form, forms = dialect.arguments(of_json, tool), dialect.places.forms
+    if forms is None:
+        assert form is of_json
+        return
+    head = f"{calls.before_name}get_weather{calls.after_name}"
+    for days, follows in ((2, True), ("two", False)):
+        text = turn_text(name, "", [{"city": "Oslo", "days": days}])
+        body = text.partition(head)[2].partition(calls.close)[0]
+        follower, ids = form.follow(), ids_of(name, body)
+        told = [forms.marks.get(n) or dialect.tokeniser.bytes_of(n) for n in ids]
+        assert (all(map(follower.feed, told)) and follower.departure() is None) is follows
 
 
 def words_of_the_form(name: str) -> set[str]:
