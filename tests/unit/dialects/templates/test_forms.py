@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support import golden_renders, template_forms
+from tests.support import forms_table, golden_renders, template_forms
 from tests.support.template_families import checkpoint, tables
 from tests.support.template_served import dialect_of
 from tests.support.template_turns import check_spans, ids_of, lost_words, merged, reader_of, short
@@ -58,7 +58,12 @@ def test_a_form_is_what_the_record_says(name: str) -> None:
     assert ("" if family.calls is None else family.calls.body) == known["calls"]
     assert (family.no_calls if family.calls is None else "") == known["why"]
     assert (family.thought is not None) == known["thoughts"]
+    assert (family.calls is not None and forms_table.guided(name)) == known["guided"]
     assert from_dict(to_dict(family)) == family
+
+
+def test_the_page_shows_the_record() -> None:
+    assert forms_table.shown() == forms_table.table()
 
 
 @each
