@@ -28,7 +28,7 @@ every_form = pytest.mark.parametrize(
         for name in template_forms.with_calls()
     ],
 )
-WEATHER: Json = {"type": "function", "strict": False, **SPEC["function"]}
+WEATHER: Json = SPEC["function"] | {"type": "function", "strict": False}
 CODE: Json = {"type": "code_interpreter", "container": {"type": "auto"}}
 OWN_PYTHON = "meetkai-functionary-medium-v3.1"
 """Its template writes a call of `python` with another mark than all other calls."""

@@ -25,7 +25,7 @@ TURNS: list[tuple[str, list[Any]]] = [
     ("", [{"city": 'it\'s "so",\n[1]', "object": {"a": "b"}}]),
 ]
 """Each with its text and the arguments of its calls."""
-SPEC = {
+SPEC: dict[str, Any] = {
     "type": "function",
     "function": {
         "name": "get_weather",

@@ -77,7 +77,7 @@ class Places:
         """Take the section's mark for the mark of a call, unless each call has one of its own."""
         mark = core(section[0])
         if marked:
-            self.first_call = (*self.ids(mark), *self.call_open)
+            self.first_call = (*self.ids(section[0].lstrip()), *self.call_open)
             return
         self.call_open = self.first_call = self.ids(mark)
         self._lead = section[0].partition(mark)[2] + calls.open

@@ -133,6 +133,18 @@ def test_a_guide_follows_what_the_template_writes_or_is_refused(name: str) -> No
         assert (all(map(follower.feed, told)) and follower.departure() is None) is follows
 
 
+@each_with_calls
+def test_what_a_plan_forces_around_arguments_is_what_the_template_writes(name: str) -> None:
+    places, tokeniser = dialect_of(name).places, checkpoint(name).tokeniser
+    head = tokeniser.text((*places.first_call, *places.head("get_weather")))
+    tail = tokeniser.text(places.tail)
+    text = turn_text(name, "", [{"city": "Oslo"}]).replace("000000000", CALL_ID)
+    assert head.strip() in text
+    behind = text.partition(head.strip())[2]
+    assert "Oslo" in behind
+    assert re.sub(r"\s", "", tail) in re.sub(r"\s", "", behind)
+
+
 def words_of_the_form(name: str) -> set[str]:
     """Words that belong to marks: `invoke`, `string`."""
     form = str(to_dict(template_forms.family(name))).replace("\\n", " ")
