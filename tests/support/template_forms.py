@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).parents[1] / "data" / "templates" / "forms"
 FILE = FOLDER.parent / "forms.json"
 SPECIAL = {"bos_token": "<｜begin▁of▁sentence｜>", "eos_token": "<｜end▁of▁sentence｜>"}
-TOKEN = re.compile(r"<[^<>\s=\"]+>|\[/?[A-Z_]+\]|\]<\]minimax\[>\[|[\[\]](?:~!?b|e~)[\[\]]")
+TOKEN = re.compile(
+    r"<\|\"\|>|<[^<>\s=\"]+>|\[/?[A-Z_]+\]|\]<\]minimax\[>\[|[\[\]](?:~!?b|e~)[\[\]]"
+)
 """What would be one token of a checkpoint's vocabulary."""
 
 

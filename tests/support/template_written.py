@@ -11,6 +11,8 @@ from tests.support.template_turns import WEATHER
 from trt_responses.dialects.templates.pieces import common, pieces
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from trt_responses.dialects.templates.families import Family
     from trt_responses.dialects.templates.read.reader import Begins
 
@@ -23,7 +25,7 @@ TURNS: list[tuple[str, list[Any]]] = [
     ("", [{"city": 'it\'s "so",\n[1]', "object": {"a": "b"}}]),
 ]
 """Each with its text and the arguments of its calls."""
-SPEC = {
+SPEC: dict[str, Any] = {
     "type": "function",
     "function": {
         "name": "get_weather",
@@ -57,11 +59,33 @@ def written(name: str, turn: tuple[str, list[Any]]) -> Written:
     shown, begins = _shown(name, text, [_call(family, n, one) for n, one in enumerate(calls)])
     if text and not _leads(shown, text, family):
         shown, begins = _shown(name, text := "", [_call(family, n, c) for n, c in enumerate(calls)])
-    ends = (*family.terminators, template_forms.SPECIAL["eos_token"])
-    if not shown.rstrip().endswith(ends):
-        shown += ends[0]
-    ids = checkpoint(name).tokeniser.encode(shown)
+    ids = checkpoint(name).tokeniser.encode(_ended(shown, family))
     return Written(ids, begins, calls, [f"final: {text}"] * bool(text))
+
+
+def turn_text(name: str, text: str, calls: Sequence[Any], *, function: str = "get_weather") -> str:
+    """A turn with calls, behind a prompt that has opened a thought if the template opens one."""
+    family = template_forms.family(name)
+    made = [_call(family, n, one, function) for n, one in enumerate(calls)]
+    return _closing(name) + _ended(_shown(name, text, made)[0], family)
+
+
+def answer(name: str, text: str) -> str:
+    return _closing(name) + _ended(text, template_forms.family(name))
+
+
+def _closing(name: str) -> str:
+    """The end of the thought that a prompt opens, for models that do not think in a test."""
+    template, family = template_forms.template(name), template_forms.family(name)
+    switch = {} if family.switch is None else {family.switch.name: family.switch.on}
+    prompt = template.render([USER], None, empty_tools=family.empty_tools, **switch)
+    opened, closed = family.thought or ("", "")
+    return closed if opened and prompt.rfind(opened) > prompt.rfind(closed) else ""
+
+
+def _ended(shown: str, family: Family) -> str:
+    ends = (*family.terminators, template_forms.SPECIAL["eos_token"])
+    return shown if shown.rstrip().endswith(ends) else shown + ends[0]
 
 
 def _leads(shown: str, text: str, family: Family) -> bool:
@@ -70,10 +94,10 @@ def _leads(shown: str, text: str, family: Family) -> bool:
     return text in before and not any(end in before for end in family.terminators)
 
 
-def _call(family: Family, number: int, arguments: Any) -> Json:
-    own = f"functions.get_weather:{number}" if family.numbers_calls else f"{number:09d}"
+def _call(family: Family, number: int, arguments: Any, name: str = "get_weather") -> Json:
+    own = f"functions.{name}:{number}" if family.numbers_calls else f"{number:09d}"
     wanted = json.dumps(arguments) if family.arguments == "string" else arguments
-    function = {"name": "get_weather", "arguments": wanted}
+    function = {"name": name, "arguments": wanted}
     return {"type": "function", "id": own, "function": function}
 
 

@@ -85,7 +85,7 @@ OPTIONS: tuple[Field, ...] = (
     Field(
         "parallel_tool_calls",
         "honoured",
-        "always false, one call per turn, unless TRT_RESPONSES_MAX_CALLS allows more",
+        "gpt-oss makes one call per turn, unless TRT_RESPONSES_MAX_CALLS allows more",
     ),
     Field(
         "reasoning.summary",

@@ -16,7 +16,9 @@ FIELDS: tuple[Field, ...] = (
     Field("max_tokens", "honoured", "the old name of `max_completion_tokens`"),
     Field("response_format", "honoured", "JSON is guided: see structured-output.md"),
     Field(
-        "parallel_tool_calls", "honoured", "one call, unless TRT_RESPONSES_MAX_CALLS allows more"
+        "parallel_tool_calls",
+        "honoured",
+        "gpt-oss makes one call, unless TRT_RESPONSES_MAX_CALLS allows more",
     ),
     Field("stream_options.include_usage", "honoured"),
     Field("stream_options.include_obfuscation", "ignored", "nothing is obfuscated"),

@@ -493,6 +493,8 @@ def _form(
     arguments."""
     section, opening, closing = around.split()
     own, rest = _first_mark(opening, around.before)
+    white = opening[: len(opening) - len(opening.lstrip())]
+    section = section[0] + white, section[1]
     close, before_close = _last_mark(closing, around.after)
     return Calls(
         own,

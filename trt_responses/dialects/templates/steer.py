@@ -22,7 +22,7 @@ from trt_responses.language.steering import RESERVE, Segment
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from trt_responses.dialects.templates.families import Family
+    from trt_responses.dialects.templates.families import Calls, Family
     from trt_responses.dialects.templates.tokeniser import Tokeniser
     from trt_responses.language.reader import Reader
     from trt_responses.language.steering import Choice, Guides, Name, SteeringPlan, Turn
@@ -66,14 +66,23 @@ class Places:
         self.several = calls is not None and calls.several and bool(calls.open)
         """Whether a steered turn may have several calls."""
         self.first_call = self.call_open
+        self._lead = ""
+        """The text between the mark and what precedes a name."""
         if calls is not None and calls.section is not None:
-            section = self.ids(calls.section[0].lstrip())
-            self.first_call = (*section, *self.call_open)
-            if not calls.open:
-                self.call_open = self.ids(core(calls.section[0]))
-                self.call_close = self.ids(calls.section[1])
+            self._begin_section(calls, calls.section, tokeniser.id_of(calls.open) is not None)
         self.marked = len(self.call_open) == 1 and self.call_open[0] in controls
         """Whether a token shows that a call begins, so that what follows can be guided."""
+
+    def _begin_section(self, calls: Calls, section: tuple[str, str], marked: bool) -> None:
+        """Take the section's mark for the mark of a call, unless each call has one of its own."""
+        mark = core(section[0])
+        if marked:
+            self.first_call = (*self.ids(section[0].lstrip()), *self.call_open)
+            return
+        self.call_open = self.first_call = self.ids(mark)
+        self._lead = section[0].partition(mark)[2] + calls.open
+        self.call_close = self.ids(calls.close + section[1])
+        self.several = False
 
     @property
     def guided(self) -> bool:
@@ -107,7 +116,7 @@ class Places:
         """The texts before and after a call's name."""
         calls = self.family.calls
         assert calls is not None
-        return calls.before_name, calls.after_name
+        return self._lead + calls.before_name, calls.after_name
 
     @property
     def tail(self) -> tuple[int, ...]:

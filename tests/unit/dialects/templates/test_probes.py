@@ -111,4 +111,5 @@ def test_a_dialect_probes_its_template_within_the_limits_of_serving() -> None:
     children = set(children_of(os.getpid()))
     with pytest.raises(StartupError, match="MemoryError"):
         dialect.probed()
+    assert dialect.fitted().form()["calls"] is None
     assert set(children_of(os.getpid())) <= children

@@ -14,7 +14,7 @@ from trt_responses.dialects.templates.read.arguments import PYTHON
 from trt_responses.dialects.templates.read.body import Body, StandIns, split
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from trt_responses.dialects.templates.families import Calls
     from trt_responses.dialects.templates.read.body import CallSink
@@ -116,15 +116,19 @@ class LiteralBody(Body):
             self._text = self._text[: self._scanned] + QUOTE + behind
         return rest == self._mark or not self._mark.startswith(rest)
 
+    def _plain(self, text: str) -> str:
+        """The text with each mark spelled out."""
+        return self._signs.plain(text.replace(QUOTE, self._mark))
+
     def _read(self, text: str) -> None:
         try:
-            name, arguments = _Reader(text, self._equals, self._quotes).call()
+            name, arguments = _Reader(text, self._equals, self._quotes, self._plain).call()
         except (Unreadable, RecursionError):
             return
         before = self._form.before_name.strip()
-        if self._named(self._signs.plain(name.strip().removeprefix(before))) is None:
+        if self._named(self._plain(name.strip()).removeprefix(before)) is None:
             return
-        self._sink.arguments(self._signs.plain(json.dumps(arguments, ensure_ascii=False)))
+        self._sink.arguments(json.dumps(arguments, ensure_ascii=False))
         self.whole = True
 
 
@@ -143,8 +147,9 @@ def _ends_text(text: str, at: int) -> bool:
 class _Reader:
     """Reads one call from its text."""
 
-    def __init__(self, text: str, equals: str, quotes: str) -> None:
-        self._text, self._equals, self._quotes = text, equals, quotes
+    def __init__(self, text: str, equals: str, quotes: str, plain: Callable[[str], str]) -> None:
+        """`plain` spells out the marks in a text."""
+        self._text, self._equals, self._quotes, self._plain = text, equals, quotes, plain
         self._at = 0
 
     def call(self) -> tuple[str, dict[str, Any]]:
@@ -152,7 +157,10 @@ class _Reader:
         if begin < 0:
             raise Unreadable
         self._at = begin + 1
-        return self._text[:begin], self._members(self._equals, 0)
+        members = self._members(self._equals, 0)
+        if self._next():
+            raise Unreadable
+        return self._text[:begin], members
 
     def _members(self, equals: str, depth: int) -> dict[str, Any]:
         members: dict[str, Any] = {}
@@ -202,7 +210,7 @@ class _Reader:
         if word is None:
             raise Unreadable
         self._at = word.end()
-        return _word(word[0])
+        return _word(self._plain(word[0]))
 
     def _string(self, quote: str) -> str:
         signs: list[str] = []
@@ -221,7 +229,7 @@ class _Reader:
             signs.append(sign)
             self._at += 1
         self._at += 1
-        return "".join(signs)
+        return self._plain("".join(signs))
 
 
 def _word(word: str) -> Any:

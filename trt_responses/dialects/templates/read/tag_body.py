@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 CDATA = "<![CDATA["
 _Place = Literal["head", "name", "number", "between", "key", "gap", "value", "lost"]
 _PIECES = re.compile(r"[^\s<]*<[^<>\n]*>?|[\ud800-\udbff]|\S+")
+_TYPE = "true|false|null|string|number|integer|boolean|array|object"
 _HALF_WORD = re.compile(r"\A\w+")
 
 
@@ -41,7 +42,7 @@ class TagMarks:
         self.key_end, self.value = _two(sign(tags.key_end).strip(), sign(tags.other).strip())
         """The mark that ends a key, and the mark behind it that begins its value, if any."""
         gap = _inside(sign(tags.key_end).strip(), self.key_end, self.value)
-        self.gap = re.compile(r"\w*" if tags.other else re.escape(gap))
+        self.gap = re.compile(_TYPE if tags.other else re.escape(gap))
         """The text between these two: a type, if the template writes types."""
         self.value_end = sign(tags.value_end).strip()
         self.cdata = tags.cdata
