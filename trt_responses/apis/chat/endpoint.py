@@ -13,7 +13,7 @@ from starlette.responses import Response  # noqa: TC002  # FastAPI reads the ann
 
 from trt_responses.apis.chat.accept import accept_chat
 from trt_responses.apis.chat.output import completion_of
-from trt_responses.apis.chat.request import ChatRequest
+from trt_responses.apis.chat.request import AssistantMessage, ChatRequest
 from trt_responses.apis.chat.spelling import ChatSpelling
 from trt_responses.errors import InvalidRequest, NotFound
 from trt_responses.web.docs import STREAMED, body_route
@@ -22,6 +22,8 @@ from trt_responses.web.headers import ignored_header
 from trt_responses.web.responses import Call, Making
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from starlette.requests import Request
     from starlette.routing import BaseRoute
     from starlette.types import ASGIApp
@@ -29,6 +31,14 @@ if TYPE_CHECKING:
     from trt_responses.run.run import Run
     from trt_responses.web.shared import Cold, Shared
     from trt_responses.wire.response import Response as ResponseObject
+
+
+NAMES: dict[str, Sequence[str]] = {
+    "both": ("reasoning", "reasoning_content"),
+    "reasoning": ("reasoning",),
+    "reasoning_content": ("reasoning_content",),
+}
+"""The fields of the thought, by the setting: no one name serves all clients."""
 
 
 def routes(shared: Shared) -> list[BaseRoute | Cold]:
@@ -51,17 +61,22 @@ def routes(shared: Shared) -> list[BaseRoute | Cold]:
 class ChatCompletions(Making):
     """How a chat completion comes to be."""
 
+    def __init__(self, shared: Shared) -> None:
+        super().__init__(shared)
+        self._thought = NAMES[shared.settings.chat_reasoning]
+
     async def create(self, request: Request, owner: str) -> ASGIApp:
         """A completion, plain or streamed. It is not stored."""
         body, wanted = await self._read(request)
         accepted = await accept_chat(wanted)
         self._names.check(wanted.model)
         ignored = ignored_header(self._runs.ignored(accepted))
-        thought = wanted.include_reasoning is not False
+        thought = thought_names(wanted, self._thought)
         usage = bool(wanted.stream_options and wanted.stream_options.include_usage)
+        logprobs = bool(wanted.logprobs)
 
         def spelling(response: ResponseObject, _: int) -> ChatSpelling:
-            return ChatSpelling(response, usage=usage, thought=thought)
+            return ChatSpelling(response, usage=usage, thought=thought, logprobs=logprobs)
 
         def whole(run: Run) -> bytes:
             return orjson.dumps(completion_of(run.log.response, thought=thought))
@@ -99,3 +114,16 @@ class ChatCompletions(Making):
             "'POST /v1/chat/completions' or 'POST /v1/responses'.",
             code="unknown_endpoint",
         )
+
+
+def thought_names(wanted: ChatRequest, names: Sequence[str]) -> Sequence[str]:
+    """The fields that hold the thought: none for a client that wants none, and of several the one
+    that this client has sent back."""
+    if wanted.include_reasoning is False:
+        return ()
+    if len(names) > 1:
+        earlier = [m for m in wanted.messages if isinstance(m, AssistantMessage)]
+        shown = [name for name in names if any(getattr(m, name) for m in earlier)]
+        if len(shown) == 1:
+            return shown
+    return names
