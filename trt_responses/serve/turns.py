@@ -12,7 +12,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from uvicorn._types import (
+        ASGI3Application,
+        ASGIReceiveCallable,
+        ASGISendCallable,
+        Scope,
+    )
 
 AT_ONCE = 16
 """Requests that are started in one turn."""
@@ -25,7 +30,7 @@ class Turns:
         self._left = AT_ONCE
         self._waiting: deque[asyncio.Future[None]] = deque()
 
-    def app(self, app: ASGIApp) -> ASGIApp:
+    def app(self, app: ASGI3Application) -> ASGI3Application:
         """The app as it is if a request may start in this turn, or else one that waits first."""
         loop = asyncio.get_running_loop()
         if self._left == AT_ONCE:
@@ -48,7 +53,11 @@ class Turns:
 
 
 async def _later(
-    turn: asyncio.Future[None], app: ASGIApp, scope: Scope, receive: Receive, send: Send
+    turn: asyncio.Future[None],
+    app: ASGI3Application,
+    scope: Scope,
+    receive: ASGIReceiveCallable,
+    send: ASGISendCallable,
 ) -> None:
     await turn
     await app(scope, receive, send)

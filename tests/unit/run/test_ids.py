@@ -6,7 +6,6 @@ import math
 import re
 from typing import TYPE_CHECKING
 
-from trt_responses.run import parts
 from trt_responses.run.parts import ID_LETTERS, mint
 
 if TYPE_CHECKING:
@@ -25,5 +24,5 @@ def test_an_id_is_whole_though_most_random_bytes_give_no_letters(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     given = [b"\xff" * 24, b"\xfb\xef\xbe" * 8, bytes(24)]
-    monkeypatch.setattr(parts.os, "urandom", lambda _: given.pop(0))
+    monkeypatch.setattr("os.urandom", lambda _: given.pop(0))
     assert mint("req") == "req_" + "A" * ID_LETTERS
