@@ -22,10 +22,10 @@ LAST = b"data: [DONE]\n\n\r\n0\r\n\r\n"
 """The end of a reply: the stream's last line, the end of its chunk, and the last chunk."""
 
 
-def request_of(body: bytes) -> bytes:
+def request_of(body: bytes, path: bytes = b"/v1/responses") -> bytes:
     return (
-        b"POST /v1/responses HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
-        b"content-length: %d\r\n\r\n%b" % (len(body), body)
+        b"POST %b HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
+        b"content-length: %d\r\n\r\n%b" % (path, len(body), body)
     )
 
 

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 import orjson
 
 from bench.script import pieces
+from trt_responses.prompt.references import NUMBER_CHARS
+from trt_responses.run.parts import ID_LETTERS
 from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID
 
 if TYPE_CHECKING:
@@ -77,7 +79,7 @@ def _frames(vocabulary: Vocabulary, token_ids: Sequence[int]) -> list[bytes]:
         start = token_ids.index(CONTROL.message, at) + 1
         end = next(i for i in range(start, len(token_ids)) if token_ids[i] >= FIRST_CONTROL_ID)
         shape: dict[str, object] = {
-            "item_id": f"{prefix}_{'0' * 48}",
+            "item_id": f"{prefix}_{'0' * (ID_LETTERS + NUMBER_CHARS)}",
             "output_index": int(prefix == "msg"),
             "content_index": 0,
         }

@@ -56,9 +56,12 @@ class Script:
 
 
 def script(
-    vocabulary: Vocabulary, answer_tokens: int, *, analysis_tokens: int = ANALYSIS_TOKENS
+    vocabulary: Vocabulary, answer_tokens: int, *, analysis_tokens: int | None = None
 ) -> Script:
-    """Reasoning, then an answer of exactly so many tokens, by Harmony's rules."""
+    """Reasoning, shorter than the answer, then an answer of exactly so many tokens, by Harmony's
+    rules."""
+    if analysis_tokens is None:
+        analysis_tokens = min(ANALYSIS_TOKENS, answer_tokens // 2)
     written = prose(vocabulary, analysis_tokens + answer_tokens)
     analysis = whole(vocabulary, written[:analysis_tokens])
     answer = whole(vocabulary, written[analysis_tokens:])

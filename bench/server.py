@@ -1,26 +1,31 @@
-"""One contender under uvicorn, in a process of its own: `python -m bench.server ours 448 1`.
+"""One contender in a process of its own: `python -m bench.server ours 448 1`.
 
-Says its port on standard output when it is up, and ends when its standard input does.
+The floor runs under uvicorn, ours as it is served. Says its port on standard output when it is up,
+and ends when its standard input does.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import socket
 import sys
+import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import uvicorn
 
 from bench import hosted
 from bench.floor import floor
-from bench.ours import Playing
+from bench.ours import SETTINGS, Playing
 from bench.script import script
-from trt_responses.serve.server import freeze_heap
+from trt_responses.serve.server import bound, freeze_heap, run_server
 from trt_responses.tokens import vocabulary as vocabularies
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp
+    from fastapi import FastAPI
 
 CONTENDERS = ("floor", "ours", "hop")
 
@@ -39,21 +44,31 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
 
-def contender(name: str, length: int, chunk: int) -> ASGIApp:
-    vocabulary = vocabularies.load()
-    words = script(vocabulary, length)
+def main(name: str, length: str, chunk: str) -> None:
     if name == "floor":
-        return floor(vocabulary, words, chunk)
+        _serve_floor(int(length), int(chunk))
+        return
+    settings = SETTINGS.model_copy(update={"port": 0, "log_level": "error"})
+    threading.Thread(target=_follow_parent, daemon=True).start()
+    with suppress(KeyboardInterrupt), bound(settings) as address:
+        run_server(_app(name, int(length), int(chunk)), settings, address)
+
+
+def _app(name: str, length: int, chunk: int) -> FastAPI:
     if name == "hop":
         return hosted.app(length, chunk)
-    playing = Playing()
-    playing.play(words, chunk)
-    return playing.app
+    return Playing().play(script(vocabularies.load(), length), chunk)
 
 
-def main(name: str, length: str, chunk: str) -> None:
+def _follow_parent() -> None:
+    sys.stdin.read()
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def _serve_floor(length: int, chunk: int) -> None:
+    vocabulary = vocabularies.load()
     config = uvicorn.Config(
-        contender(name, int(length), int(chunk)),
+        floor(vocabulary, script(vocabulary, length), chunk),
         loop="uvloop",
         http="httptools",
         log_level="warning",

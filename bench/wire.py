@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import subprocess
 import sys
 from contextlib import ExitStack, contextmanager
@@ -61,9 +62,7 @@ def rows(
 ) -> list[Row]:
     words = script(vocabulary, length)
     with ExitStack() as stack:
-        servers = {
-            name: stack.enter_context(_up(name, words, length, chunk)) for name in CONTENDERS
-        }
+        servers = {name: stack.enter_context(up(name, words, length, chunk)) for name in CONTENDERS}
         for name in ("ours", "hop"):
             alike(servers["floor"].stream, servers[name].stream)
         return [_row(servers, len(words), chunk, count, repeats) for count in streams]
@@ -103,13 +102,13 @@ def _spent_us(server: Up, streams: int, rounds: int) -> tuple[float, float]:
 
 
 @contextmanager
-def _up(name: str, words: Script, length: int, chunk: int) -> Iterator[Up]:
+def up(name: str, words: Script, length: int, chunk: int) -> Iterator[Up]:
     command = [sys.executable, "-m", "bench.server", name, str(length), str(chunk)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         try:
-            port = int(process.stdout.readline())
+            port = _port(process.stdout.readline())
             yield Up(process.pid, port, seen(_fetch(port), words, whole=name != "floor"))
         finally:
             process.stdin.close()
@@ -117,6 +116,13 @@ def _up(name: str, words: Script, length: int, chunk: int) -> Iterator[Up]:
                 process.wait(10)
             except subprocess.TimeoutExpired:
                 process.kill()
+
+
+def _port(hello: bytes) -> int:
+    """The port that a server names when it is up: the floor nothing but it, ours in its URL."""
+    if (found := re.match(rb"(?:http\S+:)?(\d+)", hello)) is None:
+        raise Wrong(f"a server did not start: {hello!r}")
+    return int(found[1])
 
 
 def _fetch(port: int) -> bytes:

@@ -11,7 +11,7 @@ from openai.types.chat import ChatCompletion
 
 from tests.support.asgi import until
 from tests.support.chat import HELLO, PATH, chunks_of, create, finishes, folded
-from tests.support.served import ANSWER, CALL, THOUGHT, ids, served
+from tests.support.served import ANSWER, CALL, THOUGHT, Served, ids, served
 from tests.support.steering import GUIDES
 from trt_responses.engines.scripted.engine import Die, Script
 
@@ -54,6 +54,37 @@ def test_a_stream_folds_to_the_plain_message(written: str, size: int) -> None:
         assert len({chunk["id"] for chunk in streamed}) == 1
         assert streamed[0]["id"].startswith("chatcmpl-")
         assert all("usage" not in chunk for chunk in streamed)
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("name", ["reasoning", "reasoning_content"])
+def test_a_thought_has_the_one_name_that_the_settings_choose_or_the_client_shows(name: str) -> None:
+    """A client that has sent a thought back under one name reads it there."""
+    (other,) = {"reasoning", "reasoning_content"} - {name}
+
+    async def one_name(s: Served, **wanted: Any) -> None:
+        message = (await create(s, **wanted)).json()["choices"][0]["message"]
+        streamed = folded(chunks_of((await create(s, stream=True, **wanted)).body))
+        for found in (message, streamed):
+            assert found[name] == "They greet me."
+            assert other not in found
+
+    async def story() -> None:
+        async with served(THOUGHT, chat_reasoning=name) as s:
+            await one_name(s)
+        async with served(THOUGHT) as s:
+            earlier = {"role": "assistant", "content": "Hello.", name: "A thought."}
+            await one_name(s, messages=[*HELLO, earlier, *HELLO])
+
+    asyncio.run(story())
+
+
+def test_a_chunk_of_text_has_no_field_that_says_nothing() -> None:
+    async def story() -> None:
+        async with served(THOUGHT) as s:
+            streamed = chunks_of((await create(s, stream=True)).body)
+        assert not any("logprobs" in choice for chunk in streamed for choice in chunk["choices"])
 
     asyncio.run(story())
 

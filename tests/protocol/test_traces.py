@@ -130,7 +130,7 @@ def test_each_request_has_one_line_as_text_or_json(caplog: pytest.LogCaptureFixt
     assert len(records) == 3, text
     time = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
     finished = (
-        rf"{time} INFO finished resp_[0-9a-f]{{8}} status=completed request=one tokens_in=\d+ "
+        rf"{time} INFO finished resp_[0-9A-Za-z]{{8}} status=completed request=one tokens_in=\d+ "
         r"tokens_out=\d+ first_token_ms=\d+ duration_ms=\d+ tokens_per_s=(-|[\d.]+)"
     )
     assert re.fullmatch(finished, text[0])
@@ -141,6 +141,6 @@ def test_each_request_has_one_line_as_text_or_json(caplog: pytest.LogCaptureFixt
     assert [line["request"] for line in lines] == ["one"] * 3
     assert lines[0]["tokens_out"] > 1
     assert "repairs" not in lines[0]
-    assert re.fullmatch(r"finished resp_[0-9a-f]{48}", lines[0]["message"])
+    assert re.fullmatch(r"finished resp_[0-9A-Za-z]{22}", lines[0]["message"])
     assert {"at", "level", "logger", "message", "status", "duration_ms"} <= set(lines[1])
     assert "secret" not in "".join(text) + str(lines)

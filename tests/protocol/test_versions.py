@@ -463,3 +463,9 @@ def test_an_engine_that_was_given_has_no_versions_to_load(tmp_path: Path) -> Non
             assert (reply.status, reply.error["code"]) == (400, "versions_not_here")
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize("rest", ["aZ3" + "b" * 19, "0" * 48])
+def test_an_id_says_its_version_in_its_present_form_and_in_the_older_one(rest: str) -> None:
+    assert number_in(f"resp_00000a{rest}") == 10
+    assert number_in(f"resp_{rest}") is None

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).parents[1] / "transcripts" / "tools"
 TOOL = {"type": "code_interpreter", "container": {"type": "auto"}}
 ASKED: Json = {"tools": [TOOL], "include": ["code_interpreter_call.outputs"]}
-MINTED = re.compile(r"\b(msg|rs|ci|fc|call|resp)_[0-9a-f]{20,}")
+MINTED = re.compile(r"\b(msg|rs|ci|fc|call|resp)_[0-9A-Za-z]{20,}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ Names only: what is done with them is the business of `assembly.py` and of the p
 from __future__ import annotations
 
 import os
+from binascii import b2a_base64
 from dataclasses import field
 from typing import TYPE_CHECKING, Protocol
 
@@ -31,9 +32,15 @@ if TYPE_CHECKING:
     from trt_responses.tool import Tool
 
 
+ID_LETTERS = 22
+
+
 def mint(prefix: str) -> str:
-    """A fresh id in the API's form."""
-    return f"{prefix}_{os.urandom(24).hex()}"
+    """A fresh id in the API's form: 22 letters and digits, which are 131 bits."""
+    letters = b""
+    while len(letters) < ID_LETTERS:
+        letters = b2a_base64(os.urandom(24), newline=False).translate(None, b"+/")
+    return f"{prefix}_{letters[:ID_LETTERS].decode()}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,11 @@ import orjson
 
 FIELDS = "fields"
 LONG_ID = re.compile(
-    r"\b((?:resp|conv)_(?:[0-9a-f]{6}(?=[0-9a-f]{48}\b))?[0-9a-f]{8})[0-9a-f]{40}\b"
+    r"\b((?:resp|conv)_(?:[0-9a-f]{6}(?=(?:[0-9A-Za-z]{22}|[0-9a-f]{48})\b))?[0-9A-Za-z]{8})"
+    r"(?:[0-9A-Za-z]{14}|[0-9a-f]{40})\b"
 )
 """An id of a response or a conversation: its beginning, which a line of text has, and the rest.
-Six more digits at the beginning are the number of the engine's version."""
+Six more digits at the beginning are the number of the engine's version. Older ids are longer."""
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 """Characters that end a line or drive a terminal. A client may choose a name that has them."""
 

@@ -13,16 +13,20 @@ Knows connections; knows no app.
 
 from __future__ import annotations
 
+import asyncio
 import re
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 import httptools
 import orjson
 
 from trt_responses.errors import ApiError, InvalidRequest, error_body
+from trt_responses.serve.backlog import Backlog
 from trt_responses.serve.silence import PIECE_BYTES, Clock, TimedProtocol
+from trt_responses.serve.turns import Turns
 
 AT_ONCE = 16
 """Requests that are accepted from a client which does not wait for its replies."""
@@ -61,6 +65,8 @@ class Protocol(TimedProtocol):
     max_header_bytes: int
     socket_path: bytes | None
     """The path at which the app speaks WebSocket; None if it does not."""
+    backlog = Backlog()
+    """The connections that wait behind this one."""
 
     _head_bytes = 0
     """The bytes of the head that is being read, or of what has come since the last one."""
@@ -70,6 +76,17 @@ class Protocol(TimedProtocol):
     """The head of a request that offers an upgrade, without the offer, to be read again."""
     _read = 0
     """The bytes that had been read when the offer ended the reading."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.backlog.accept(
+            partial(
+                type(self),
+                config=self.config,
+                server_state=self.server_state,
+                app_state=self.app_state,
+            )
+        )
 
     def data_received(self, data: bytes) -> None:
         self._head_bytes += len(data)
@@ -200,7 +217,7 @@ def protocol(
     the event loop's. A WebSocket may begin at `socket_path`."""
     bounds = {"max_header_bytes": max_header_bytes, "read_timeout_s": read_timeout_s}
     path = socket_path.encode() if socket_path else None
-    attributes = {"mint": staticmethod(mint), "clock": clock, "socket_path": path}
+    attributes = {"mint": staticmethod(mint), "clock": clock, "socket_path": path, "turns": Turns()}
     return type("Protocol", (Protocol,), attributes | bounds)
 
 

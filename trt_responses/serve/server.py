@@ -23,6 +23,7 @@ import uvicorn
 from trt_responses.errors import StartupError, UsageError
 from trt_responses.files import close_folder_to_others
 from trt_responses.run.parts import mint
+from trt_responses.serve.backlog import Backlog
 from trt_responses.serve.drain import Drain
 from trt_responses.serve.lines import JsonLines, TextLines
 from trt_responses.serve.protocol import protocol
@@ -90,6 +91,7 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        self.config.http_protocol_class.backlog = Backlog(sockets or ())  # type: ignore[attr-defined]
         self._life = asyncio.create_task(self._live())
 
     async def _live(self) -> None:

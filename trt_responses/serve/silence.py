@@ -17,6 +17,7 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from trt_responses.serve.head import hold_head
+from trt_responses.serve.turns import Turns
 
 if TYPE_CHECKING:
     import asyncio
@@ -72,6 +73,8 @@ class TimedProtocol(HttpToolsProtocol, ABC):
     read_timeout_s: float
     clock: Clock | None = None
     """The clock of the timers; None: the event loop's."""
+    turns: Turns
+    """The order in which the requests of all connections start."""
 
     answered: RequestResponseCycle | None = None
     """The request whose reply is being made, or was made last: others may have come behind it."""
@@ -158,7 +161,7 @@ class TimedProtocol(HttpToolsProtocol, ABC):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         self.answered = cycle
-        super()._start_asgi_task(cycle, app)
+        super()._start_asgi_task(cycle, self.turns.app(app))
 
     def on_body(self, body: bytes) -> None:
         super().on_body(body)

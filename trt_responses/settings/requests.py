@@ -41,6 +41,11 @@ class Writing(SettingGroup):
         False,
         description="Return reasoning as a summary when requested; some clients show nothing else.",
     )
+    chat_reasoning: Literal["both", "reasoning", "reasoning_content"] = Field(
+        "both",
+        description="Field of a chat completion that holds the reasoning; `both` writes it twice "
+        "until the client sends one of them back.",
+    )
     dialect: Literal["openai", "open-responses"] = Field(
         "openai", description="Spelling of events, unless the header `x-trt-dialect` chooses one."
     )

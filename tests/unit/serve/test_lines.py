@@ -11,6 +11,7 @@ from trt_responses.serve.lines import JsonLines, TextLines
 
 PLAIN = f"resp_1a2b3c4d{'0' * 40}"
 OF_VERSION = f"resp_00000a1a2b3c4d{'0' * 40}"
+"""In the form of ids before they had 22 letters."""
 
 
 def record(message: str, *given: object, **values: object) -> logging.LogRecord:
@@ -26,6 +27,9 @@ def record(message: str, *given: object, **values: object) -> logging.LogRecord:
         (PLAIN, "resp_1a2b3c4d"),
         (OF_VERSION, "resp_00000a1a2b3c4d"),
         (f"conv_1a2b3c4d{'f' * 40}", "conv_1a2b3c4d"),
+        (f"resp_1aZb3Cxd{'0' * 14}", "resp_1aZb3Cxd"),
+        (f"resp_00000a1aZb3Cxd{'f' * 14}", "resp_00000a1aZb3Cxd"),
+        (f"conv_1aZb3Cxd{'f' * 14}", "conv_1aZb3Cxd"),
         (f"req_1a2b3c4d{'f' * 40}", f"req_1a2b3c4d{'f' * 40}"),
         ("resp_none", "resp_none"),
         ("resp_1a2b3c4d", "resp_1a2b3c4d"),

@@ -24,8 +24,8 @@ from trt_responses.serve.server import Server
 from trt_responses.serve.silence import Flow
 
 CONNECTION = {
-    *("_get_upgrade", "answered", "cycle", "flow", "headers", "loop", "parser", "pipeline"),
-    *("scope", "transport", "url"),
+    *("_get_upgrade", "answered", "app_state", "config", "cycle", "flow", "headers", "loop"),
+    *("parser", "pipeline", "scope", "server_state", "transport", "url"),
 }
 """Attributes of a connection that we read or set; `answered` is ours."""
 CYCLE = {

@@ -5,7 +5,7 @@ chunks are another spelling of the same log. Knows no engine and no store.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 from fastapi import APIRouter
@@ -14,7 +14,7 @@ from starlette.responses import Response  # noqa: TC002  # FastAPI reads the ann
 from trt_responses.accept.shapes import MessageShapes, Shape
 from trt_responses.apis.chat.accept import accept_chat, with_messages
 from trt_responses.apis.chat.output import completion_of
-from trt_responses.apis.chat.request import ChatRequest
+from trt_responses.apis.chat.request import AssistantMessage, ChatRequest
 from trt_responses.apis.chat.spelling import ChatSpelling
 from trt_responses.errors import InvalidRequest, NotFound
 from trt_responses.web.body import in_pieces
@@ -24,7 +24,7 @@ from trt_responses.web.headers import ignored_header
 from trt_responses.web.responses import Call, Making
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Mapping, Sequence
 
     from starlette.requests import Request
     from starlette.routing import BaseRoute
@@ -33,6 +33,14 @@ if TYPE_CHECKING:
     from trt_responses.run.run import Run
     from trt_responses.web.shared import Cold, Shared
     from trt_responses.wire.response import Response as ResponseObject
+
+
+NAMES: dict[str, Sequence[str]] = {
+    "both": ("reasoning", "reasoning_content"),
+    "reasoning": ("reasoning",),
+    "reasoning_content": ("reasoning_content",),
+}
+"""The fields of the thought, by the setting: no one name serves all clients."""
 
 
 def routes(shared: Shared) -> list[BaseRoute | Cold]:
@@ -52,19 +60,26 @@ def routes(shared: Shared) -> list[BaseRoute | Cold]:
     return [create, chat]
 
 
-class Told(NamedTuple):
-    """What a completion tells besides its answer."""
+class Extras(NamedTuple):
+    """What a completion shows besides its answer."""
 
     usage: bool
-    thought: bool
+    thought: Sequence[str]
+    logprobs: bool
 
 
-def shape_of(request: ChatRequest) -> Generator[None, None, Shape[Told]]:
+def shape_of(request: ChatRequest, *, names: Sequence[str]) -> Generator[None, None, Shape[Extras]]:
     """The request, read whole."""
     accepted = yield from accept_chat(request)
     usage = bool(request.stream_options and request.stream_options.include_usage)
-    told = Told(usage, thought=request.include_reasoning is not False)
-    return Shape(accepted, bool(request.stream), told)
+    extras = Extras(usage, thought_names(request, names), bool(request.logprobs))
+    return Shape(accepted, bool(request.stream), extras)
+
+
+def with_thoughts(sent: Mapping[str, Any], *, names: Sequence[str]) -> Mapping[str, Any]:
+    """The fields of a request, and those that hold thoughts in its messages."""
+    messages = [each for each in sent["messages"] if isinstance(each, dict)]
+    return {**sent, "": [name for name in names if any(each.get(name) for each in messages)]}
 
 
 class ChatCompletions(Making):
@@ -72,16 +87,23 @@ class ChatCompletions(Making):
 
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)
-        self._shapes = MessageShapes(ChatRequest, shared.limits, shape_of, with_messages)
+        names = NAMES[shared.settings.chat_reasoning]
+        self._shapes = MessageShapes(
+            ChatRequest,
+            shared.limits,
+            partial(shape_of, names=names),
+            with_messages,
+            partial(with_thoughts, names=names),
+        )
 
     async def create(self, request: Request, owner: str) -> ASGIApp:
         """A completion, plain or streamed. It is not stored."""
-        body, (accepted, stream, (usage, thought)) = await self._read(request)
+        body, (accepted, stream, (usage, thought, logprobs)) = await self._read(request)
         self._names.check(accepted.echo.model)
         ignored = ignored_header(self._runs.ignored(accepted))
 
         def spelling(response: ResponseObject, _: int) -> ChatSpelling:
-            return ChatSpelling(response, usage=usage, thought=thought)
+            return ChatSpelling(response, usage=usage, thought=thought, logprobs=logprobs)
 
         def whole(run: Run) -> bytes:
             return orjson.dumps(completion_of(run.log.response, thought=thought))
@@ -90,7 +112,7 @@ class ChatCompletions(Making):
         start = partial(self._unstored, accepted, request, owner, spelling)
         return await self._reply(call, start, whole)
 
-    async def _read(self, request: Request) -> tuple[bytes, Shape[Told]]:
+    async def _read(self, request: Request) -> tuple[bytes, Shape[Extras]]:
         """The request. Some clients send a Responses body here, for some names of models."""
         body = await self._body(request)
         try:
@@ -120,3 +142,16 @@ class ChatCompletions(Making):
             "'POST /v1/chat/completions' or 'POST /v1/responses'.",
             code="unknown_endpoint",
         )
+
+
+def thought_names(wanted: ChatRequest, names: Sequence[str]) -> Sequence[str]:
+    """The fields that hold the thought: none for a client that wants none, and of several the one
+    that this client has sent back."""
+    if wanted.include_reasoning is False:
+        return ()
+    if len(names) > 1:
+        earlier = [m for m in wanted.messages if isinstance(m, AssistantMessage)]
+        shown = [name for name in names if any(getattr(m, name) for m in earlier)]
+        if len(shown) == 1:
+            return shown
+    return names

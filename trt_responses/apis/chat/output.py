@@ -19,8 +19,8 @@ FinishReason = Literal["stop", "length", "tool_calls", "content_filter"]
 Object = dict[str, Any]
 
 
-def completion_of(response: Response, *, thought: bool) -> Object:
-    """A finished response as a chat completion; with its `thought`, or without."""
+def completion_of(response: Response, *, thought: Sequence[str]) -> Object:
+    """A finished response as a chat completion, with its thought in these fields."""
     choice = {
         "index": 0,
         "message": _message(response.output, thought=thought),
@@ -97,7 +97,7 @@ def logprobs_of(entries: Sequence[TokenLogprob]) -> Object:
     return {"content": list(entries), "refusal": None}
 
 
-def _message(output: Sequence[OutputItem], *, thought: bool) -> Object:
+def _message(output: Sequence[OutputItem], *, thought: Sequence[str]) -> Object:
     """The response's items as one message."""
     text = text_of(output)
     calls = [call for item in output if (call := call_of(item)) is not None]
@@ -108,8 +108,8 @@ def _message(output: Sequence[OutputItem], *, thought: bool) -> Object:
         "annotations": [],
     }
     thoughts = [part.text for item in output if item.type == "reasoning" for part in item.content]
-    if thought and thoughts:  # no one name serves all clients
-        message["reasoning"] = message["reasoning_content"] = "".join(thoughts)
+    if thoughts:
+        message |= dict.fromkeys(thought, "".join(thoughts))
     return message | ({"tool_calls": calls} if calls else {})
 
 

@@ -15,6 +15,8 @@ from trt_responses.log.entries import Deltas, ScoredDeltas, SilentDeltas, unnumb
 from trt_responses.wire import events as e
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from trt_responses.wire.events import Delta, Event
     from trt_responses.wire.response import Response
 
@@ -27,11 +29,14 @@ TEXT_TAILS, CALL_TAILS = unnumbered(TEXT_TAIL), unnumbered(CALL_TAIL)
 
 class ChatSpelling:
     """The chunks of one completion. With `usage`, the last chunk has it and all others have a null;
-    without `thought`, no thought is written."""
+    with `logprobs`, chunks without any have a null. A thought stands in the fields `thought`."""
 
-    def __init__(self, response: Response, *, usage: bool, thought: bool) -> None:
+    def __init__(
+        self, response: Response, *, usage: bool, thought: Sequence[str], logprobs: bool = False
+    ) -> None:
         self._usage = usage
         self._thought = thought
+        self._logprobs = logprobs
         self._calls: dict[str, int] = {}
         """The number of each call among the calls, by its item's id."""
         shared = {
@@ -66,13 +71,14 @@ class ChatSpelling:
 
     def deltas(self, first: int, template: Delta, *, scored: bool) -> Deltas:
         if isinstance(template, e.OutputTextDelta):
-            head = self._delta_head(b'{"content":"', b"" if scored else b'"logprobs":null,')
+            head = self._delta_head(b'{"content":"', scored=scored)
             if scored:
                 return _ScoredChunks(first, template, head)
             return Deltas(first, template, head, TEXT_TAILS, lambda _: TEXT_TAIL)
         if isinstance(template, e.ReasoningTextDelta):
-            kind = _ThoughtChunks if self._thought else SilentDeltas
-            head = self._delta_head(b'{"reasoning":"')
+            kind = (SilentDeltas, Deltas, _ThoughtChunks)[len(self._thought)]
+            name = self._thought[0] if self._thought else ""
+            head = self._delta_head(b'{"%b":"' % name.encode())
             return kind(first, template, head, TEXT_TAILS, lambda _: TEXT_TAIL)
         custom = isinstance(template, e.CustomToolCallInputDelta)
         key = b'"custom":{"input' if custom else b'"function":{"arguments'
@@ -84,13 +90,15 @@ class ChatSpelling:
     def _place(self, item_id: str) -> int:
         return self._calls.setdefault(item_id, len(self._calls))
 
-    def _delta_head(self, begun: bytes, logprobs: bytes = b'"logprobs":null,') -> bytes:
+    def _delta_head(self, begun: bytes, *, scored: bool = False) -> bytes:
         """The part of a chunk before the text of its delta."""
-        return self._head + b'{"index":0,"finish_reason":null,%b"delta":%b' % (logprobs, begun)
+        null = b'"logprobs":null,' if self._logprobs and not scored else b""
+        return self._head + b'{"index":0,"finish_reason":null,%b"delta":%b' % (null, begun)
 
     def _chunk(self, delta: dict[str, Any], finish: str | None = None) -> bytes:
-        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
-        return self._head + orjson.dumps(choice) + END
+        choice = {"index": 0, "delta": delta, "finish_reason": finish}
+        null = {"logprobs": None} if self._logprobs else {}
+        return self._head + orjson.dumps(choice | null) + END
 
     def _usage_chunk(self, response: Response) -> bytes:
         usage = orjson.dumps(usage_of(response.usage))

@@ -118,14 +118,18 @@ def single_ids(words: Sequence[int]) -> bytes:
     return frame(Kind.IDS, array("I", words).tobytes())
 
 
+def is_plain(chunk: Chunk) -> bool:
+    """Whether a chunk has nothing but ids."""
+    return chunk.finish is None and chunk.cached_tokens is None and not chunk.logprobs
+
+
 def steps(pending: Pending) -> bytes:
     """The frames of chunks, in order. Single ids cost less as `single_ids`."""
     frames: list[bytes] = []
     group: list[Any] = []
     group_kind = Kind.RUNS
     for number, chunk in pending:
-        plain = chunk.finish is None and chunk.cached_tokens is None and not chunk.logprobs
-        kind = Kind.RUNS if plain else Kind.CHUNKS
+        kind = Kind.RUNS if is_plain(chunk) else Kind.CHUNKS
         if kind is not group_kind:
             if group:
                 frames.append(_joined(group_kind, group))

@@ -1,32 +1,34 @@
 """The engine's side of the socket: serves any engine to any number of front ends.
 
-The engine's output within one turn of the loop is one write to each front end. A front end that is
-gone or does not read ends only its own requests. Frames only: no concrete engine.
+The engine's output within one turn of the loop is one write to each front end. What a slow one does
+not take at once is kept by request, so that a new stream does not wait behind the others. A front
+end that is gone or does not read ends only its own requests. Frames only: no concrete engine.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
+import socket
 import sys
-from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from trt_responses.engine import Chunk
 from trt_responses.engines.remote import frames
+from trt_responses.engines.remote.behind import Behind
 from trt_responses.engines.remote.frames import Kind, Splitter
 from trt_responses.errors import ApiError
 
 if TYPE_CHECKING:
-    import socket
-    from collections.abc import Callable
-
     from trt_responses.engine import Engine, GenerateOptions, Handle, Sink
 
 logger = logging.getLogger(__name__)
 
 MAX_BEHIND_BYTES = 64 * 1024 * 1024
 """Maximum bytes waiting for a front end that does not read; then it is disconnected."""
+QUEUE_BYTES = 32 * 1024
+"""Bytes on the way to a front end: some 8,000 ids, which it takes in 30 ms. The rest is kept."""
 KEEPS_PATH: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
 """The parent owns the socket's path and uses it for the next process; from Python 3.13 on, closing
 a server would remove it."""
@@ -92,16 +94,21 @@ class FrontEnd(asyncio.Protocol):
         self._engine = server.engine
         self._splitter = Splitter()
         self._handles: dict[int, Handle] = {}
-        self._turn: list[Callable[[], bytes]] = []
-        """Functions that make the frames of this turn's output, in order."""
+        self._turn: list[tuple[frames.Pending, list[int]]] = []
+        """This turn's output in order: chunks, or numbers and ids."""
         self._pending: frames.Pending = []
-        """The chunks of the last of these functions, if it sends chunks."""
+        """The last of it, if that is chunks."""
         self.words: list[int] = []
-        """The numbers and ids of the last of these functions, if it sends single ids."""
+        """The last of it, if that is single ids."""
+        self._behind = Behind()
+        self._paused = False
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
+        self._transport.set_write_buffer_limits(QUEUE_BYTES)
+        connection = transport.get_extra_info("socket")
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, QUEUE_BYTES)
         self._server.front_ends.add(self)
         self.write(self._server.state())
 
@@ -111,6 +118,7 @@ class FrontEnd(asyncio.Protocol):
         for handle in tuple(self._handles.values()):
             handle.abort()
         self._handles.clear()
+        self._behind = Behind()
 
     def data_received(self, data: bytes) -> None:
         """Process received bytes. After an invalid frame the rest is meaningless: the front end is
@@ -125,8 +133,17 @@ class FrontEnd(asyncio.Protocol):
             logger.warning("disconnecting a front end: unreadable frame: %s", fault)
             self._give_up()
 
+    def pause_writing(self) -> None:
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        self._catch_up()
+
     def close(self) -> None:
         self.flush()
+        while self._behind:
+            self.write(frames.steps(self._behind.take()))
         if self._transport is not None:
             self._transport.close()
 
@@ -136,7 +153,10 @@ class FrontEnd(asyncio.Protocol):
         if transport is None or transport.is_closing():
             return
         transport.write(data)
-        if transport.get_write_buffer_size() > self._server.max_behind_bytes:
+        if (
+            transport.get_write_buffer_size() + self._behind.size_bytes
+            > self._server.max_behind_bytes
+        ):
             logger.warning("disconnecting a front end: it does not read the engine's output")
             self._give_up()
 
@@ -148,30 +168,46 @@ class FrontEnd(asyncio.Protocol):
                 chunk = chunk._replace(lost="died")  # the next process may resume it
         if not self._pending:
             self._pending, self.words = [], []
-            self._add(partial(frames.steps, self._pending))
+            self._add()
         self._pending.append((number, chunk))
 
     def new_words(self) -> list[int]:
         """A new list for numbers and ids, which is sent at the end of this turn."""
         self._pending, self.words = [], []
-        self._add(partial(frames.single_ids, self.words))
+        self._add()
         return self.words
 
-    def _add(self, frames_of: Callable[[], bytes]) -> None:
+    def _add(self) -> None:
         if not self._turn:
             asyncio.get_running_loop().call_soon(self.flush)
-        self._turn.append(frames_of)
+        self._turn.append((self._pending, self.words))
 
     def flush(self) -> None:
         if turn := self._turn:
             self._turn, self._pending, self.words = [], [], []
             try:
-                data = b"".join(frames_of() for frames_of in turn)
+                if self._paused or self._behind:
+                    self._keep(turn)
+                else:
+                    self.write(b"".join(itertools.starmap(_frames, turn)))
             except Exception:  # streams must not wait for ever
                 logger.exception("disconnecting a front end: the engine's output cannot be sent")
                 self._give_up()
-            else:
-                self.write(data)
+
+    def _keep(self, turn: list[tuple[frames.Pending, list[int]]]) -> None:
+        for pending, words in turn:
+            for number, chunk in pending:
+                self._behind.add(number, chunk)
+            for number, token_id in zip(words[::2], words[1::2], strict=True):
+                self._behind.add_ids(number, (token_id,))
+        self._catch_up()
+        if self._paused:
+            self.write(b"")  # nothing, but it may be too far behind by now
+
+    def _catch_up(self) -> None:
+        """Send what was kept, for as long as the front end takes it."""
+        while self._behind and not self._paused and self._transport is not None:
+            self.write(frames.steps(self._behind.take()))
 
     def _give_up(self) -> None:
         if self._transport is not None:
@@ -193,8 +229,13 @@ class FrontEnd(asyncio.Protocol):
         return RemoteSink(self, number)
 
     def _abort(self, number: int) -> None:
+        self._behind.drop(number)
         if (handle := self._handles.pop(number, None)) is not None:
             handle.abort()
+
+
+def _frames(pending: frames.Pending, words: list[int]) -> bytes:
+    return frames.steps(pending) if pending else frames.single_ids(words)
 
 
 class RemoteSink:

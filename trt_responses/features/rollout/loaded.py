@@ -22,7 +22,8 @@ logger = logging.getLogger(__name__)
 
 STOP_S = 5.0
 """What a version gets for its end, when it has no runs left."""
-MARKED_ID = re.compile(r"resp_([0-9a-f]{6})[0-9a-f]{48}")
+MARKED_ID = re.compile(r"resp_([0-9a-f]{6})(?:[0-9A-Za-z]{22}|[0-9a-f]{48})")
+"""The id of a response with its version's number; ids had 48 digits before they had 22 letters."""
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from tests.support.remote_pair import VERSION, front_end, path_of, socket_served
 from trt_responses.engine import Chunk, GenerateOptions
 from trt_responses.engines.remote import frames
 from trt_responses.engines.remote.client import Connection, RemoteEngine
+from trt_responses.engines.remote.frames import Kind, Splitter
 from trt_responses.engines.scripted.engine import Script, ScriptedEngine, Stall, StepClock
 from trt_responses.errors import EngineUnavailable, InvalidRequest, StartupError
 
@@ -103,6 +104,57 @@ def test_a_front_end_that_is_gone_frees_its_places_and_costs_nobody_else(tmp_pat
             await until(lambda: bool(waiting.chunks))
 
     asyncio.run(run())
+
+
+def test_a_new_stream_does_not_wait_behind_what_a_slow_front_end_has_yet_to_read(
+    tmp_path: Path,
+) -> None:
+    """Its ids are among the next that the front end reads, not behind half a million others."""
+
+    async def run() -> None:
+        wide = Script((tuple(range(10_000)),) * 50)
+        engine = ScriptedEngine(
+            lambda prompt, _: wide if prompt[0] == 1 else Script(((7,), (8,))),
+            clock=StepClock.manual(),
+            context_tokens=2_000_000,
+        )
+        async with socket_served(engine, tmp_path) as server:
+            with socket.socket(socket.AF_UNIX) as slow:
+                slow.connect(path_of(server))
+                slow.setblocking(False)
+                options = GenerateOptions(10**7, ())
+                slow.sendall(frames.generate(1, [1], options))
+                await begun(engine, 1)
+                await engine.clock.step(50)
+                slow.sendall(frames.generate(2, [2], options))
+                await begun(engine, 2)
+                await engine.clock.step(3)
+                loop, splitter, before, new = asyncio.get_running_loop(), Splitter(), 0, []
+                total = 0
+                while total < 500_000:
+                    for kind, body in splitter.feed(await loop.sock_recv(slow, 65_536)):
+                        found = _ids_of(kind, body)
+                        new += found.get(2, ())
+                        total += len(found.get(1, ()))
+                        before = before if 8 in new else total
+                assert new == [7, 8]
+                assert before < 100_000
+
+    asyncio.run(run())
+
+
+def _ids_of(kind: int, body: bytes) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    if kind == Kind.RUNS:
+        for number, ids in frames.read_runs(body):
+            found.setdefault(number, []).extend(ids)
+    elif kind == Kind.IDS:
+        for number, token_id in frames.read_ids(body):
+            found.setdefault(number, []).append(token_id)
+    elif kind == Kind.CHUNKS:
+        for number, chunk in frames.read_chunks(body):
+            found.setdefault(number, []).extend(chunk.token_ids)
+    return found
 
 
 def test_a_front_end_that_does_not_read_is_given_up(tmp_path: Path) -> None:
