@@ -82,19 +82,18 @@ def with_thoughts(sent: Mapping[str, Any], *, names: Sequence[str]) -> Mapping[s
     return {**sent, "": [name for name in names if any(each.get(name) for each in messages)]}
 
 
+def shapes_of(limits: RequestLimits, names: Sequence[str]) -> MessageShapes[ChatRequest, Extras]:
+    """What reads requests, for fields of these `names` that hold thoughts."""
+    reading, besides = partial(shape_of, names=names), partial(with_thoughts, names=names)
+    return MessageShapes(ChatRequest, limits, reading, with_messages, besides)
+
+
 class ChatCompletions(Making):
     """How a chat completion comes to be."""
 
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)
-        names = NAMES[shared.settings.chat_reasoning]
-        self._shapes = MessageShapes(
-            ChatRequest,
-            shared.limits,
-            partial(shape_of, names=names),
-            with_messages,
-            partial(with_thoughts, names=names),
-        )
+        self._shapes = shapes_of(shared.limits, NAMES[shared.settings.chat_reasoning])
 
     async def create(self, request: Request, owner: str) -> ASGIApp:
         """A completion, plain or streamed. It is not stored."""
