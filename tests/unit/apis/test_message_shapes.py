@@ -79,7 +79,7 @@ def test_a_request_is_read_the_same_whatever_came_before(known: Any, requests: l
 @pytest.mark.parametrize(
     ("known", "first", "then"),
     [
-        (chats, CHATS[0], CHATS[1]),
+        (chats, CHATS[0], CHATS[2]),
         (chats, CHATS[3], CHATS[0]),
         (talks, TALKS[0], TALKS[1]),
         (talks, TALKS[3], TALKS[3] | {"system": [BILLING | {"text": BILLING["text"] + "2"}]}),

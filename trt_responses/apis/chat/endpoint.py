@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from trt_responses.run.run import Run
     from trt_responses.web.shared import Cold, Shared
+    from trt_responses.wire.limits import RequestLimits
     from trt_responses.wire.response import Response as ResponseObject
 
 
