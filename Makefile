@@ -49,10 +49,11 @@ check: $(DEV) ## ruff, mypy, hadolint and the direction of imports
 test: $(DEV) ## The tests to run between two commits: [ROOM=cli]
 ifdef ROOM
 	$(PYTEST) --suite fast --room $(ROOM) tests
-else  # in three runs, so that a process does not hold what the others need
+else  # in four runs, so that a process does not hold what the others need
 	$(PYTEST) --suite fast $(ENGINES)
 	$(PYTEST) --suite fast $(ENGINES:%=--ignore=%) tests/unit
-	$(PYTEST) --suite fast tests/protocol tests/e2e
+	$(PYTEST) --suite fast tests/protocol
+	$(PYTEST) --suite fast tests/e2e
 endif
 
 test-rest: $(DEV) ## The tests that make test leaves out

@@ -112,9 +112,9 @@ def _marks(tree: ast.Module) -> Iterator[tuple[ast.expr, str]]:
     for node in tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             yield node.value, node.targets[0].id
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            yield from ((mark, node.name) for mark in node.decorator_list)
+    for each in ast.walk(tree):
+        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield from ((mark, each.name) for mark in each.decorator_list)
 
 
 def main() -> None:
