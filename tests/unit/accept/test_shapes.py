@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from trt_responses.accept.responses import accept
-from trt_responses.accept.shapes import ENTRY_BYTES, Shape, Shapes
+from trt_responses.accept.shapes import ENTRY_BYTES, ResponseShape, Shapes
 from trt_responses.errors import InvalidRequest
 from trt_responses.wire.dialect import OPEN_RESPONSES, OPENAI, Dialect
 from trt_responses.wire.limits import RequestLimits
@@ -26,13 +26,13 @@ def body(**fields: Any) -> bytes:
     return json.dumps({"model": "demo", "input": "Hello"} | fields).encode()
 
 
-def read(known: Shapes, sent: bytes, dialect: Dialect = OPENAI) -> Shape:
+def read(known: Shapes, sent: bytes, dialect: Dialect = OPENAI) -> ResponseShape:
     reading = known.steps(sent, dialect)
     while True:
         try:
             next(reading)
         except StopIteration as end:
-            shape: Shape = end.value
+            shape: ResponseShape = end.value
             return shape
 
 
