@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.sampled import sampled
 from trt_responses.accept.responses import accept
-from trt_responses.accept.shapes import ENTRY_BYTES, Shape, Shapes
+from trt_responses.accept.shapes import ENTRY_BYTES, ResponseShape, Shapes
 from trt_responses.errors import InvalidRequest
 from trt_responses.wire.dialect import OPEN_RESPONSES, OPENAI, Dialect
 from trt_responses.wire.limits import RequestLimits
@@ -27,13 +27,13 @@ def body(**fields: Any) -> bytes:
     return json.dumps({"model": "demo", "input": "Hello"} | fields).encode()
 
 
-def read(known: Shapes, sent: bytes, dialect: Dialect = OPENAI) -> Shape:
+def read(known: Shapes, sent: bytes, dialect: Dialect = OPENAI) -> ResponseShape:
     reading = known.steps(sent, dialect)
     while True:
         try:
             next(reading)
         except StopIteration as end:
-            shape: Shape = end.value
+            shape: ResponseShape = end.value
             return shape
 
 
