@@ -15,6 +15,7 @@ from rich.console import Console
 
 from bench import (
     beside,
+    burst,
     chat,
     embedded,
     fleet,
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from trt_responses.tokens.vocabulary import Vocabulary
 
 PARTS = (
-    *("inprocess", "wire", "beside", "frontends", "embedded"),
+    *("inprocess", "wire", "burst", "beside", "frontends", "embedded"),
     *("peers", "servers", "stores", "segments", "prepare", "tensorrt"),
 )
 STREAMS = (1, 64, 256)
@@ -63,13 +64,14 @@ RIGHT, WRONG, NOISY = 0, 1, 3
 DESCRIPTION = """\
 Times the server against the floor: a raw ASGI app that sends the same frames, made beforehand,
 over the same server and the same steps of an engine. A ratio of 1.5 means that the server spends
-half as much again as the least that is possible. Only CPU time counts (but for embedded),
+half as much again as the least that is possible. Only CPU time counts (but for embedded and burst),
 contenders take turns, and before any time is shown each contender's text is compared with the
 script, letter for letter.
 
   inprocess   the app called without sockets: what our own code costs for each token, and a token
               of a chat completion beside one of a response
   wire        under uvicorn, over TCP, with 1, 64 and 256 streams as fast as they can
+  burst       first deltas of 64 and 256 short requests that come at once: p99 by p50
   beside      request to first delta, scrapes, long prompts, hostile texts, stored responses
   frontends   two front ends beside one over an engine process, and the engine in the web process
   embedded    the demo's tokens a second through the server, by those of its engine itself
@@ -173,6 +175,9 @@ def _measure(results: report.Report, wanted: argparse.Namespace, console: Consol
             results.wire = wire.rows(vocabulary, LENGTHS[0], 1, streams, wanted.repeats)
     if "servers" in parts and (rust := [name for name in wanted.peers if name in RUST]):
         servers.run(rust, console)
+    if "burst" in parts and not wanted.quick:
+        with console.status("measuring bursts"):
+            results.bursts = burst.rows(vocabulary, wanted.repeats)
     if "beside" in parts and not wanted.quick:
         with console.status("measuring memory"):
             results.stored_mib = memory.measured()

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from statistics import median, quantiles
 from typing import TYPE_CHECKING
 
+from rich.table import Table
+
 from bench.asks import CHAT_BODY
 from bench.check import Wrong
 from bench.client import Counts, Stream, follow, request_of
@@ -46,6 +48,11 @@ class Burst:
     rounds: int
     p50_ms: tuple[float, ...]
     p99_ms: tuple[float, ...]
+
+    @property
+    def name(self) -> str:
+        begun = "at once" if self.rounds == 1 else f"{self.rounds} times each"
+        return f"{self.streams} requests, {begun}, {self.contender}"
 
     @property
     def ratio(self) -> float:
@@ -84,6 +91,23 @@ def rows(vocabulary: Vocabulary, repeats: int) -> list[Burst]:
             for rounds in ROUNDS
             for row in _turns(servers, streams, rounds, repeats)
         ]
+
+
+def table(bursts: list[Burst]) -> Table:
+    """The rows, for people."""
+    table = Table(title="Bursts of short requests: ms to the first delta, median of the repeats")
+    for name in ("what", "p50", "p99", "p99 by p50", "goal"):
+        table.add_column(name)
+    for row in bursts:
+        met = row.ratio <= GOAL
+        table.add_row(
+            row.name,
+            f"{median(row.p50_ms):.1f}",
+            f"{median(row.p99_ms):.1f}",
+            f"{row.ratio:.2f} ×",
+            f"[{'green' if met else 'red'}]{'≤' if met else 'missed:'} {GOAL}[/]",
+        )
+    return table
 
 
 def _turns(servers: dict[str, int], streams: int, rounds: int, repeats: int) -> list[Burst]:

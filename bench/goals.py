@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from bench import embedded, fleet
+from bench import burst, embedded, fleet
 from bench.machine import MOST_SPREAD
 from bench.pictures import Bar, Chart, draw_png, has_png, svg
 from bench.report import (
@@ -127,6 +127,7 @@ def goals(report: Report) -> list[Goal]:
     return [
         *(goal for goal in by_floor(report) if goal.goal is not None),
         *_of_tokens(report),
+        *_of_bursts(report),
         *_of_fleets(report),
         *_beside(report),
     ]
@@ -139,6 +140,11 @@ def _of_tokens(report: Report) -> Iterator[Goal]:
         yield Goal(
             "a token of a chat, by a response's", ratio(chat.chat, chat.response), CHAT_GOAL, "×"
         )
+
+
+def _of_bursts(report: Report) -> Iterator[Goal]:
+    for row in report.bursts:
+        yield Goal(f"first deltas, p99 by p50, {row.name}", row.ratio, burst.GOAL, "×")
 
 
 def _of_fleets(report: Report) -> Iterator[Goal]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import orjson
 from rich.table import Table
 
-from bench import embedded, fleet, peers, prepare, stores
+from bench import burst, embedded, fleet, peers, prepare, stores
 from bench.machine import MOST_SPREAD
 from bench.timing import ratio
 
@@ -48,6 +48,7 @@ class Report:
     inprocess: list[inprocess.Row] = field(default_factory=list)
     chat: chat.Row | None = None
     wire: list[wire.Row] = field(default_factory=list)
+    bursts: list[burst.Burst] = field(default_factory=list)
     first_delta: FirstDelta | None = None
     scrapes: Scrapes | None = None
     next_turn: NextTurn | None = None
@@ -82,6 +83,8 @@ def show(report: Report, console: Console, *, anyway: bool) -> None:
         console.print(_inprocess(report, anyway))
     if report.wire:
         console.print(_wire(report, anyway))
+    if report.bursts:
+        console.print(burst.table(report.bursts))
     beside = _beside(report)
     if beside.row_count:
         console.print(beside)

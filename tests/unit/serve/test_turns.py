@@ -3,33 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import Any
 
 from tests.support.story import story
 from trt_responses.serve.turns import AT_ONCE, Turns
 
-if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
+NOTHING: Any = None
 
 
-async def nothing() -> dict[str, object]:
-    return {}
-
-
-async def nowhere(message: object) -> None: ...
+def _run(turns: Turns, app: Any, number: int) -> Any:
+    scope: Any = {"number": number}
+    return turns.app(app)(scope, NOTHING, NOTHING)
 
 
 @story
 async def test_a_burst_starts_a_few_at_a_time_and_in_order() -> None:
     turns, turn, started = Turns(), 0, list[tuple[int, int]]()
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
         started.append((turn, scope["number"]))
 
     count = 3 * AT_ONCE + 1
-    tasks = [
-        asyncio.ensure_future(turns.app(app)({"number": n}, nothing, nowhere)) for n in range(count)
-    ]
+    tasks = [asyncio.ensure_future(_run(turns, app, n)) for n in range(count)]
     while len(started) < count:
         await asyncio.sleep(0)
         turn += 1
@@ -44,13 +39,10 @@ async def test_a_burst_starts_a_few_at_a_time_and_in_order() -> None:
 async def test_one_that_has_left_meanwhile_takes_nobodys_turn() -> None:
     turns, started = Turns(), []
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
         started.append(scope["number"])
 
-    tasks = [
-        asyncio.ensure_future(turns.app(app)({"number": n}, nothing, nowhere))
-        for n in range(AT_ONCE + 2)
-    ]
+    tasks = [asyncio.ensure_future(_run(turns, app, n)) for n in range(AT_ONCE + 2)]
     tasks[AT_ONCE].cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     assert started == [*range(AT_ONCE), AT_ONCE + 1]

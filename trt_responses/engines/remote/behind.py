@@ -56,13 +56,13 @@ class Behind:
 
     def take(self) -> Pending:
         """The next chunks of each request, those first that have least: new streams."""
-        taken: Pending = []
+        due: Pending = []
         for number, chunks in sorted(self._chunks.items(), key=_length):
-            taken += ((number, chunk) for chunk in _next(chunks))
+            due += ((number, chunk) for chunk in _next(chunks))
             if not chunks:
                 del self._chunks[number]
-        self.size_bytes -= sum(_size(chunk) for _, chunk in taken)
-        return taken
+        self.size_bytes -= sum(_size(chunk) for _, chunk in due)
+        return due
 
 
 def _size(chunk: Chunk) -> int:
@@ -75,16 +75,16 @@ def _length(entry: tuple[int, deque[Chunk | deque[int]]]) -> int:
 
 def _next(chunks: deque[Chunk | deque[int]]) -> list[Chunk]:
     """Take what one request may send now."""
-    taken: list[Chunk] = []
+    due: list[Chunk] = []
     room = MOST_IDS
     while chunks and room > 0:
         first = chunks[0]
         if isinstance(first, Chunk):
-            taken.append(first)
+            due.append(first)
         else:
-            taken.append(Chunk([first.popleft() for _ in range(min(room, len(first)))]))
+            due.append(Chunk([first.popleft() for _ in range(min(room, len(first)))]))
             if first:
                 break
         chunks.popleft()
-        room -= len(taken[-1].token_ids)
-    return taken
+        room -= len(due[-1].token_ids)
+    return due

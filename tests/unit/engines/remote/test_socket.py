@@ -129,8 +129,8 @@ def test_a_new_stream_does_not_wait_behind_what_a_slow_front_end_has_yet_to_read
                 slow.sendall(frames.generate(2, [2], options))
                 await begun(engine, 2)
                 await engine.clock.step(3)
-                loop, splitter, before, new = asyncio.get_running_loop(), Splitter(), 0, []
-                total = 0
+                loop, splitter = asyncio.get_running_loop(), Splitter()
+                before, total, new = 0, 0, list[int]()
                 while total < 500_000:
                     for kind, body in splitter.feed(await loop.sock_recv(slow, 65_536)):
                         found = _ids_of(kind, body)
