@@ -77,7 +77,7 @@ def _with_model(settings: Settings, shown: str, *, move: bool) -> Settings:
     prepared first. Errors name the setting as `shown`, or as the user set it."""
     text = settings.engine or ""
     name = text.partition("@")[0]
-    if not name or (shelf.NAME.fullmatch(name) and (settings.engines_dir / name).is_dir()):
+    if not name or (shelf.NAME.fullmatch(name) and shelf.is_prepared(settings.engines_dir, name)):
         return settings
     from trt_responses.cli.engines.model import engine_for
     from trt_responses.serve.server import bound
