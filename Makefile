@@ -76,7 +76,7 @@ engine: $(if $(filter tensorrt onnx,$(KIND)),$(GRAPHS),$(ENV)) ## Prepare an eng
 	  $(if $(KIND),--kind $(KIND)) $(if $(TARGETS),--targets $(TARGETS)) $(if $(TYPE),--type $(TYPE)) \
 	  $(if $(PROFILE),--profile $(PROFILE)) $(if $(FAMILY),--family $(FAMILY))
 
-serve: $(if $(filter demo-onnx,$(ENGINE)),$(GRAPHS),$(ENV)) ## Serve a model: [MODEL=name|dir|file.gguf|owner/model] [HOST=…] [PORT=…], prepared first if needed; without MODEL, the demo
+serve: $(if $(filter demo-onnx,$(ENGINE) $(MODEL)),$(GRAPHS),$(ENV)) ## Serve a model: [MODEL=name|dir|file.gguf|owner/model] [HOST=…] [PORT=…], prepared first if needed; without MODEL, the demo
 	@$(BIN)/trt-responses serve $(if $(MODEL),'$(MODEL)') $(if $(ENGINE),--engine $(ENGINE)) $(if $(HOST),--host $(HOST)) $(if $(PORT),--port $(PORT))
 
 docs-check: $(DEV) ## Run the commands of README and docs as a reader would type them: [PAGES=docs/api.md]

@@ -40,6 +40,7 @@ from trt_responses.prepare.faults import WrongInput
 from trt_responses.prepare.files import GGUF
 from trt_responses.prepare.hub import checkpoint_at
 from trt_responses.prepare.llamacpp.gguf import WEIGHT_TYPES
+from trt_responses.prepare.llamacpp.move import undo
 from trt_responses.prepare.machine import this_machine
 from trt_responses.prepare.progress import megabytes
 from trt_responses.prepare.shelf import card as cards
@@ -182,6 +183,7 @@ def _engine_build(options: argparse.Namespace) -> int:
         shelf.checked_name(options.name)
     if options.checkpoint is not None:
         options.checkpoint = checkpoint_at(options.checkpoint, to_stderr)
+        undo(options.checkpoint)
         if options.kind == "trtllm" and is_template_directory(options.checkpoint):
             name = options.name or checkpoint_name(options.checkpoint).lower()
             return _prepare_trtllm(settings, name, options)

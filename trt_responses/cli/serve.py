@@ -103,7 +103,7 @@ def _with_model(settings: Settings, shown: str, *, move: bool) -> Settings:
     if settings.engine is None or settings.engine_elsewhere() is not None:
         return settings
     name = settings.engine.partition("@")[0]
-    if shelf.NAME.fullmatch(name) and (settings.engines_dir / name).is_dir():
+    if shelf.NAME.fullmatch(name) and shelf.is_prepared(settings.engines_dir, name):
         return settings
     from trt_responses.cli.engines.model import engine_for
     from trt_responses.serve.server import bound

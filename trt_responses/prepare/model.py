@@ -39,7 +39,7 @@ def meaning(text: str, engines_dir: Path) -> str | Path | HubId:
     name, mark, version = text.replace("/", "@", 1).partition("@")
     plain = not mark or VERSION.fullmatch(version) or NUMBER.fullmatch(version)
     is_name = bool(plain and shelf.NAME.fullmatch(name))
-    if is_name and shelf.versions_of(engines_dir, name):
+    if is_name and shelf.is_prepared(engines_dir, name):
         return text
     path = Path(text).expanduser()
     if text and path.exists():
@@ -59,7 +59,7 @@ def meaning(text: str, engines_dir: Path) -> str | Path | HubId:
 def _engine_at(path: Path, engines_dir: Path) -> str | None:
     """The engine whose directory this is, or the version."""
     whole, home = path.resolve(), engines_dir.resolve()
-    if whole.parent == home and shelf.versions_of(engines_dir, whole.name):
+    if whole.parent == home and shelf.is_prepared(engines_dir, whole.name):
         return whole.name
     if whole.parent.parent == home and VERSION.fullmatch(whole.name):
         return f"{whole.parent.name}@{whole.name}"

@@ -12,8 +12,9 @@ from scripts.checkpoints import TINY, Recipe, write_checkpoint
 from tests.support.fake_hub import COMMIT, fake_hub
 from trt_responses.cli.main import main
 from trt_responses.prepare.checkpoint.open import open_checkpoint
-from trt_responses.prepare.faults import PrepareError
-from trt_responses.prepare.hub import HubId, cached, checkpoint_at, hub_id
+from trt_responses.prepare.faults import PrepareError, WrongInput
+from trt_responses.prepare.hub import HubId, Wishes, cached, checkpoint_at, fetched, hub_id
+from trt_responses.prepare.llamacpp.qwen3 import check_model_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -137,3 +138,25 @@ def test_without_the_package_a_person_is_told_what_to_install(
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(PrepareError, match=r"pip install 'huggingface_hub>=2.4,<3'"):
         checkpoint_at(MODEL, lambda sentence: None)
+
+
+WISHES = Wishes(check_model_type, lambda size_bytes: f" {size_bytes} bytes.")
+FOREIGN = b'{"model_type": "llama"}'
+
+
+def test_a_foreign_model_is_refused_before_its_weights_are_downloaded(hub: FakeHub) -> None:
+    said: list[str] = []
+    hub.files["config.json"] = FOREIGN
+    with pytest.raises(WrongInput, match="found 'llama', expected gpt_oss or qwen3"):
+        fetched(HubId(MODEL), said.append, WISHES)
+    assert not said
+    assert hub.sent_bytes == len(FOREIGN)
+
+
+def test_a_foreign_models_gguf_is_taken_where_there_is_one(hub: FakeHub) -> None:
+    said: list[str] = []
+    hub.files |= {"config.json": FOREIGN, "small-q8_0.gguf": b"GGUF" + bytes(996)}
+    found = fetched(HubId(MODEL), said.append, WISHES)
+    assert found.name == "small-q8_0.gguf"
+    assert said[0].endswith(" 1000 bytes.")
+    assert cached(HubId(MODEL, "q8_0")) == found

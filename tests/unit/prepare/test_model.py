@@ -34,6 +34,7 @@ MEANT: tuple[tuple[str, str | Path | HubId], ...] = (
     ("./engines/mine/", "mine"),
     ("engines/mine/0123456789ab", "mine@0123456789ab"),
     ("./mine", Path("mine")),
+    ("half", Path("half")),  # its engine was not finished
     ("folder", Path("folder")),
     ("a.gguf", Path("a.gguf")),
     ("./a.gguf", Path("a.gguf")),
@@ -49,7 +50,7 @@ MEANT: tuple[tuple[str, str | Path | HubId], ...] = (
     ("https://huggingface.co/owner/model", MODEL),
 )
 FAULTS = (
-    ("absent", "No engine named absent in engines; existing: mine"),
+    ("absent", "No engine named absent in engines; existing: half, mine"),
     ("absent@3", "No engine named absent"),
     ("b.gguf", "'b.gguf' is not an engine name, nor an existing file or directory"),
     ("./owner/model", "nor an existing file or directory"),
@@ -66,7 +67,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory with an engine `mine`, and directories and files of several names."""
     monkeypatch.chdir(tmp_path)
     carded(HOME, "mine", number=1)
-    for name in ("mine", "folder", "folder/sub", "files", "several", "owner"):
+    Path("engines/half/0123456789ab").mkdir(parents=True)
+    for name in ("mine", "half", "folder", "folder/sub", "files", "several", "owner"):
         Path(name).mkdir()
     for name in ("a.gguf", "files/m-q8_0.gguf", "files/mmproj-f16.gguf"):
         Path(name).write_bytes(b"GGUF")

@@ -19,7 +19,7 @@ from trt_responses.prepare.faults import PrepareError, WrongInput
 from trt_responses.prepare.files import GGUF
 from trt_responses.prepare.hub import NO_WISHES, HubId, Wishes, cached, fetched
 from trt_responses.prepare.llamacpp.gguf_file import read_gguf
-from trt_responses.prepare.llamacpp.move import half_moved, movable, moving
+from trt_responses.prepare.llamacpp.move import movable, moving, undo
 from trt_responses.prepare.llamacpp.qwen3 import check_model_type
 from trt_responses.prepare.llamacpp.region import region_of, shares_blocks
 from trt_responses.prepare.machine import this_machine
@@ -48,9 +48,7 @@ def engine_for(text: str, settings: Settings, *, move: bool = False) -> str:
         wishes = _wishes(settings)
         source = kept or fetched(meant, to_stderr, wishes)
     assert not isinstance(source, HubId)
-    if half_moved(source):
-        with moving(source):
-            pass  # undone
+    undo(source)
     if label := _prepared(settings, source):
         if move and source.exists():
             _remove(source, label)

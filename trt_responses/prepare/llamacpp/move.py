@@ -18,6 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trt_responses.files import reason
 from trt_responses.frozen import dataclass
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.files import MODEL, decoded
@@ -91,23 +92,34 @@ def moving(path: Path) -> Iterator[None]:
     or remove the file if its engine has a card."""
     path = path.resolve()
     name = path.with_name(path.name + MOVING)
-    with name.open("a+b", buffering=0) as record:
-        try:
-            fcntl.flock(record, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise PrepareError(f"{path}: another process moves this file; wait for it.") from None
-        try:
-            _undo(path, record)
-            yield
-        finally:
-            _undo(path, record)
-            name.unlink(missing_ok=True)
+    try:
+        with name.open("a+b", buffering=0) as record:
+            if not _locked(record):
+                raise PrepareError(f"{path}: another process moves this file; wait for it.")
+            try:
+                _undo(path, record)
+                yield
+            finally:
+                _undo(path, record)
+                name.unlink(missing_ok=True)
+    except OSError as error:
+        raise PrepareError(f"{path} cannot be moved ({reason(error)}).") from None
 
 
-def half_moved(path: Path) -> bool:
-    """Whether a move of this file was killed, or another process moves it now."""
-    path = path.resolve()
-    return path.with_name(path.name + MOVING).exists()
+def _locked(record: FileIO) -> bool:
+    try:
+        fcntl.flock(record, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def undo(path: Path) -> None:
+    """Undo a move of this file that was killed. Raises if another process moves it now."""
+    whole = path.resolve()
+    if whole.with_name(whole.name + MOVING).exists():
+        with moving(path):
+            pass
 
 
 def movable(path: Path, directory: Path) -> bool:

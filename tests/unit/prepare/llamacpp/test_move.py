@@ -22,9 +22,9 @@ from trt_responses.prepare.llamacpp.move import (
     PLAIN_COPY,
     Copy,
     copy_of,
-    half_moved,
     movable,
     moving,
+    undo,
 )
 from trt_responses.prepare.llamacpp.region import (
     BLOCK,
@@ -162,7 +162,7 @@ def test_a_file_becomes_the_engines_in_its_place(file: Path, target: Path) -> No
     assert not file.exists()
     assert target.stat().st_ino == before.st_ino
     assert target.stat().st_nlink == 1
-    assert not half_moved(file)
+    assert not file.with_name(file.name + MOVING).exists()
 
 
 def test_a_preparation_that_fails_leaves_the_file_as_it_was(file: Path, target: Path) -> None:
@@ -188,7 +188,7 @@ def test_a_move_that_is_killed_at_any_step_is_undone(file: Path, target: Path) -
     stamp = file.stat().st_mtime_ns
     ended = subprocess.run([sys.executable, "-c", KILLED, file, target], cwd=ROOT, check=False)
     assert ended.returncode == 9
-    assert half_moved(file)
+    assert record.exists()
     assert target.samefile(file)
     kept, moved = record.read_bytes(), file.read_bytes()
     grown = len(moved) - len(old)
@@ -204,9 +204,9 @@ def test_a_move_that_is_killed_at_any_step_is_undone(file: Path, target: Path) -
     ):
         file.write_bytes(content)
         record.write_bytes(text)
-        with moving(file):
-            assert file.read_bytes() == old
-        assert not half_moved(file)
+        undo(file)
+        assert file.read_bytes() == old
+        assert not record.exists()
         assert content == old or file.stat().st_mtime_ns == stamp
     assert not target.exists()
 
@@ -227,6 +227,13 @@ def test_a_killed_move_of_an_engine_with_a_card_is_ended(file: Path, target: Pat
 def test_one_process_moves_a_file(file: Path) -> None:
     reason = "another process moves this file"
     with moving(file), pytest.raises(PrepareError, match=reason), moving(file):
+        pass
+
+
+def test_a_directory_that_cannot_be_written_is_one_sentence(file: Path) -> None:
+    record = file.with_name(file.name + MOVING)
+    record.mkdir()
+    with pytest.raises(PrepareError, match="cannot be moved"), moving(file):
         pass
 
 
