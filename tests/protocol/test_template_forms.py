@@ -6,10 +6,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import orjson
 import pytest
 
 from tests.support import template_forms
+from tests.support.asgi import JSON
 from tests.support.scripted_tool import ScriptedTool
+from tests.support.served import KEYED
 from tests.support.story import story
 from tests.support.template_families import checkpoint
 from tests.support.template_served import template_served
@@ -40,7 +43,7 @@ CITIES = ({"city": "Oslo"}, {"city": "Rom"})
 async def test_calls_come_as_items_and_their_results_go_back(name: str) -> None:
     several = checkpoint(name).family.calls.several  # type: ignore[union-attr]  # it has calls
     cities = CITIES if several else CITIES[:1]
-    made = [turn_text(name, "", cities), answer(name, "It is cold.")]
+    made = [turn_text(name, "", cities), answer(name, "It is cold.", behind_result=True)]
     async with template_served(name, *made) as s:
         reply = (await create(s, tools=[WEATHER])).json()
         assert reply["parallel_tool_calls"] is several
@@ -65,8 +68,9 @@ async def test_a_tool_that_runs_here_is_called_and_answered(name: str) -> None:
     if name == OWN_PYTHON:
         return
     calling = turn_text(name, "", [{"code": "1+1"}], function="python")
+    two = answer(name, "Two.", behind_result=True)
     tool = ScriptedTool("2 is it")
-    async with template_served(name, calling, answer(name, "Two."), tools=[tool]) as s:
+    async with template_served(name, calling, two, tools=[tool]) as s:
         reply = (await create(s, tools=[CODE])).json()
         assert reply["status"] == "completed", reply
         assert [call.text for call in tool.calls] == ["1+1"]
@@ -83,6 +87,40 @@ async def test_the_instructions_and_the_question_are_in_the_prompt(name: str) ->
         prompt = checkpoint(name).tokeniser.text(s.prompt(0))
         assert "Be brief, please." in prompt
         assert "Who are you?" in prompt
+
+
+@every_form
+@story
+async def test_stop_texts_and_logprobs_work(name: str) -> None:
+    async with template_served(name, answer(name, "Hello there, you.")) as s:
+        reply = (await create(s, include=["message.output_text.logprobs"])).json()
+        (message,) = [item for item in reply["output"] if item["type"] == "message"]
+        (part,) = message["content"]
+        assert "".join(one["token"] for one in part["logprobs"]).strip() == part["text"]
+        messages = [{"role": "user", "content": "Hi"}]
+        asked = orjson.dumps({"model": "demo", "messages": messages, "stop": ["there"]})
+        chat = await s.client.send("POST", "/v1/chat/completions", asked, JSON)
+        assert chat.json()["choices"][0]["message"]["content"] == "Hello "
+
+
+@every_form
+@story
+async def test_a_conversation_is_compacted(name: str) -> None:
+    written = "They greeted.", "They greeted.", "Yes."
+    async with template_served(name, *(answer(name, text) for text in written), **KEYED) as s:
+        talk = [
+            {"role": "user", "content": "Who are you?"},
+            {"role": "assistant", "content": "A model."},
+        ]
+        body = orjson.dumps({"model": "demo", "input": talk})
+        made = (await s.client.send("POST", "/v1/responses/compact", body)).json()
+        item = made["output"][-1]
+        assert item["type"] == "compaction", made
+        call = await create(s, input=[item, {"role": "user", "content": "And now?"}])
+        assert call.status == 200, call.body
+        prompt = checkpoint(name).tokeniser.text(s.prompt())
+        assert "They greeted." in prompt
+        assert "A model." not in prompt
 
 
 def answer_of(reply: Json) -> str:

@@ -70,17 +70,22 @@ def turn_text(name: str, text: str, calls: Sequence[Any], *, function: str = "ge
     return _closing(name) + _ended(_shown(name, text, made)[0], family)
 
 
-def answer(name: str, text: str) -> str:
-    return _closing(name) + _ended(text, template_forms.family(name))
+def answer(name: str, text: str, *, behind_result: bool = False) -> str:
+    """An answer, at first or behind a tool's result."""
+    family = template_forms.family(name)
+    call = _call(family, 0, {"city": "Oslo"})
+    result = {"role": "tool", "content": "1", "name": "get_weather", "tool_call_id": call["id"]}
+    turns = [{"role": "assistant", "content": "", "tool_calls": [call]}, result]
+    return _closing(name, turns if behind_result else ()) + _ended(text, family)
 
 
-def _closing(name: str) -> str:
-    """The end of the thought that a prompt opens, for models that do not think in a test."""
+def _closing(name: str, behind: Sequence[Json] = ()) -> str:
+    """A thought and its end, if a prompt opens one."""
     template, family = template_forms.template(name), template_forms.family(name)
     switch = {} if family.switch is None else {family.switch.name: family.switch.on}
-    prompt = template.render([USER], None, empty_tools=family.empty_tools, **switch)
+    prompt = template.render([USER, *behind], None, empty_tools=family.empty_tools, **switch)
     opened, closed = family.thought or ("", "")
-    return closed if opened and prompt.rfind(opened) > prompt.rfind(closed) else ""
+    return f"Hm.{closed}" if opened and prompt.rfind(opened) > prompt.rfind(closed) else ""
 
 
 def _ended(shown: str, family: Family) -> str:

@@ -130,6 +130,8 @@ class Family:
     """Whether the system message describes the tools, because the template shows none."""
     no_calls: str = ""
     """Why there are no calls."""
+    merges_users: bool = False
+    """Whether the template refuses two user messages in a row: they become one."""
     folds_system: bool = False
     """Whether the template has no system message: its text begins the first user message."""
     seen_in: tuple[str, ...] = ()

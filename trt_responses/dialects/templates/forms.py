@@ -152,6 +152,7 @@ class _Form:
             frames=tuple(one for one in frames if any(map(is_mark, pieces(one)))),
             empty_tools=bool(self._empty),
             folds_system=self._folds(user),
+            merges_users=self._try([*user, *user]) is None,
         )
         return _settled(self._with_calls(own, user, answer))
 

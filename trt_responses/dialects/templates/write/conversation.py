@@ -51,6 +51,19 @@ class Conversation:
             self._add(entry)
         if family.folds_system:
             self._fold()
+        if family.merges_users:
+            self._merge()
+
+    def _merge(self) -> None:
+        """Make one message of user messages in a row."""
+        merged: list[Json] = []
+        for message in self.messages:
+            if merged and merged[-1]["role"] == message["role"] == "user":
+                content = f"{merged[-1]['content']}\n\n{message['content']}"
+                merged[-1] = message | {"content": content}
+            else:
+                merged.append(message)
+        self.messages = merged
 
     def _fold(self) -> None:
         """Begin the first user message with the system message, which the template has not."""
