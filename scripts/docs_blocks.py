@@ -32,7 +32,7 @@ REASONS = (
         "needs root",
         "needs a domain of yours",
     ),
-    "tests/deploy/test_systemd.py does",
+    *("tests/deploy/test_systemd.py does", "tests/e2e/test_serve_model.py does"),
 )
 FENCE = re.compile(
     r"(?:^<!-- (not run|needs|file|prints)(?:: (.+?))? -->\n)?^```(\w*)\n(.*?)^```$", re.M | re.S
