@@ -14,7 +14,7 @@ from tests.support import forms_table, golden_renders, template_forms
 from tests.support.template_families import checkpoint, tables
 from tests.support.template_served import dialect_of
 from tests.support.template_turns import check_spans, ids_of, lost_words, merged, reader_of, short
-from tests.support.template_written import TURNS, turn_text, written
+from tests.support.template_written import TURNS, thinking, turn_text, written
 from trt_responses.dialects.templates.families import BY_NAME, from_dict, text_only, to_dict
 from trt_responses.dialects.templates.forms import fitted
 from trt_responses.dialects.templates.pieces import CALL_ID
@@ -85,6 +85,20 @@ def test_calls_are_read_as_the_template_wrote_them(name: str) -> None:
         told = read_in_parts(name, one, size)
         assert [arguments(line) for line in told if is_call(line)] == one.calls
         assert [line for line in told if not is_call(line)] == one.others
+
+
+@each_with_calls
+def test_a_thought_is_read_as_the_template_wrote_it(name: str) -> None:
+    turn = thinking(name, "Let me see.", "Fine.")
+    if turn is None:
+        return
+    ids, begins = turn
+    for size in (1, 3, 10_000):
+        reader = reader_of(name, begins)
+        parts = [ids[at : at + size] for at in range(0, len(ids), size)]
+        fragments = [f for part in parts for f in reader.feed(part)]
+        told = short(merged([*fragments, *reader.finish(stopped=True)]))
+        assert [line.strip() for line in told] == ["analysis: Let me see.", "final: Fine."]
 
 
 @each_with_calls
