@@ -22,6 +22,7 @@ from trt_responses.dialects.templates.write import template as write
 from trt_responses.dialects.templates.write.template import Template
 from trt_responses.language.messages import FunctionTool
 from trt_responses.language.steering import Unguided
+from trt_responses.prepare.shelf.card import DialectFacts
 from trt_responses.schema.compile import Forms
 
 if TYPE_CHECKING:
@@ -219,3 +220,5 @@ def test_a_template_without_calls_says_why(source: str, why: str) -> None:
     found = fitted(text_only(()), Template(source).render, source)
     assert found.calls is None
     assert why in found.no_calls
+    facts = DialectFacts(found.name, (), {}, to_dict(found))
+    assert facts.sentence().endswith(f"It has no tools: {found.no_calls}.")
