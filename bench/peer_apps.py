@@ -10,12 +10,14 @@ import asyncio
 import os
 import tempfile
 from contextlib import asynccontextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from bench.asks import MODEL
+from bench.servers.installed import VLLM, importable
 from trt_responses.tokens.control import CONTROL
 
 if TYPE_CHECKING:
@@ -32,6 +34,26 @@ PACKAGES = ("gpt-oss", "vllm", "torch", "oss-harmony")
 """What is named with its version in the results, where it is installed. vLLM brings the last one,
 which takes the place of `openai_harmony` under us too."""
 
+GPT_OSS = ("gpt-oss==0.0.9",)
+VLLM_ALONE = (VLLM, "compressed-tensors==0.17.0", "xgrammar==0.2.8")
+VLLM_NEEDS = (
+    *("torch==2.13.0", "transformers>=5.16.1,<5.21", "oss-harmony", "mistral_common[image]"),
+    *("lm-format-enforcer==0.11.3", "outlines_core==0.2.14", "lark==1.2.2", "depyf==0.20.0"),
+    *("model-hosting-container-standards<1", "prometheus-fastapi-instrumentator", "mcp<3"),
+    *("anthropic", "aiohttp", "blake3", "cachetools", "cbor2", "cloudpickle", "einops", "ijson"),
+    *("msgspec", "opencv-python-headless", "partial-json-parser", "pillow", "protobuf", "psutil"),
+    *(
+        "py-cpuinfo",
+        "pybase64",
+        "python-json-logger",
+        "pyzmq",
+        "regex",
+        "requests",
+        "sentencepiece",
+    ),
+    *("setproctitle", "tiktoken", "watchfiles"),
+)
+"""What the import of vLLM's server needs: its own list holds kernels for GPUs."""
 
 CONFIG = {
     "architectures": ["GptOssForCausalLM"],
@@ -56,6 +78,8 @@ CONFIG = {
 @asynccontextmanager
 async def gptoss(words: Script) -> AsyncIterator[ASGIApp]:
     """The reference server of the package `gpt-oss`, whose engine is a function."""
+    if find_spec("gpt_oss") is None:
+        importable(GPT_OSS)
     from gpt_oss.responses_api.api_server import create_api_server
     from openai_harmony import HarmonyEncodingName, load_harmony_encoding
 
@@ -74,6 +98,8 @@ async def gptoss(words: Script) -> AsyncIterator[ASGIApp]:
 @asynccontextmanager
 async def vllm(words: Script) -> AsyncIterator[ASGIApp]:
     """The app of `vllm serve` as its server puts it together, over `VllmEngine`."""
+    if find_spec("vllm") is None:
+        importable(VLLM_ALONE, VLLM_NEEDS)
     os.environ.setdefault(
         "VLLM_TARGET_DEVICE", "cpu"
     )  # nothing is computed, so no GPU is looked for

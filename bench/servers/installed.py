@@ -23,7 +23,7 @@ RUST_FRONT_END = "vllm/vllm-rs"
 PIP_S = 600
 
 
-class Absent(Exception):
+class Absent(ImportError):
     """A server cannot be had here; the message says why."""
 
 
@@ -60,6 +60,20 @@ def vllm_rs() -> Path:
     return program
 
 
+def importable(alone: tuple[str, ...], needs: tuple[str, ...] = ()) -> None:
+    """Let this process import packages, behind its own; `alone`: without what they require."""
+    folder = cache() / "-".join(alone)
+    ready = folder / "ready"
+    if not ready.exists():
+        python, into = Path(sys.executable), ("--upgrade", "--target", str(folder))
+        if needs:
+            _pip(python, "install", *into, *needs)
+        _pip(python, "install", *into, "--no-deps", *alone)
+        ready.touch()
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))
+
+
 def _environment(name: str, needs: tuple[str, ...], alone: tuple[str, ...] = ()) -> Path:
     """The Python of an environment with these packages; `alone`: without what they require."""
     folder = cache() / "-".join((name, *alone, *needs))
@@ -83,4 +97,5 @@ def _pip(python: Path, *arguments: str) -> None:
         raise Absent(f"pip had not ended after {PIP_S} s") from None
     if done.returncode:
         faults = [x for x in done.stderr.splitlines() if x.startswith("ERROR")]
-        raise Absent(f"pip: {(faults or [done.stderr.strip() or 'it failed'])[-1]}")
+        fault = (faults or [done.stderr.strip() or "it failed"])[-1]
+        raise Absent(f"pip: {fault.removeprefix('ERROR: ')}")

@@ -9,6 +9,7 @@ from tests.support import template_forms
 from tests.support.template_families import checkpoint
 from tests.support.template_turns import WEATHER
 from trt_responses.dialects.templates.pieces import common, pieces
+from trt_responses.dialects.templates.write.conversation import THOUGHT_KEYS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,6 +94,15 @@ def _ended(shown: str, family: Family) -> str:
     return shown if shown.rstrip().endswith(ends) else shown + ends[0]
 
 
+def thinking(name: str, thought: str, text: str) -> tuple[list[int], Begins] | None:
+    """A turn with a thought, and where its reader begins; None if the template shows none."""
+    family = template_forms.family(name)
+    shown, begins = _shown(name, text, [], thought)
+    if thought not in shown:
+        return None
+    return checkpoint(name).tokeniser.encode(_ended(shown, family)), begins
+
+
 def _leads(shown: str, text: str, family: Family) -> bool:
     """Whether the text stands in the turn, before the calls."""
     before = shown.partition("get_weather")[0]
@@ -106,21 +116,25 @@ def _call(family: Family, number: int, arguments: Any, name: str = "get_weather"
     return {"type": "function", "id": own, "function": function}
 
 
-def _shown(name: str, text: str, calls: list[Json]) -> tuple[str, Begins]:
+def _shown(name: str, text: str, calls: list[Json], thought: str = "") -> tuple[str, Begins]:
     """The turn as the template writes it behind its prompt, and where a reader of it begins."""
     template, family = template_forms.template(name), template_forms.family(name)
-    own = {"role": "assistant", "content": text, "tool_calls": calls}
-    switches = {"empty_tools": family.empty_tools}
+    own: Json = {"role": "assistant", "content": text}
+    own |= ({"tool_calls": calls} if calls else {}) | dict.fromkeys(THOUGHT_KEYS, thought)
+    switches: Json = {"empty_tools": family.empty_tools}
+    if thought and family.switch is not None:
+        switches[family.switch.name] = family.switch.on
     before = template.render([USER], [SPEC], add_generation_prompt=False, **switches)
     prompt = template.render([USER], [SPEC], **switches)
     whole = template.render([USER, own], [SPEC], add_generation_prompt=False, **switches)
     shown = whole[len("".join(common(pieces(before), pieces(whole)))) :]
     opening = prompt.removeprefix(before)
-    thought = family.thought or ("", "")
-    for head in (opening, opening.partition(thought[0])[0] if thought[0] else opening):
+    marks = family.thought or ("", "")
+    for head in (opening, opening.partition(marks[0])[0] if marks[0] else opening):
         if head and shown.startswith(head):
-            begun = bool(thought[0]) and head.rstrip().endswith(thought[0])
             rest = shown[len(head) :].lstrip()
-            ended = rest.startswith(thought[1])
-            return rest.removeprefix(thought[1]), "thought" if begun and not ended else "text"
-    return shown.lstrip().removeprefix(thought[1]), "text"
+            unwritten = bool(thought) and rest.startswith(thought)  # only a prompt has its mark
+            begun = bool(marks[0]) and (head.rstrip().endswith(marks[0]) or unwritten)
+            ended = rest.startswith(marks[1])
+            return rest.removeprefix(marks[1]), "thought" if begun and not ended else "text"
+    return shown.lstrip().removeprefix(marks[1]), "text"

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from trt_responses.dialects.templates.families import Family
-    from trt_responses.dialects.templates.read.reader import Begins
     from trt_responses.dialects.templates.tokeniser import Tokeniser
     from trt_responses.dialects.templates.write.template import Template
     from trt_responses.language.messages import FunctionTool
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
 
 SEVERAL = 8
 """Maximum calls in a turn of a model that writes several."""
-LONGEST_OPENING = 32
-"""Maximum ids behind a mark that opens a thought in a prompt."""
 
 
 class Words:
@@ -130,10 +127,12 @@ class TemplateDialect:
             await self.close()
 
     def reader(self, options: ReaderOptions = AS_USUAL) -> TemplateReader:
-        return TemplateReader(self._tables, options, begins=self._begins(options.prompt))
+        return TemplateReader(self._tables, options, begins=self._tables.begins(options.prompt))
 
     def scored_reader(self, options: ReaderOptions = AS_USUAL) -> ScoredTemplateReader:
-        return ScoredTemplateReader(self._tables, options, begins=self._begins(options.prompt))
+        return ScoredTemplateReader(
+            self._tables, options, begins=self._tables.begins(options.prompt)
+        )
 
     def plan(
         self, turn: Turn, guides: Guides, tokens: int, *, written: int = 0, after_tool: bool = False
@@ -160,19 +159,3 @@ class TemplateDialect:
         self, before: Sequence[int], tools: Sequence[FunctionTool]
     ) -> TemplateReader:
         return self.reader(ReaderOptions(call_ends=False, tools=tools, prompt=before))
-
-    def _begins(self, prompt: Sequence[int]) -> Begins:
-        """The reader's first state: inside a thought if the prompt's end opens one."""
-        if self.places.thought is None:
-            return "text"
-        opened, closed = self.places.thought
-        if len(opened) > 1 or len(closed) > 1:
-            text = self.tokeniser.text(prompt[-LONGEST_OPENING:])
-            opening, closing = self._family.thought or ("", "")
-            return "thought" if text.rfind(opening) > text.rfind(closing) else "text"
-        for token_id in reversed(prompt[-8:]):
-            if token_id == opened[0]:
-                return "thought"
-            if token_id == closed[0] or token_id in self.places.ends:
-                break
-        return "text"

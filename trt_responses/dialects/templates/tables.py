@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from trt_responses.dialects.templates.families import Family
     from trt_responses.dialects.templates.tokeniser import Tokeniser
 
+LONGEST_OPENING = 32
+"""Maximum ids behind a mark that opens a thought in a prompt."""
 WHITE = " \t\r\n"
 
 Sign = Literal[
@@ -72,6 +74,20 @@ class Tables(NamedTuple):
         plain = _plain(tokeniser, frozenset(mark[0] for mark in (*text, *thought)))
         known = tokeniser.token_bytes, tokeniser.controls
         return cls(family, *known, signs, plain, text, thought, meaning, inner)
+
+    def begins(self, prompt: Sequence[int]) -> Literal["thought", "text"]:
+        """Whether a prompt's end opens a thought."""
+        if self.family.thought is None:
+            return "text"
+        last = prompt[-LONGEST_OPENING:]
+        opening, closing = self.family.thought
+        if opening in self.in_text or closing in self.in_thought:
+            raw = b"".join(self.token_bytes[n] for n in last if 0 <= n < len(self.token_bytes))
+            opened, closed = map(raw.decode("utf-8", "replace").rfind, (opening, closing))
+            return "thought" if opened > closed else "text"
+        signs = (self.signs.get(token_id) for token_id in reversed(last))
+        found = next((one for one in signs if one in ("thought", "thought_end", "end")), None)
+        return "thought" if found == "thought" else "text"
 
 
 _IN_TEXT: Collection[Sign] = ("call", "section", "section_end", "thought", "frame")

@@ -85,7 +85,9 @@ class DialectFacts:
     def sentence(self) -> str:
         """The facts in one sentence."""
         facts = ", ".join(f"{name} {value}" for name, value in self.probes.items())
-        return f"It speaks '{self.family}' ({facts or 'text only: no tools and no thoughts'})."
+        why = (self.form or {}).get("no_calls")
+        spoken = f"It speaks '{self.family}' ({facts or 'text only: no tools and no thoughts'})."
+        return f"{spoken} It has no tools: {why}." if why else spoken
 
 
 @dataclass(frozen=True, slots=True)

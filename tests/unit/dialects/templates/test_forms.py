@@ -14,7 +14,7 @@ from tests.support import forms_table, golden_renders, template_forms
 from tests.support.template_families import checkpoint, tables
 from tests.support.template_served import dialect_of
 from tests.support.template_turns import check_spans, ids_of, lost_words, merged, reader_of, short
-from tests.support.template_written import TURNS, turn_text, written
+from tests.support.template_written import TURNS, thinking, turn_text, written
 from trt_responses.dialects.templates.families import BY_NAME, from_dict, text_only, to_dict
 from trt_responses.dialects.templates.forms import fitted
 from trt_responses.dialects.templates.pieces import CALL_ID
@@ -22,6 +22,7 @@ from trt_responses.dialects.templates.write import template as write
 from trt_responses.dialects.templates.write.template import Template
 from trt_responses.language.messages import FunctionTool
 from trt_responses.language.steering import Unguided
+from trt_responses.prepare.shelf.card import DialectFacts
 from trt_responses.schema.compile import Forms
 
 if TYPE_CHECKING:
@@ -85,6 +86,20 @@ def test_calls_are_read_as_the_template_wrote_them(name: str) -> None:
         told = read_in_parts(name, one, size)
         assert [arguments(line) for line in told if is_call(line)] == one.calls
         assert [line for line in told if not is_call(line)] == one.others
+
+
+@each_with_calls
+def test_a_thought_is_read_as_the_template_wrote_it(name: str) -> None:
+    turn = thinking(name, "Let me see.", "Fine.")
+    if turn is None:
+        return
+    ids, begins = turn
+    for size in (1, 3, 10_000):
+        reader = reader_of(name, begins)
+        parts = [ids[at : at + size] for at in range(0, len(ids), size)]
+        fragments = [f for part in parts for f in reader.feed(part)]
+        told = short(merged([*fragments, *reader.finish(stopped=True)]))
+        assert [line.strip() for line in told] == ["analysis: Let me see.", "final: Fine."]
 
 
 @each_with_calls
@@ -205,3 +220,5 @@ def test_a_template_without_calls_says_why(source: str, why: str) -> None:
     found = fitted(text_only(()), Template(source).render, source)
     assert found.calls is None
     assert why in found.no_calls
+    facts = DialectFacts(found.name, (), {}, to_dict(found))
+    assert facts.sentence().endswith(f"It has no tools: {found.no_calls}.")

@@ -54,7 +54,6 @@ class TemplateReader(Messages):
         """Whether a call in its section begins without a mark."""
         self._in_section = False
         self._schemas = {tool.name: tool.parameters or {} for tool in options.tools}
-        self._begins = begins
         self._state: _State = begins
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._held = ""
@@ -82,7 +81,7 @@ class TemplateReader(Messages):
         answered = self.messages[-1]._replace(answer_end=len(self.kept), stored_answer=stored)
         self.messages[-1] = answered
         self._start = len(self.kept)
-        self._state, self.ended = self._begins, False
+        self._state, self.ended = self._tables.begins(token_ids), False
         self._in_section = False
 
     def feed(self, token_ids: Sequence[int]) -> list[Fragment]:

@@ -85,7 +85,8 @@ class Continuation:
         before = self._prompt + turn
         refuse_longer(len(whole) - len(before), at_most)
         keeps = whole[: len(before)] == before
-        ids = whole[len(before) :] if keeps else stored + opening
+        opens = len(opening) > 0 and whole[-len(opening) :] == opening
+        ids = whole[len(before) :] if keeps else stored + (opening if opens else array("I"))
         self._history, self._prompt = history, whole
         self._read = len(reader.kept) + len(ids)
         return Answered(ids, stored, None if keeps else whole[:])
