@@ -65,7 +65,7 @@ def test_an_agent_of_three_tools_ends_by_itself(responses_server: ResponsesServe
 def test_a_503_in_the_middle_is_tried_again(responses_server: ResponsesServer) -> None:
     responses_server.script(
         {"when": {"result": False}, "call": {"name": "find_flight"}},
-        {"times": 1, "refuse": {"status": 503, "retry_after": 0}},
+        {"when": {"times": 1}, "refuse": {"status": 503, "retry_after": 0}},
         {"say": "Booked: {result}"},
     )
     with client_of(responses_server, max_retries=2) as client:

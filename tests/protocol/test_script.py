@@ -150,7 +150,7 @@ def test_a_rule_that_refuses_does_so_as_often_as_it_says() -> None:
         assert (reply.error["message"], reply.error["code"]) == ("Slowly.", "rate_limit_exceeded")
         assert (await client.create()).status == 200
 
-    played(story, {"times": 1, "refuse": refuse}, {"say": "Now."})
+    played(story, {"when": {"times": 1}, "refuse": refuse}, {"say": "Now."})
 
 
 def test_no_rule_is_a_400_that_repeats_the_question() -> None:

@@ -46,6 +46,11 @@ class Writing(SettingGroup):
         description="Field of a chat completion that holds the reasoning; `both` writes it twice "
         "until the client sends one of them back.",
     )
+    speaks: str = Field(
+        "harmony",
+        description="How the model of an engine of another server writes: harmony, or the name "
+        "of an installed package's dialect.",
+    )
     dialect: Literal["openai", "open-responses"] = Field(
         "openai", description="Spelling of events, unless the header `x-trt-dialect` chooses one."
     )

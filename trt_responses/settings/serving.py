@@ -39,11 +39,6 @@ class Listening(SettingGroup):
         "--grpc`) or triton://host:port/model (a Triton that serves an export of "
         "`trt-responses export triton`), or that of an installed package, as NAME://PLACE.",
     )
-    speaks: str = Field(
-        "harmony",
-        description="How the model of an engine of another server writes: harmony, or the name "
-        "of an installed package's dialect.",
-    )
     gate_prompts: Path | None = Field(
         None,
         description="JSONL file of request bodies used to compare a new engine version "

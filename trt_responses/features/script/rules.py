@@ -50,6 +50,8 @@ class When(Strict):
     """The how many-th request of this server it is."""
     offers: str | None = None
     """A tool of the request."""
+    times: int | None = Field(None, ge=1)
+    """The rule has held for fewer requests."""
 
     @field_validator("regex")
     @classmethod
@@ -90,8 +92,6 @@ class Rule(Strict):
     call: Call | tuple[Call, ...] = ()
     raw: str | None = None
     """Harmony as the model writes it, well-formed or not, behind `<|start|>assistant`."""
-    times: int | None = Field(None, ge=1)
-    """The rule holds for so many requests at most."""
     stop_after: int | None = Field(None, ge=1)
     """The engine stops behind so many tokens, as at its context's end."""
     wait_s: float = Field(0.0, ge=0, le=3600)
@@ -131,7 +131,7 @@ class Script:
         """The first rule that holds, which is counted; None if none does."""
         for number, rule in enumerate(self.rules):
             used = self.used.get(number, 0)
-            if rule.times is not None and used >= rule.times:
+            if rule.when.times is not None and used >= rule.when.times:
                 continue
             if holds(rule.when, scene, request) and not self._calls_nothing(rule, scene, request):
                 self.used[number] = used + 1

@@ -52,7 +52,7 @@ def test_yaml_with_rules_a_bare_list_and_jsonl_are_read(tmp_path: Path) -> None:
         ("- {say: a}\n- {when: {regex: '('}}", r"rule 2: when.regex: no regular expression"),
         ("- {refuse: {status: 200}}", "rule 1: refuse.status"),
         ("- {raw: a, say: b}", "rule 1: raw stands alone"),
-        ("- {times: 0}", "rule 1: times"),
+        ("- {when: {times: 0}}", "rule 1: when.times"),
     ],
 )
 def test_a_wrong_file_is_refused_by_rule_and_key(text: str, said: str) -> None:
@@ -91,7 +91,7 @@ def test_a_rule_holds_by_what_the_request_says() -> None:
 
 
 def test_a_rule_that_has_held_often_enough_is_passed() -> None:
-    script = script_of([{"times": 2, "say": "first"}, {"say": "then"}], "given")
+    script = script_of([{"when": {"times": 2}, "say": "first"}, {"say": "then"}], "given")
     said = [rule.say for _ in range(3) if (rule := script.rule_for(scene(), Request()))]
     assert said == ["first", "first", "then"]
     assert script_of([{"when": {"turn": 9}}], "given").rule_for(scene(), Request()) is None
