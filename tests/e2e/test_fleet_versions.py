@@ -37,7 +37,9 @@ FRONT_END, ENGINE = "trt_responses.fleet.front_end", "trt_responses.fleet.engine
 NO_KEEP_ALIVE = httpx.Limits(max_keepalive_connections=0)
 """Each request has a connection of its own, and any front end takes it."""
 ADMIN = {"authorization": "Bearer boss"}
-TALKERS = 2
+TALKERS = 4
+BREATHS = 10
+"""Looks between two responses of a talker, so that engines have the cores to load."""
 SLOW = re.compile(r"times (as long|the tokens)")
 """What the gate says of a good version on a machine that is busy."""
 PROMPT = {"input": "Hello!", "max_output_tokens": 24}
@@ -86,6 +88,11 @@ async def served(folder: Path, frontends: int) -> AsyncIterator[Child]:
         yield server
 
 
+async def breathe() -> None:
+    breaths = iter(range(BREATHS))
+    await until_seen(lambda: next(breaths, None) is None)
+
+
 class Talk:
     """Clients that stream one response after another."""
 
@@ -110,6 +117,7 @@ class Talk:
     async def _talk(self, number: int) -> None:
         body = PROMPT | {"model": "tiny", "stream": True, "prompt_cache_key": f"k{number}"}
         while not self._over.is_set():
+            await breathe()
             try:
                 reply = await self._client.post(f"{self._url}/v1/responses", json=body)
             except httpx.TransportError as error:
