@@ -13,10 +13,12 @@ from trt_responses.cli.commands import add_settings, help_texts, settings_of
 from trt_responses.cli.setting_list import settings_help, settings_in_force
 from trt_responses.errors import UsageError
 from trt_responses.prepare.shelf import shelf
+from trt_responses.prepare.shelf.card import CARD
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
+    from pathlib import Path
 
     from trt_responses.cli.commands import Commands
     from trt_responses.engine import Engine
@@ -77,7 +79,7 @@ def _with_model(settings: Settings, shown: str, *, move: bool) -> Settings:
     prepared first. Errors name the setting as `shown`, or as the user set it."""
     text = settings.engine or ""
     name = text.partition("@")[0]
-    if not name or (shelf.NAME.fullmatch(name) and shelf.is_prepared(settings.engines_dir, name)):
+    if not name or (shelf.NAME.fullmatch(name) and _has_card(settings.engines_dir / name)):
         return settings
     from trt_responses.cli.engines.model import engine_for
     from trt_responses.serve.server import bound
@@ -89,6 +91,11 @@ def _with_model(settings: Settings, shown: str, *, move: bool) -> Settings:
     except UsageError as error:
         raise UsageError(f"{shown or settings.option('engine')}: {error}") from None
     return settings.model_copy(update={"engine": engine})
+
+
+def _has_card(home: Path) -> bool:
+    """Whether any version of an engine is complete."""
+    return any(home.glob(f"*/{CARD}"))
 
 
 def server_for(settings: Settings) -> Callable[[Settings], int]:
