@@ -176,6 +176,15 @@ def test_a_wrong_model_is_one_sentence(
     assert len(printed.splitlines()) == 1
 
 
+def test_a_directory_is_not_moved(
+    elsewhere: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_tiny_hf(tmp_path / "tiny")
+    assert main(["serve", "tiny", "--move", "--port", "0"]) == 2
+    assert "--move: tiny is not one .gguf file" in capsys.readouterr().err
+    assert (tmp_path / "tiny" / "config.json").exists()
+
+
 def test_without_a_network_it_is_one_sentence(
     elsewhere: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -36,7 +36,7 @@ def to_stderr(sentence: str) -> None:
 
 
 @contextmanager
-def build_tools(settings: Settings) -> Iterator[BuildTools]:
+def build_tools(settings: Settings, *, move: bool = False) -> Iterator[BuildTools]:
     """The real vocabulary and engines; progress goes to standard error."""
     from trt_responses.backends.dialects import (
         dialect_facts,
@@ -55,6 +55,7 @@ def build_tools(settings: Settings) -> Iterator[BuildTools]:
             prompts_for=prompts_of,
             question=question_of,
             say=to_stderr,
+            move=move,
         )
 
 
@@ -100,9 +101,9 @@ def prepare_template(
     move: bool = False,
 ) -> Built:
     """Prepare a model with a chat template for the embedded engine."""
-    with build_tools(settings) as tools:
+    with build_tools(settings, move=move) as tools:
         built = template_gguf.prepare(
-            source, settings.engines_dir, name, tools, family=family, wait=wait, move=move
+            source, settings.engines_dir, name, tools, family=family, wait=wait
         )
     print_built(built)
     return built

@@ -44,7 +44,7 @@ def prepare_llamacpp(
     move: bool = False,
 ) -> Built:
     """Prepare a checkpoint of gpt-oss for the embedded engine."""
-    with build_tools(settings) as tools:
+    with build_tools(settings, move=move) as tools:
         built = prepare(
             source,
             settings.engines_dir,
@@ -52,7 +52,6 @@ def prepare_llamacpp(
             tools,
             weight_type=weight_type,
             wait=wait,
-            move=move,
         )
     print_built(built)
     return built

@@ -14,11 +14,13 @@ from trt_responses.cli.setting_list import settings_help, settings_in_force
 from trt_responses.errors import UsageError
 from trt_responses.prepare.memory import memory
 from trt_responses.prepare.shelf import shelf
+from trt_responses.prepare.shelf.card import CARD
 from trt_responses.settings.values import Auto
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
+    from pathlib import Path
 
     from trt_responses.cli.commands import Commands
     from trt_responses.engine import Engine
@@ -103,7 +105,7 @@ def _with_model(settings: Settings, shown: str, *, move: bool) -> Settings:
     if settings.engine is None or settings.engine_elsewhere() is not None:
         return settings
     name = settings.engine.partition("@")[0]
-    if shelf.NAME.fullmatch(name) and shelf.is_prepared(settings.engines_dir, name):
+    if shelf.NAME.fullmatch(name) and _has_card(settings.engines_dir / name):
         return settings
     from trt_responses.cli.engines.model import engine_for
     from trt_responses.serve.server import bound
@@ -115,6 +117,11 @@ def _with_model(settings: Settings, shown: str, *, move: bool) -> Settings:
     except UsageError as error:
         raise UsageError(f"{shown or settings.option('engine')}: {error}") from None
     return settings.model_copy(update={"engine": engine})
+
+
+def _has_card(home: Path) -> bool:
+    """Whether any version of an engine is complete."""
+    return any(home.glob(f"*/{CARD}"))
 
 
 def server_for(settings: Settings) -> Callable[[Settings], int]:

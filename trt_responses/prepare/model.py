@@ -19,7 +19,7 @@ from trt_responses.prepare.faults import PrepareError, WrongInput, shown
 from trt_responses.prepare.files import GGUF, json_or_nothing
 from trt_responses.prepare.hub import HubId, chosen_gguf, hub_id
 from trt_responses.prepare.shelf import shelf
-from trt_responses.prepare.shelf.card import read_card
+from trt_responses.prepare.shelf.card import CARD, read_card
 from trt_responses.prepare.shelf.versions import NUMBER, VERSION
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def meaning(text: str, engines_dir: Path) -> str | Path | HubId:
     name, mark, version = text.replace("/", "@", 1).partition("@")
     plain = not mark or VERSION.fullmatch(version) or NUMBER.fullmatch(version)
     is_name = bool(plain and shelf.NAME.fullmatch(name))
-    if is_name and shelf.is_prepared(engines_dir, name):
+    if is_name and _is_prepared(engines_dir, name):
         return text
     path = Path(text).expanduser()
     if text and path.exists():
@@ -56,10 +56,15 @@ def meaning(text: str, engines_dir: Path) -> str | Path | HubId:
     )
 
 
+def _is_prepared(engines_dir: Path, name: str) -> bool:
+    """Whether any version of the engine is complete."""
+    return any((engines_dir / name).glob(f"*/{CARD}"))
+
+
 def _engine_at(path: Path, engines_dir: Path) -> str | None:
     """The engine whose directory this is, or the version."""
     whole, home = path.resolve(), engines_dir.resolve()
-    if whole.parent == home and shelf.is_prepared(engines_dir, whole.name):
+    if whole.parent == home and _is_prepared(engines_dir, whole.name):
         return whole.name
     if whole.parent.parent == home and VERSION.fullmatch(whole.name):
         return f"{whole.parent.name}@{whole.name}"

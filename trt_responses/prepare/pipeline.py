@@ -98,6 +98,8 @@ class BuildTools:
     """Writes a prompt for each of a user's texts, by a model's `dialect.json` and its family."""
     question: Callable[[Path, Card], Question | None] = lambda directory, card: None
     """The question that verifies a model without Harmony."""
+    move: bool = False
+    """Whether a GGUF file may become the engine's file."""
     clock: Callable[[], float] = time.monotonic
     today: Callable[[], datetime] = lambda: datetime.now(UTC)
     free_bytes: Callable[[Path], int] = lambda path: shutil.disk_usage(path).free

@@ -48,13 +48,13 @@ def engine_for(text: str, settings: Settings, *, move: bool = False) -> str:
         wishes = _wishes(settings)
         source = kept or fetched(meant, to_stderr, wishes)
     assert not isinstance(source, HubId)
+    if move and source.suffix.lower() != GGUF:
+        raise WrongInput(f"--move: {source} is not one .gguf file; leave out --move.")
     undo(source)
     if label := _prepared(settings, source):
         if move and source.exists():
             _remove(source, label)
         return label
-    if move and source.suffix.lower() != GGUF:
-        raise WrongInput(f"--move: {source} is not one .gguf file; leave out --move.")
     with moving(source) if move else nullcontext():
         built = _build(settings, source, move=move)
         label = _label(built.directory, built.card)

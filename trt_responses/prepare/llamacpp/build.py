@@ -51,16 +51,17 @@ def prepare(
     *,
     weight_type: WeightType = "bf16",
     wait: bool = False,
-    move: bool = False,
 ) -> Built:
     """Prepare an engine, or return the prepared one. `wait`: wait for another build of the same
-    engine, instead of refusing. `move`: a GGUF file may become the engine's file."""
+    engine, instead of refusing."""
     if weight_type not in WEIGHT_TYPES:
         raise refusal("weight type", repr(weight_type), ", ".join(WEIGHT_TYPES))
     target: _Conversion | _Download
     if source.suffix.lower() == GGUF:
         checkpoint = open_gguf(source, tools.vocabulary)
-        target = _Download(checkpoint, tools, copy_of(checkpoint.region, engines_dir, move=move))
+        target = _Download(
+            checkpoint, tools, copy_of(checkpoint.region, engines_dir, move=tools.move)
+        )
     else:
         target = _Conversion(open_checkpoint(source), weight_type, tools)
     return prepared(target, engines_dir, name, tools, wait=wait)

@@ -186,11 +186,9 @@ def prepare(
     *,
     family: str | None = None,
     wait: bool = False,
-    move: bool = False,
 ) -> Built:
-    """Prepare an engine, or return the prepared one. `family`: the operator's `--dialect`.
-    `move`: a GGUF file may become the engine's file."""
-    copy = copy_of(source.region, engines_dir, move=move)
+    """Prepare an engine, or return the prepared one. `family`: the operator's `--dialect`."""
+    copy = copy_of(source.region, engines_dir, move=tools.move)
     return prepared(_Copy(source, family, tools, copy), engines_dir, name, tools, wait=wait)
 
 

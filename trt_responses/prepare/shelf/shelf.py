@@ -122,11 +122,6 @@ def _entry(directory: Path) -> Entry:
     )
 
 
-def is_prepared(engines_dir: Path, name: str) -> bool:
-    """Whether any version of the engine is complete."""
-    return any((engines_dir / name).glob(f"*/{cards.CARD}"))
-
-
 def find(engines_dir: Path, wanted: str) -> Path:
     """The directory of `name@3` or `name@<digest>`. For `name` alone: the promoted version, or the
     newest with a card if none was promoted."""
