@@ -10,7 +10,6 @@ import asyncio
 import os
 import tempfile
 from contextlib import asynccontextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +34,7 @@ PACKAGES = ("gpt-oss", "vllm", "torch", "oss-harmony")
 which takes the place of `openai_harmony` under us too."""
 
 GPT_OSS = ("gpt-oss==0.0.9",)
-VLLM_ALONE = (VLLM, "compressed-tensors==0.17.0", "xgrammar==0.2.8")
+VLLM_ALONE = (VLLM, "compressed-tensors==0.17.0", "xgrammar==0.2.8", "apache-tvm-ffi==0.1.11")
 VLLM_NEEDS = (
     *("torch==2.13.0", "transformers>=5.16.1,<5.21", "oss-harmony", "mistral_common[image]"),
     *("lm-format-enforcer==0.11.3", "outlines_core==0.2.14", "lark==1.2.2", "depyf==0.20.0"),
@@ -78,8 +77,6 @@ CONFIG = {
 @asynccontextmanager
 async def gptoss(words: Script) -> AsyncIterator[ASGIApp]:
     """The reference server of the package `gpt-oss`, whose engine is a function."""
-    if find_spec("gpt_oss") is None:
-        importable(GPT_OSS)
     from gpt_oss.responses_api.api_server import create_api_server
     from openai_harmony import HarmonyEncodingName, load_harmony_encoding
 
@@ -98,8 +95,6 @@ async def gptoss(words: Script) -> AsyncIterator[ASGIApp]:
 @asynccontextmanager
 async def vllm(words: Script) -> AsyncIterator[ASGIApp]:
     """The app of `vllm serve` as its server puts it together, over `VllmEngine`."""
-    if find_spec("vllm") is None:
-        importable(VLLM_ALONE, VLLM_NEEDS)
     os.environ.setdefault(
         "VLLM_TARGET_DEVICE", "cpu"
     )  # nothing is computed, so no GPU is looked for
@@ -187,4 +182,21 @@ def _write_model(directory: Path) -> None:
         (directory / name).write_bytes(orjson.dumps(content))
 
 
-PEERS: dict[str, PeerApp] = {"gptoss": gptoss, "vllm": vllm}
+def _with_packages(
+    app: PeerApp, module: str, alone: tuple[str, ...], needs: tuple[str, ...] = ()
+) -> PeerApp:
+    """The app, whose packages are installed for this process when they are not there."""
+
+    @asynccontextmanager
+    async def made(words: Script) -> AsyncIterator[ASGIApp]:
+        with importable(module, alone, needs):
+            async with app(words) as up:
+                yield up
+
+    return made
+
+
+PEERS: dict[str, PeerApp] = {
+    "gptoss": _with_packages(gptoss, "gpt_oss", GPT_OSS),
+    "vllm": _with_packages(vllm, "vllm", VLLM_ALONE, VLLM_NEEDS),
+}

@@ -12,7 +12,13 @@ import sys
 import tempfile
 import venv
 import zipfile
+from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 VLLM, SMG = "vllm==0.33.0", "smg==1.13.0"
 CORE = ("pyzmq==27.3.0", "msgspec==0.22.0")
@@ -60,9 +66,14 @@ def vllm_rs() -> Path:
     return program
 
 
-def importable(alone: tuple[str, ...], needs: tuple[str, ...] = ()) -> None:
-    """Let this process import packages, behind its own; `alone`: without what they require."""
-    folder = cache() / "-".join(alone)
+@contextmanager
+def importable(module: str, alone: tuple[str, ...], needs: tuple[str, ...] = ()) -> Iterator[None]:
+    """Let this process import a module, behind its own packages; and for as long as this lasts the
+    processes that the module starts. `alone`: packages without what they require."""
+    if find_spec(module) is not None:
+        yield
+        return
+    folder, before = cache() / "-".join(alone), os.environ.get("PYTHONPATH", "")
     ready = folder / "ready"
     if not ready.exists():
         python, into = Path(sys.executable), ("--upgrade", "--target", str(folder))
@@ -70,8 +81,12 @@ def importable(alone: tuple[str, ...], needs: tuple[str, ...] = ()) -> None:
             _pip(python, "install", *into, *needs)
         _pip(python, "install", *into, "--no-deps", *alone)
         ready.touch()
-    if str(folder) not in sys.path:
-        sys.path.append(str(folder))
+    sys.path.append(str(folder))
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (before, str(folder))))
+    try:
+        yield
+    finally:
+        os.environ["PYTHONPATH"] = before
 
 
 def _environment(name: str, needs: tuple[str, ...], alone: tuple[str, ...] = ()) -> Path:
