@@ -35,6 +35,7 @@ Json = dict[str, Any]
 CONVERSATIONS: list[Json] = json.loads(golden_renders.FILE.read_text("utf-8"))["conversations"]
 FAST = {
     "ByteDance-Seed-OSS",
+    "unsloth-Apriel-1.5",
     "Qwen-Qwen2.5-7B-Instruct",
     "mistralai-Mistral-Nemo-Instruct-2407",
     "moonshotai-Kimi-K2",
