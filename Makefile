@@ -57,7 +57,8 @@ else  # in four runs, so that a process does not hold what the others need
 endif
 
 test-rest: $(DEV) ## The tests that make test leaves out
-	$(PYTEST) --suite rest tests/unit tests/protocol
+	$(PYTEST) --suite rest $(ENGINES)
+	$(PYTEST) --suite rest $(ENGINES:%=--ignore=%) tests/unit tests/protocol
 	$(PYTEST) -n 3 --suite rest tests/e2e  # these mostly wait
 
 test-all: test test-rest ## Every test that needs no GPU
