@@ -52,19 +52,19 @@ def routes(shared: Shared) -> list[BaseRoute | Cold]:
     return [create, chat]
 
 
-class Told(NamedTuple):
-    """What a completion tells besides its answer."""
+class ChatOptions(NamedTuple):
+    """What a completion has besides its answer."""
 
     usage: bool
     thought: bool
 
 
-def shape_of(request: ChatRequest) -> Generator[None, None, Shape[Told]]:
+def shape_of(request: ChatRequest) -> Generator[None, None, Shape[ChatOptions]]:
     """The request, read whole."""
     accepted = yield from accept_chat(request)
     usage = bool(request.stream_options and request.stream_options.include_usage)
-    told = Told(usage, thought=request.include_reasoning is not False)
-    return Shape(accepted, bool(request.stream), told)
+    options = ChatOptions(usage, thought=request.include_reasoning is not False)
+    return Shape(accepted, bool(request.stream), options)
 
 
 class ChatCompletions(Making):
@@ -90,7 +90,7 @@ class ChatCompletions(Making):
         start = partial(self._unstored, accepted, request, owner, spelling)
         return await self._reply(call, start, whole)
 
-    async def _read(self, request: Request) -> tuple[bytes, Shape[Told]]:
+    async def _read(self, request: Request) -> tuple[bytes, Shape[ChatOptions]]:
         """The request. Some clients send a Responses body here, for some names of models."""
         body = await self._body(request)
         try:
