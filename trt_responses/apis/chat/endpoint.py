@@ -24,8 +24,6 @@ from trt_responses.web.headers import ignored_header
 from trt_responses.web.responses import Call, Making
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
     from starlette.requests import Request
     from starlette.routing import BaseRoute
     from starlette.types import ASGIApp
@@ -59,12 +57,11 @@ class ChatOptions(NamedTuple):
     thought: bool
 
 
-def shape_of(request: ChatRequest) -> Generator[None, None, Shape[ChatOptions]]:
-    """The request, read whole."""
-    accepted = yield from accept_chat(request)
+def shape_of(request: ChatRequest) -> Shape[ChatOptions]:
+    """The request without its messages."""
     usage = bool(request.stream_options and request.stream_options.include_usage)
     options = ChatOptions(usage, thought=request.include_reasoning is not False)
-    return Shape(accepted, bool(request.stream), options)
+    return Shape(accept_chat(request), bool(request.stream), options)
 
 
 class ChatCompletions(Making):
