@@ -60,7 +60,8 @@ MAY_IMPORT = {
     "health": f"{SEAMS} run",
     "web": f"{SEAMS} settings wire log accept run health web.stream",
     "web.stream": f"{LEAVES} wire log run",
-    "serve.silence": "",
+    "serve.head": "",
+    "serve.silence": "serve.head",
     "serve.protocol": "errors serve.silence",
     "serve": f"{LEAVES} settings run health setup serve.protocol serve.silence",
     "app": f"{SEAMS} feature settings prepare.shelf run web backends setup setup.engine"

@@ -47,11 +47,6 @@ class Shape(NamedTuple, Generic[M]):
     """What else the reply depends on; of a response, the request's own tools, which the key of a
     shape names by their identity."""
 
-    def bare(self) -> Shape[M]:
-        """The same without the conversation, of which the instructions may be a part."""
-        empty = replace(self.accepted, input="", instructions=None, places=None)
-        return self._replace(accepted=empty)
-
 
 ResponseShape = Shape[Sequence[Any] | None]
 
@@ -128,12 +123,12 @@ class MessageShapes(Generic[R, M]):
         self,
         kind: type[R],
         limits: RequestLimits,
-        read: Callable[[R], Generator[None, None, Shape[M]]],
-        with_messages: Callable[[Shape[M], Sequence[Any]], Generator[None, None, Accepted]],
+        read: Callable[[R], Shape[M]],
+        with_messages: Callable[[Accepted, Sequence[Any]], Generator[None, None, Accepted]],
         besides: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda sent: sent,
     ) -> None:
-        """`read` reads a whole request, and `with_messages` the messages of one whose like came
-        before. `besides` gives all fields as far as they mean something."""
+        """`read` reads all but the messages, and `with_messages` adds them. `besides` gives a
+        request's fields as far as they mean something."""
         assert kind.lists is not None, "messages are one"
         entries = {"messages": kind.lists.entries["messages"]}
         self._kind, self._messages = kind, kind.lists._replace(entries=entries)
@@ -149,17 +144,17 @@ class MessageShapes(Generic[R, M]):
         fields = None
         if isinstance(messages, list) and messages:
             fields = _bytes_of({**self._besides(sent), "messages": None})
-        key, known = self._kept.find(fields)
-        if known is not None:
-            listed: dict[str, Any] = {"messages": messages}
-            yield from read_lists(listed, len(body), self._limits, self._messages)
-            accepted = yield from self._with_messages(known, listed["messages"])
-            return known._replace(accepted=accepted)
-        request = yield from steps_of(sent, len(body), self._kind, self._limits)
-        shape = yield from self._read(request)
-        if fields is not None:
-            self._kept.keep(key, shape.bare(), _size_of(fields, None))
-        return shape
+        key, shape = self._kept.find(fields)
+        if shape is None:
+            request = yield from steps_of(sent, len(body), self._kind, self._limits)
+            shape = self._read(request)
+            if fields is not None:
+                self._kept.keep(key, shape, _size_of(fields, None))
+        else:
+            sent = {"messages": messages}
+            yield from read_lists(sent, len(body), self._limits, self._messages)
+        accepted = yield from self._with_messages(shape.accepted, sent["messages"])
+        return shape._replace(accepted=accepted)
 
 
 def _size_of(fields: bytes, tools: Sequence[Any] | None) -> int:

@@ -7,7 +7,6 @@ those of the Responses API. Knows no store, no run and no engine.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
-from typing import Any
 
 from trt_responses.accept.accepted import (
     Accepted,
@@ -18,7 +17,6 @@ from trt_responses.accept.accepted import (
     ToolChoice,
 )
 from trt_responses.accept.sampling import EFFORT_BUDGETS, sampling_of
-from trt_responses.accept.shapes import Shape
 from trt_responses.accept.tool_choice import choice_of, named
 from trt_responses.apis.chat import request as c
 from trt_responses.apis.chat.fields import COLUMN
@@ -36,16 +34,15 @@ AT_ONCE = 64
 """Messages that are read between two pauses."""
 
 
-def accept_chat(request: c.ChatRequest) -> Generator[None, None, Accepted]:
-    """What the request asks for, with pauses while a long conversation is read. Raises an
-    `InvalidRequest` for the first thing that is wrong."""
+def accept_chat(request: c.ChatRequest) -> Accepted:
+    """What the request asks for, without its messages. Raises an `InvalidRequest` for the first
+    thing that is wrong."""
     ignored = judge_fields(request, COLUMN)
     tools = _tools(request.tools or ())
-    instructions, items, places = yield from _conversation(request.messages)
     return Accepted(
-        input=items,
+        input="",
         previous_response_id=None,
-        instructions=instructions,
+        instructions=None,
         tools=tools,
         choice=_choice(request.tool_choice, tools),
         answer=_answer(request.response_format),
@@ -60,17 +57,16 @@ def accept_chat(request: c.ChatRequest) -> Generator[None, None, Accepted]:
         echo=Response(id="", created_at=0, model=request.model, store=False),
         ignored=ignored,
         unsupported_tools=(),
-        places=places,
         stop=_stop(request),
     )
 
 
 def with_messages(
-    shape: Shape[Any], messages: Sequence[c.Message]
+    accepted: Accepted, messages: Sequence[c.Message]
 ) -> Generator[None, None, Accepted]:
-    """What such a request asks for with these messages."""
+    """What such a request asks for with these messages; pauses while a long list is read."""
     instructions, items, places = yield from _conversation(messages)
-    return replace(shape.accepted, input=items, instructions=instructions, places=places)
+    return replace(accepted, input=items, instructions=instructions, places=places)
 
 
 def _effort(request: c.ChatRequest) -> c.Effort | None:

@@ -24,7 +24,7 @@ from trt_responses.web.headers import ignored_header
 from trt_responses.web.responses import Call, Making
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from starlette.requests import Request
     from starlette.routing import BaseRoute
@@ -61,32 +61,34 @@ def routes(shared: Shared) -> list[BaseRoute | Cold]:
     return [create, chat]
 
 
-class Extras(NamedTuple):
-    """What a completion shows besides its answer."""
+class ChatOptions(NamedTuple):
+    """What a completion has besides its answer."""
 
     usage: bool
     thought: Sequence[str]
+    """The fields that hold the thought."""
     logprobs: bool
 
 
-def shape_of(request: ChatRequest, *, names: Sequence[str]) -> Generator[None, None, Shape[Extras]]:
-    """The request, read whole."""
-    accepted = yield from accept_chat(request)
+def shapes_of(
+    limits: RequestLimits, names: Sequence[str]
+) -> MessageShapes[ChatRequest, ChatOptions]:
+    """What reads requests, where fields of these `names` hold thoughts."""
+    reading, besides = partial(shape_of, names=names), partial(with_thoughts, names=names)
+    return MessageShapes(ChatRequest, limits, reading, with_messages, besides)
+
+
+def shape_of(request: ChatRequest, *, names: Sequence[str]) -> Shape[ChatOptions]:
+    """The request without its messages."""
     usage = bool(request.stream_options and request.stream_options.include_usage)
-    extras = Extras(usage, thought_names(request, names), bool(request.logprobs))
-    return Shape(accepted, bool(request.stream), extras)
+    options = ChatOptions(usage, thought_names(request, names), bool(request.logprobs))
+    return Shape(accept_chat(request), bool(request.stream), options)
 
 
 def with_thoughts(sent: Mapping[str, Any], *, names: Sequence[str]) -> Mapping[str, Any]:
     """The fields of a request, and those that hold thoughts in its messages."""
     messages = [each for each in sent["messages"] if isinstance(each, dict)]
     return {**sent, "": [name for name in names if any(each.get(name) for each in messages)]}
-
-
-def shapes_of(limits: RequestLimits, names: Sequence[str]) -> MessageShapes[ChatRequest, Extras]:
-    """What reads requests, for fields of these `names` that hold thoughts."""
-    reading, besides = partial(shape_of, names=names), partial(with_thoughts, names=names)
-    return MessageShapes(ChatRequest, limits, reading, with_messages, besides)
 
 
 class ChatCompletions(Making):
@@ -112,7 +114,7 @@ class ChatCompletions(Making):
         start = partial(self._unstored, accepted, request, owner, spelling)
         return await self._reply(call, start, whole)
 
-    async def _read(self, request: Request) -> tuple[bytes, Shape[Extras]]:
+    async def _read(self, request: Request) -> tuple[bytes, Shape[ChatOptions]]:
         """The request. Some clients send a Responses body here, for some names of models."""
         body = await self._body(request)
         try:

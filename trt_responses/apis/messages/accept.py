@@ -7,7 +7,7 @@ of the Responses API. Knows no store, no run and no engine.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from trt_responses.accept.accepted import (
     Accepted,
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence
 
     from trt_responses.accept.accepted import Effort
-    from trt_responses.accept.shapes import Shape
-    from trt_responses.apis.messages.output import Thoughts
     from trt_responses.wire.output import Phase
 
     Placed = tuple[i.ItemPlace, i.InputItem]
@@ -48,18 +46,15 @@ ANSWER = "answer"
 """The name of a format, which Anthropic's have not."""
 
 
-def accept_messages(
-    request: m.CountRequest, *, seals: bool = True
-) -> Generator[None, None, Accepted]:
-    """What the request asks for, with pauses while a long conversation is read. Raises an
-    `InvalidRequest` for the first thing that is wrong."""
+def accept_messages(request: m.CountRequest, *, seals: bool = True) -> Accepted:
+    """What the request asks for, without its messages. Raises an `InvalidRequest` for the first
+    thing that is wrong."""
     ignored = judge_fields(request, COLUMN)
     sent = request if isinstance(request, m.MessagesRequest) else None
     tools = _tools(request.tools or ())
-    items, places = yield from _conversation(request.messages, answered=sent is not None)
     thinking, config = request.thinking, request.output_config
     return Accepted(
-        input=items,
+        input="",
         previous_response_id=None,
         instructions=_instructions(request.system),
         tools=tools,
@@ -82,26 +77,31 @@ def accept_messages(
         ),
         ignored=ignored,
         unsupported_tools=[o.type for o in request.tools or () if isinstance(o, m.OtherTool)],
-        places=places,
         verifies=True,
         stop=tuple((sent and sent.stop_sequences) or ()),
     )
 
 
-class Besides(NamedTuple):
-    """What of a request no message says."""
-
-    thoughts: Thoughts
-    instructions: str | None
-
-
 def with_messages(
-    shape: Shape[Besides], messages: Sequence[m.Message]
+    accepted: Accepted, messages: Sequence[m.Message], *, answered: bool = True
 ) -> Generator[None, None, Accepted]:
-    """What such a request for an answer asks for with these messages."""
-    items, places = yield from _conversation(messages, answered=True)
-    instructions = shape.more.instructions
-    return replace(shape.accepted, input=items, places=places, instructions=instructions)
+    """What such a request asks for with these messages, which are to be `answered` or only counted;
+    pauses while a long list is read."""
+    items, places = list[i.InputItem](), list[i.ItemPlace]()
+    for place, item in _placed(messages):
+        items.append(item)
+        places.append(place)
+        if len(items) % AT_ONCE == 0:
+            yield
+    if not items:
+        raise invalid_value("messages", "they are empty. Send a message of the user")
+    if answered and messages[-1].role == "assistant":
+        raise Unsupported(
+            "Unsupported value for 'messages': the last message is the assistant's, and an answer "
+            "that was begun cannot be carried on. End with a message of the user.",
+            param=f"messages[{len(messages) - 1}]",
+        )
+    return replace(accepted, input=items, places=places)
 
 
 def meaning(sent: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -124,27 +124,6 @@ def _instructions(system: str | list[m.TextBlock] | None) -> str | None:
 
 
 # --- the conversation ----------------------------------------------------------------------------
-
-
-def _conversation(
-    messages: Sequence[m.Message], *, answered: bool
-) -> Generator[None, None, tuple[list[i.InputItem], list[i.ItemPlace]]]:
-    """The items of a conversation, which is to be `answered` or only counted, and their places."""
-    items, places = list[i.InputItem](), list[i.ItemPlace]()
-    for place, item in _placed(messages):
-        items.append(item)
-        places.append(place)
-        if len(items) % AT_ONCE == 0:
-            yield
-    if not items:
-        raise invalid_value("messages", "they are empty. Send a message of the user")
-    if answered and messages[-1].role == "assistant":
-        raise Unsupported(
-            "Unsupported value for 'messages': the last message is the assistant's, and an answer "
-            "that was begun cannot be carried on. End with a message of the user.",
-            param=f"messages[{len(messages) - 1}]",
-        )
-    return items, places
 
 
 def _placed(messages: Sequence[m.Message]) -> Iterator[Placed]:

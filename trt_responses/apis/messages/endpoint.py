@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from trt_responses.accept.shapes import MessageShapes, Shape
-from trt_responses.apis.messages.accept import Besides, accept_messages, meaning, with_messages
+from trt_responses.apis.messages.accept import accept_messages, meaning, with_messages
 from trt_responses.apis.messages.output import OVERLOADED, error_of, message_of
 from trt_responses.apis.messages.request import CountRequest, MessagesRequest, NoThinking
 from trt_responses.apis.messages.spelling import MessagesSpelling
@@ -22,8 +22,6 @@ from trt_responses.web.headers import dropped_header, ignored_header
 from trt_responses.web.responses import Call, Making
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
     from starlette.requests import Request
     from starlette.responses import Response
     from starlette.types import ASGIApp
@@ -77,11 +75,10 @@ def named_request(headers: dict[str, str]) -> dict[str, str]:
     return headers | {"request-id": headers["x-request-id"]}
 
 
-def shape_of(request: MessagesRequest, *, seals: bool) -> Generator[None, None, Shape[Besides]]:
-    """The request, read whole."""
-    accepted = yield from accept_messages(request, seals=seals)
-    besides = Besides(thoughts_of(request), accepted.instructions)
-    return Shape(accepted, bool(request.stream), besides)
+def shape_of(request: MessagesRequest, *, seals: bool) -> Shape[Thoughts]:
+    """The request without its messages."""
+    accepted = accept_messages(request, seals=seals)
+    return Shape(accepted, bool(request.stream), thoughts_of(request))
 
 
 class Messages(Making):
@@ -98,7 +95,7 @@ class Messages(Making):
     async def create(self, request: Request, owner: str) -> ASGIApp:
         """A message, plain or streamed. It is not stored."""
         body = await self._body(request)
-        accepted, stream, (thoughts, _) = await in_pieces(self._shapes.steps(body))
+        accepted, stream, thoughts = await in_pieces(self._shapes.steps(body))
         self._names.check(accepted.echo.model)
         extra = self._extra(accepted)
 
@@ -113,7 +110,8 @@ class Messages(Making):
     async def count(self, request: Request, owner: str) -> ASGIApp:
         """The tokens of a conversation, as a message made from it would count them."""
         _, wanted = await self._parsed(request, CountRequest)
-        accepted = await in_pieces(accept_messages(wanted, seals=self._seals))
+        accepted = accept_messages(wanted, seals=self._seals)
+        accepted = await in_pieces(with_messages(accepted, wanted.messages, answered=False))
         self._names.check(wanted.model)
         tokens = await self._runs.count(accepted, owner=owner)
         headers = self._headers_of(request) | self._extra(accepted)
