@@ -38,7 +38,7 @@ from bench.ours import Playing
 from bench.script import CHUNKS, LENGTHS
 from bench.servers import report as servers
 from bench.servers.start import CONTENDERS
-from trt_responses.cli.demo import prepare_demo
+from trt_responses.cli.engines.demo import prepare_demo
 from trt_responses.prepare.files import MODEL
 from trt_responses.settings import Settings
 from trt_responses.tokens import vocabulary as vocabularies

@@ -15,7 +15,7 @@ from bench.asks import MODEL
 from bench.hosted import MAX_BATCH, Paced
 from trt_responses import __version__
 from trt_responses.app import create_app
-from trt_responses.cli.demo import prepare_demo
+from trt_responses.cli.engines.demo import prepare_demo
 from trt_responses.engines.remote.child import host
 from trt_responses.engines.remote.client import RemoteEngine
 from trt_responses.engines.remote.process import EngineProcess

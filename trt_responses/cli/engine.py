@@ -31,8 +31,8 @@ from trt_responses.cli.commands import (
     number_from,
     settings_of,
 )
-from trt_responses.cli.demo import prepare_demo, prepare_llamacpp
 from trt_responses.cli.engines.adapters import add_adapters
+from trt_responses.cli.engines.demo import prepare_demo, prepare_llamacpp
 from trt_responses.cli.engines.graph import KINDS, add_tensorrt, prepare_graph
 from trt_responses.cli.engines.versions import add_versions
 from trt_responses.prepare.checkpoint.open import checkpoint_name

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 from tests.support.story import story
+from tests.support.turns import turn as another_turn
 from trt_responses.serve.turns import AT_ONCE, Turns
 
 NOTHING: Any = None
@@ -26,7 +27,7 @@ async def test_a_burst_starts_a_few_at_a_time_and_in_order() -> None:
     count = 3 * AT_ONCE + 1
     tasks = [asyncio.ensure_future(_run(turns, app, n)) for n in range(count)]
     while len(started) < count:
-        await asyncio.sleep(0)
+        await another_turn()
         turn += 1
     await asyncio.gather(*tasks)
     assert [number for _, number in started] == list(range(count))

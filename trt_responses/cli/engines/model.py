@@ -122,7 +122,7 @@ def _build(settings: Settings, source: Path, *, move: bool) -> Built:
         )
     name = engine_name(checkpoint_name(source))
     if is_file or _embedded(settings):
-        from trt_responses.cli.demo import prepare_llamacpp
+        from trt_responses.cli.engines.demo import prepare_llamacpp
 
         return prepare_llamacpp(
             settings, name=name, source=source, weight_type="bf16", wait=True, move=move

@@ -26,8 +26,6 @@ from trt_responses.prepare.shelf.card import DialectFacts
 from trt_responses.schema.compile import Forms
 
 if TYPE_CHECKING:
-    from _pytest.mark import ParameterSet
-
     from tests.support.template_written import Written
 
 Json = dict[str, Any]
@@ -43,7 +41,7 @@ FAST = {
 """Tags, JSON, lists and names; the others take half a minute."""
 
 
-def of(names: list[str]) -> list[ParameterSet]:
+def of(names: list[str]) -> list[Any]:
     return [
         pytest.param(name, marks=[] if name in FAST else pytest.mark.slow, id=name)
         for name in names
@@ -70,6 +68,7 @@ def test_the_page_shows_the_record() -> None:
 
 @each
 def test_a_prompt_is_what_transformers_makes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # patched: a template's date is that of the record
     monkeypatch.setattr(write, "_strftime_now", golden_renders.Today.now().strftime)
     family, template = template_forms.family(name), template_forms.template(name)
 
