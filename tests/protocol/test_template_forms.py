@@ -23,11 +23,12 @@ if TYPE_CHECKING:
     from tests.support.asgi import Json
 
 FAST = ("ByteDance-Seed-OSS", "mistralai-Mistral-Nemo-Instruct-2407")
-"""Tags, and a list; the others take a second each."""
+"""Tags, and a list."""
+SLOW = pytest.mark.slow  # a second each
 every_form = pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=[] if name in FAST else pytest.mark.slow, id=name)
+        pytest.param(name, marks=[] if name in FAST else SLOW, id=name)
         for name in template_forms.with_calls()
     ],
 )
