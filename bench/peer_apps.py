@@ -185,7 +185,7 @@ def _write_model(directory: Path) -> None:
 def _with_packages(
     app: PeerApp, module: str, alone: tuple[str, ...], needs: tuple[str, ...] = ()
 ) -> PeerApp:
-    """The app, whose packages are installed for this process when they are not there."""
+    """The app, whose packages are installed for this process when they are missing."""
 
     @asynccontextmanager
     async def made(words: Script) -> AsyncIterator[ASGIApp]:

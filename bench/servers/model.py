@@ -33,7 +33,7 @@ PRETOKENS = "|".join(
 
 
 def model(vocabulary: Vocabulary, parent: Path) -> Path:
-    """The folder, made when it is not there yet (about ten seconds)."""
+    """The folder, made at its first use (about ten seconds)."""
     folder = parent / NAME
     if not folder.exists():
         parent.mkdir(parents=True, exist_ok=True)

@@ -3,7 +3,8 @@
 The bodies are those of `make faults`; here the ones that were worst, and every place of a request
 once. A hold is the process's CPU time between two turns of a task beside, the least of a few tries,
 each divided by how much slower the machine is at that moment than a quiet one. That estimate is
-rough, so the bounds here are twice those of `make faults`, which wants a quiet machine.
+rough: one body measured 10 ms in one process and 20 in the next, whatever the tries. So the bound
+is 50 ms for all here, and `make faults` keeps 20 ms for what is refused.
 """
 
 from __future__ import annotations
@@ -30,9 +31,7 @@ if TYPE_CHECKING:
     from tests.support.played import Reply
     from tests.support.served import Served
 
-GOAL_S = 0.1
-REFUSED_S = 0.05
-"""What is refused may hold the others for less, unless all of it is read first."""
+GOAL_S = 0.05
 TRIES = 5
 DEPARTED = "output_departs_from_format"
 """The scripted engine follows no guide."""
@@ -59,14 +58,9 @@ async def least_hold(s: Served, body: Body) -> tuple[Reply, float]:
     for _ in range(TRIES):
         reply, hold = await played(s, body, data)
         least = min(least, hold)
-        if least < goal(body, reply):
+        if least < GOAL_S:
             break
     return reply, least
-
-
-def goal(body: Body, reply: Reply) -> float:
-    refused = 400 <= reply.status < 500
-    return REFUSED_S if refused and not body.wrong_at_its_end else GOAL_S
 
 
 def test_the_bodies_are_at_the_bounds_that_are_the_defaults() -> None:
@@ -81,7 +75,7 @@ def test_a_body_that_once_held_the_server_for_seconds_holds_nobody(body: Body) -
         async with hosted() as s:
             reply, hold = await least_hold(s, body)
             assert reply.status in (400, 413)
-            assert hold < goal(body, reply), f"{hold * 1e3:.0f} ms"
+            assert hold < GOAL_S, f"{hold * 1e3:.0f} ms"
 
     asyncio.run(story())
 
@@ -132,7 +126,7 @@ async def hold_nobody(bodies: Sequence[Body], statuses: Sequence[int]) -> None:
             reply, hold = await least_hold(s, body)
             fine = reply.status in statuses or reply.code == DEPARTED
             assert fine, (body.name, reply.said[:300])
-            assert hold < goal(body, reply), f"{body.name}: {hold * 1e3:.0f} ms"
+            assert hold < GOAL_S, f"{body.name}: {hold * 1e3:.0f} ms"
 
 
 def test_a_loop_that_is_held_is_seen() -> None:
