@@ -89,7 +89,7 @@ def test_an_answer_streams_with_its_thought_dimmed(tmp_path: Path) -> None:
     async def story() -> None:
         async with chatting(tmp_path, THOUGHT) as (screen, engine):
             await screen.line("Hello")
-            shown = await screen.shows(waits, escapes=True)
+            shown = await screen.shows(waiting_with("tokens/s"), escapes=True)
             assert "\x1b[2mThey greet me." in shown
             assert "\nHello there, friend." in re.sub(r"\x1b\[\d+m", "", shown)
             await screen.line("And again")
@@ -98,7 +98,7 @@ def test_an_answer_streams_with_its_thought_dimmed(tmp_path: Path) -> None:
             await screen.type("", "C-d")
             await screen.shows("ended 0")
             history = tmp_path / "trt_responses" / "chat_history"
-            assert history.read_text() == "Hello\nAnd again\n"
+            assert re.findall(r"^\+(.*)", history.read_text(), re.M) == ["Hello", "And again"]
             assert history.stat().st_mode & 0o077 == 0
 
     play(story)
@@ -120,8 +120,8 @@ def test_ctrl_c_stops_the_answer_and_not_the_program(tmp_path: Path) -> None:
             await screen.type("half a line")
             await screen.shows("> half a line")
             await screen.type("", "C-c")
-            await screen.shows(waits)
-            await screen.line("/quit")
+            await screen.shows(waiting_with("Ctrl-C again quits"))
+            await screen.type("", "C-c")
             await screen.shows("ended 0")
 
     play(story)
@@ -160,7 +160,7 @@ def test_commands_change_the_next_request_and_say_what_is_wrong(tmp_path: Path) 
                 ("/nonsense", "Unknown command /nonsense"),
                 ("/explain", "There is no response yet"),
                 ("/temperature hot", "is not a number"),
-                ("/help", "/instructions TEXT"),
+                ("/help", "/system TEXT"),
             ):
                 await screen.line(line)
                 await screen.shows(waiting_with(told))
@@ -176,10 +176,10 @@ def test_commands_change_the_next_request_and_say_what_is_wrong(tmp_path: Path) 
             await screen.shows("<|start|>assistant<|channel|>final<|message|>")
             saved = tmp_path / "said.md"
             await screen.line(f"/save {saved}")
-            await screen.shows("saved")
+            await screen.shows("saved ")
             assert "**user**\n\nIs it?" in saved.read_text()
             await screen.line(f"/save {tmp_path / 'said.json'}")
-            await screen.shows("said.json\n")
+            await screen.shows(lambda shown: shown.count("saved ") == 2)
             said = json.loads((tmp_path / "said.json").read_text())
             assert [item["type"] for item in said] == ["message", "reasoning", "message"]
 
@@ -203,6 +203,78 @@ def test_a_question_may_have_many_lines(tmp_path: Path) -> None:
     play(story)
 
 
+@needs_tmux
+def test_a_pasted_text_is_one_question_and_an_answer_is_rendered(tmp_path: Path) -> None:
+    async def story() -> None:
+        written = (
+            f"{FINAL}# Steps\n\n- **one**\n- `two`\n\nDone: [here](https://a.example).<|return|>"
+        )
+        async with chatting(tmp_path, written) as (screen, engine):
+            await screen.run("set-buffer", "first\nsecond\nthird")
+            await screen.run("paste-buffer", "-p")
+            await screen.shows("third")
+            assert not engine.requests
+            await screen.type("", "Enter")
+            shown = await screen.shows(waiting_with("tokens/s"))
+            assert "first\nsecond\nthird<|end|>" in prompt(engine)
+            assert "**" not in shown
+            assert " • one" in shown
+            assert "here (https://a.example)" in shown
+            await screen.type("/ret", "Tab")
+            await screen.shows("> /retry")
+
+    play(story)
+
+
+@needs_tmux
+def test_an_answer_is_retried_edited_copied_saved_and_loaded(tmp_path: Path) -> None:
+    async def story() -> None:
+        again = f"{FINAL}Another.<|return|>"
+        async with chatting(tmp_path, ANSWER, again, again, ANSWER) as (screen, engine):
+            await screen.line("Hello")
+            await screen.shows(waiting_with("tokens/s"))
+            await screen.line("/retry")
+            await screen.shows(waiting_with("Another."))
+            assert prompt(engine, 0) == prompt(engine, 1)
+            await screen.line("/edit")
+            await screen.shows("edit> Hello")
+            await screen.line(", you")
+            await screen.shows(lambda shown: shown.count("Another.") == 2 and waits(shown))
+            assert "Hello, you<|end|>" in prompt(engine)
+            assert "Another." not in prompt(engine)
+            await screen.run("set-option", "-s", "set-clipboard", "on")
+            await screen.line("/copy")
+            await screen.shows(waiting_with("copied 8 characters"))
+            assert await screen.run("show-buffer") == "Another."
+            await screen.line(f"/save {tmp_path}/it.json")
+            await screen.shows(waiting_with("saved "))
+            await screen.line(f"/load {tmp_path}/it.json")
+            await screen.shows(waiting_with("loaded 2 items"))
+            await screen.line("And?")
+            await until(lambda: len(engine.requests) == 4)
+            await screen.shows(waits)
+            assert f"Hello, you<|end|><|start|>assistant{FINAL}Another.<|end|>" in prompt(engine)
+            await screen.line("/model nonsense")
+            await screen.shows(waiting_with("does not list 'nonsense'"))
+            await screen.line("/model")
+            await screen.shows(waiting_with("model: demo of demo"))
+
+    play(story)
+
+
+@needs_tmux
+def test_without_a_server_it_says_how_to_start_one(tmp_path: Path) -> None:
+    async def story() -> None:
+        environment = {"PYTHONPATH": os.pathsep.join(sys.path), "TERM": "xterm-256color"}
+        command = (*COMMAND, "--url", "http://127.0.0.1:1/v1")
+        async with terminal(command, tmp_path, environment) as screen:
+            shown = await screen.shows("ended 1")
+            assert "does not answer: Connection refused" in shown
+            assert "`trt-responses serve` starts a server" in shown
+
+    play(story)
+
+
 # --- in a pipe --------------------------------------------------------------------------------
 
 
@@ -212,8 +284,9 @@ def test_a_pipe_gets_the_answer_alone_and_no_colours() -> None:
         assert (status, out) == (0, "Hello there, friend.\n")
         assert "They greet me." in err
         assert "\x1b" not in err
-        quiet = await piped("-q", typed="Hi\n", engine=engine_of(THOUGHT))
-        assert quiet == (0, "Hello there, friend.\n", "")
+        for alone in ("-q", "-"):
+            quiet = await piped(alone, typed="Hi\n", engine=engine_of(THOUGHT))
+            assert quiet == (0, "Hello there, friend.\n", "")
 
     play(story)
 
@@ -248,5 +321,39 @@ def test_a_fault_is_a_sentence_and_a_status() -> None:
         assert "Traceback" not in err
         status, _, err = await piped(typed="", engine=engine)
         assert (status, "standard input is empty" in err) == (2, True)
+
+    play(story)
+
+
+def test_a_server_of_its_own_ends_with_the_chat(tmp_path: Path) -> None:
+    script = tmp_path / "script.yaml"
+    script.write_text("rules: [{say: Hello there.}]")
+
+    async def story() -> None:
+        process = await asyncio.create_subprocess_exec(
+            *(*COMMAND, "--serve", f"script://{script}", "-"),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            cwd=tmp_path,
+        )
+        out, err = await process.communicate(b"Hi")
+        assert (process.returncode, out.decode(), err.decode()) == (0, "Hello there.\n", "")
+
+    play(story)
+
+
+def test_a_server_that_does_not_start_says_why(tmp_path: Path) -> None:
+    async def story() -> None:
+        process = await asyncio.create_subprocess_exec(
+            *(*COMMAND, "--serve", "nonsense", "Hi"),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            cwd=tmp_path,
+        )
+        out, err = await process.communicate()
+        assert (process.returncode, out) == (1, b"")
+        assert "nonsense" in err.decode()
+        assert "The server did not start" in err.decode()
 
     play(story)

@@ -1,50 +1,55 @@
 """`trt-responses chat`: a chat in the terminal, over any server of the Responses API.
 
-Ctrl-C stops an answer, not the program; Ctrl-D ends it. Piped input is one question.
+Ctrl-C stops an answer, and leaves at the second time; Ctrl-D leaves. Piped input is one question.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import sys
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from trt_responses.cli.chat_view import AnswerView, Terminal
-from trt_responses.cli.client import Server, ServerFault, add_server, server_of
+from trt_responses.cli.client import NoAnswer, Server, ServerFault, add_server, server_of
 from trt_responses.cli.commands import add_command
-from trt_responses.cli.conversation import Conversation, result_of, user_message
 from trt_responses.cli.explain import show
-from trt_responses.errors import UsageError
+from trt_responses.cli.terminal.conversation import Conversation, result_of, user_message
+from trt_responses.cli.terminal.own_server import own_server
+from trt_responses.cli.terminal.typed import FENCE, reader
+from trt_responses.cli.terminal.view import AnswerView, Terminal
+from trt_responses.errors import StartupError, UsageError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from trt_responses.cli.commands import Commands
+    from trt_responses.cli.terminal.typed import Read
 
     Json = dict[str, Any]
 
-FENCE = '"""'
-HISTORY_LINES = 1000
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
 HELP = f"""\
+/model NAME          model of the next answers; without NAME, the models of the server
 /effort LEVEL        reasoning effort: {", ".join(EFFORTS)}, or off
-/instructions TEXT   system instructions, or off
+/system TEXT         system instructions, or off; /instructions is the same
 /temperature NUMBER  0 to 2, or off
 /schema FILE         JSON schema of the answers, or off
 /tools FILE          JSON list of function tools, or off; you enter the results of calls
+/retry               answer the last question again
+/edit                change the last question and send it again
+/copy                copy the last answer to the clipboard
 /explain             how the last response was made
 /save FILE           save the conversation: Markdown, or items if FILE ends in .json
+/load FILE           continue a conversation that was saved as .json
 /new                 start a new conversation
 /quit                quit, as Ctrl-D does
-End a line with \\ to continue it; {FENCE} starts and ends a text of several lines.
-Ctrl-C stops an answer."""
+Alt-Enter, or \\ at the end of a line, starts a new line; {FENCE} starts and ends a long text.
+Ctrl-C stops an answer; twice, it quits."""
 
 
 def add(commands: Commands, name: str, text: str) -> None:
@@ -53,26 +58,47 @@ def add(commands: Commands, name: str, text: str) -> None:
         commands, name, text, _chat, example='chat "What is the capital of France?"'
     )
     parser.add_argument(
-        "question", nargs="*", metavar="QUESTION", help="One question, instead of a chat"
+        "question",
+        nargs="*",
+        metavar="QUESTION",
+        help="One question, instead of a chat; `-` reads it from standard input and prints the "
+        "answer alone",
     )
     parser.add_argument("-q", "--quiet", action="store_true", help="Only the text of answers")
     parser.add_argument(
         "--model", metavar="NAME", help="Model name (default: the server's first model)"
     )
+    parser.add_argument(
+        "--serve",
+        nargs="?",
+        const="",
+        metavar="MODEL",
+        help="Start a server of MODEL for this chat (default of MODEL: as `serve` without one)",
+    )
     add_server(parser)
 
 
 def _chat(options: argparse.Namespace) -> int:
-    chat = Chat(
-        server_of(options), Terminal(sys.stdout, sys.stderr, quiet=options.quiet), options.model
-    )
-    piped = "" if sys.stdin.isatty() else sys.stdin.read()
-    question = "\n\n".join(filter(None, (" ".join(options.question), piped.strip())))
-    if question:
-        return 0 if chat.ask([user_message(question)]) else 1
-    if not sys.stdin.isatty():
+    server = server_of(options)
+    alone = options.question == ["-"]
+    words = "" if alone else " ".join(options.question)
+    piped = sys.stdin.read() if alone or not sys.stdin.isatty() else ""
+    question = "\n\n".join(filter(None, (words, piped.strip())))
+    if not question and (alone or not sys.stdin.isatty()):
         raise UsageError("No question: standard input is empty. Pass a question as an argument.")
-    return chat.loop()
+    if options.serve is not None and options.url:
+        raise UsageError("--serve and --url both name a server; give one of them.")
+    terminal = Terminal(sys.stdout, sys.stderr, quiet=options.quiet or alone)
+    with ExitStack() as stack:
+        if options.serve is not None:
+            try:
+                server = stack.enter_context(own_server(options.serve))
+            except ServerFault as fault:
+                raise StartupError(str(fault)) from None
+        chat = Chat(server, terminal, options.model)
+        if question:
+            return 0 if chat.ask([user_message(question)]) else 1
+        return chat.loop()
 
 
 class Chat:
@@ -84,14 +110,22 @@ class Chat:
         self._model = model
         self._settings: Json = {}
         self._conversation = Conversation()
+        self._interrupted = False
+        self._read: Read
         self._commands: dict[str, Callable[[str], None]] = {
+            "model": self._use_model,
             "effort": self._effort,
+            "system": lambda text: self._set("instructions", text),
             "instructions": lambda text: self._set("instructions", text),
             "temperature": self._temperature,
             "schema": self._schema,
             "tools": self._tools,
+            "retry": self._retry,
+            "edit": self._edit,
+            "copy": self._copy,
             "explain": self._explain,
             "save": self._save,
+            "load": self._load,
             "new": self._new,
             "help": lambda _: self._terminal.note(HELP),
         }
@@ -110,6 +144,7 @@ class Chat:
             view.close()
             self._terminal.note("(stopped)")
             self._conversation.stopped(items, view.text)
+            self._interrupted = True
             return False
         except ServerFault as fault:
             view.error = str(fault)
@@ -119,6 +154,7 @@ class Chat:
         elif view.error is None:
             view.error = "The stream ended before the answer did."
         if view.error:
+            self._conversation.failed(items)
             self._terminal.fault(view.error)
         return view.error is None
 
@@ -133,16 +169,40 @@ class Chat:
     # --- the loop ---------------------------------------------------------------------------
 
     def loop(self) -> int:
-        """Read and answer until Ctrl-D or /quit."""
-        self._greet()
-        with _history():
-            while (text := self._read()) is not None:
-                try:
-                    if not self._handle(text):
-                        break
-                except KeyboardInterrupt:  # between two answers
-                    self._terminal.aside("\n")
+        """Read and answer until Ctrl-D, /quit or a second Ctrl-C."""
+        self._read = reader([*self._commands, "quit"])
+        try:
+            self._terminal.note(f"{self._named()} at {self._server.base_url}. /help, Ctrl-D ends.")
+        except NoAnswer as fault:
+            self._terminal.fault(
+                f"{fault} `trt-responses serve` starts a server, and `trt-responses chat --serve` "
+                "one for this chat."
+            )
+            return 1
+        except ServerFault as fault:
+            self._terminal.fault(str(fault))
+        while (text := self._next()) is not None:
+            self._interrupted = False
+            try:
+                if not self._handle(text):
+                    break
+            except KeyboardInterrupt:  # between two answers
+                self._interrupted = True
+                self._terminal.aside("\n")
         return 0
+
+    def _next(self) -> str | None:
+        """The next typed text; None to leave."""
+        while True:
+            try:
+                return self._read("> ", "")
+            except EOFError:
+                return None
+            except KeyboardInterrupt:
+                if self._interrupted:
+                    return None
+                self._interrupted = True
+                self._terminal.note("(Ctrl-C again quits)")
 
     def _handle(self, text: str) -> bool:
         """Run a typed command or send a typed question. Returns False to leave."""
@@ -153,55 +213,25 @@ class Chat:
             self._obey(name, rest.strip())
         elif text.startswith("/") and name.isalpha():
             self._terminal.fault(f"Unknown command /{name}: /help lists the commands.")
-        elif text.strip() and self.ask([user_message(text)]):
-            self._answer_calls()
+        elif text.strip():
+            self._send([user_message(text)])
         return True
 
-    def _greet(self) -> None:
-        with suppress(ServerFault):
-            self._terminal.note(f"{self._named()} at {self._server.base_url}. /help, Ctrl-D ends.")
-
-    def _read(self) -> str | None:
-        """The typed text: a line, several lines that end in a backslash, or a fenced text."""
-        lines: list[str] = []
-        fenced = False
-        while True:
-            try:
-                line = input("… " if lines or fenced else "> ")
-            except KeyboardInterrupt:
-                self._terminal.aside("\n")
-                lines, fenced = [], False
-                continue
-            except EOFError:
-                self._terminal.aside("\n")
-                return None
-            if line.strip() == FENCE:
-                if fenced:
-                    return "\n".join(lines)
-                fenced = True
-            elif not fenced and line.endswith("\\"):
-                lines.append(line[:-1])
-            elif fenced:
-                lines.append(line)
-            else:
-                return "\n".join((*lines, line))
-
-    def _answer_calls(self) -> None:
-        """Prompt for the result of each call, as long as the model makes any; an empty line leaves
-        a call open."""
-        while calls := self._conversation.open_calls():
+    def _send(self, items: Sequence[Json]) -> None:
+        """Send the items, and prompt for the result of each call as long as the model makes any;
+        an empty line leaves a call open."""
+        while self.ask(items) and (calls := self._conversation.open_calls()):
             results = []
             for call in calls:
                 try:
-                    output = input(f"result of {call['name']}> ")
+                    output = self._read(f"result of {call['name']}> ", "")
                 except (KeyboardInterrupt, EOFError):
                     output = ""
                 if not output:
                     self._terminal.note("\n(left open)")
                     return
                 results.append(result_of(call, output))
-            if not self.ask(results):
-                return
+            items = results
 
     def _obey(self, name: str, rest: str) -> None:
         try:
@@ -220,6 +250,13 @@ class Chat:
         else:
             self._settings[name] = value
             self._terminal.note(f"{name}: set")
+
+    def _use_model(self, name: str) -> None:
+        names = [model["id"] for model in self._server.get_json("/models")["data"]]
+        if name and name not in names:
+            raise ValueError(f"The server does not list {name!r}; it has {', '.join(names)}.")
+        self._model = name or self._named()
+        self._terminal.note(f"model: {self._model}" + ("" if name else f" of {', '.join(names)}"))
 
     def _effort(self, level: str) -> None:
         if level not in (*EFFORTS, "off", ""):
@@ -243,6 +280,33 @@ class Chat:
             raise ValueError(f"{path}: expected a JSON list of tools.")
         self._set("tools", tools or "")
 
+    def _retry(self, _: str) -> None:
+        items = self._conversation.undo()
+        if not items:
+            raise ValueError("There is no question yet.")
+        self._send(items)
+
+    def _edit(self, _: str) -> None:
+        question = self._conversation.question()
+        if question is None:
+            raise ValueError("There is no question yet.")
+        try:
+            text = self._read("edit> ", question)
+        except (KeyboardInterrupt, EOFError):
+            text = ""
+        if not text.strip():
+            self._terminal.note("(unchanged)")
+            return
+        self._conversation.undo_question()
+        self._send([user_message(text)])
+
+    def _copy(self, _: str) -> None:
+        text = self._conversation.answer()
+        if not text:
+            raise ValueError("There is no answer yet.")
+        self._terminal.copy(text)
+        self._terminal.note(f"copied {len(text)} characters")
+
     def _explain(self, _: str) -> None:
         last = self._conversation.last
         if last is None:
@@ -258,6 +322,14 @@ class Chat:
         Path(path).expanduser().write_text(text, "utf-8")
         self._terminal.note(f"saved {path}")
 
+    def _load(self, path: str) -> None:
+        items = _json_of(path)
+        if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+            raise ValueError("/load needs a JSON list of items, as /save FILE.json writes it.")
+        self._conversation = Conversation()
+        self._conversation.load(items)
+        self._terminal.note(f"loaded {len(items)} items of {path}")
+
     def _new(self, _: str) -> None:
         self._conversation = Conversation()
         self._terminal.note("New conversation.")
@@ -272,25 +344,3 @@ def _json_of(path: str) -> Any:
         return json.loads(Path(name).expanduser().read_text("utf-8"))
     except ValueError as error:
         raise ValueError(f"{name} is not valid JSON: {error}.") from None
-
-
-@contextmanager
-def _history() -> Iterator[None]:
-    """Keep a history of typed lines for the next chat, where the terminal has readline."""
-    state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
-    path = Path(state) / "trt_responses" / "chat_history"
-    try:
-        import readline  # not on every platform; to import it gives `input` its line editing
-    except ImportError:
-        yield
-        return
-    with suppress(OSError):
-        readline.read_history_file(path)
-    try:
-        yield
-    finally:
-        with suppress(OSError):
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            readline.set_history_length(HISTORY_LINES)
-            readline.write_history_file(path)
-            path.chmod(0o600)

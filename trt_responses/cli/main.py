@@ -25,6 +25,7 @@ COMMANDS = {
     "explain": "show how a response was made: prompt, ids, segments, repairs, times",
     "drain": "stop a running server after its running responses, as a SIGTERM does",
     "doctor": "check what this machine can run, and say what is missing",
+    "completion": "write a completion script for bash, zsh or fish",
     "prove": "prove an engine on this machine step by step, and write a report",
 }
 
@@ -34,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     the command's own. An error is printed in one sentence."""
     given = sys.argv[1:] if arguments is None else arguments
     try:
-        options = _parser(given[0] if given else "").parse_args(given)
+        options = parser_of(given[0] if given else "").parse_args(given)
         status: int = options.run(options)
     except StartupError as error:
         print(f"trt-responses: {error}", file=sys.stderr)
@@ -47,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status
 
 
-def _parser(command: str) -> argparse.ArgumentParser:
+def parser_of(command: str) -> argparse.ArgumentParser:
     """The parser of every command's name and of one command's options."""
     parser = argparse.ArgumentParser(
         prog="trt-responses",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 Json = dict[str, Any]
@@ -29,7 +30,19 @@ def result_of(call: Json, output: str) -> Json:
 
 def text_of(item: Json) -> str:
     """The text of a message's item."""
+    if isinstance(item.get("content"), str):
+        return str(item["content"])
     return "".join(part.get("text", "") for part in item.get("content") or ())
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What one request sent, and what came of it."""
+
+    sent: Sequence[Json]
+    output: Sequence[Json]
+    stored: str | None
+    """The id of the response, if the server stores it."""
 
 
 class Conversation:
@@ -38,30 +51,71 @@ class Conversation:
     def __init__(self) -> None:
         self.last: Json | None = None
         """The last snapshot of a response that ended by itself."""
-        self.items: list[Json] = []
+        self._turns: list[Turn] = []
+        self._failed: Sequence[Json] = ()
+
+    @property
+    def items(self) -> list[Json]:
         """All items so far, in order."""
-        self._previous: str | None = None
-        self._unstored: list[Json] = []
+        return [item for turn in self._turns for item in (*turn.sent, *turn.output)]
 
     def request(self, items: Sequence[Json]) -> Json:
         """The fields of the next request, which sends these items."""
-        request: Json = {"input": [*self._unstored, *items]}
-        if self._previous is not None:
-            request["previous_response_id"] = self._previous
-        return request
+        unstored: list[Json] = [*items]
+        for turn in reversed(self._turns):
+            if turn.stored is not None:
+                return {"input": unstored, "previous_response_id": turn.stored}
+            unstored = [*turn.sent, *turn.output, *unstored]
+        return {"input": unstored}
 
     def ended(self, items: Sequence[Json], response: Json) -> None:
         """Add a response that ended by itself, and the items that it answers."""
         self.last = response
         if response["status"] in ("completed", "incomplete"):
-            self._previous, self._unstored = response["id"], []
-            self.items += [*items, *response["output"]]
+            self._add(items, response["output"], response["id"])
+        else:
+            self._failed = items
 
     def stopped(self, items: Sequence[Json], text: str) -> None:
         """Add a stopped answer. The server does not store it: the next request sends its text."""
         partial = [{"type": "message", "role": "assistant", "content": text}] if text else []
-        self._unstored += [*items, *partial]
-        self.items += [*items, *partial]
+        self._add(items, partial, None)
+
+    def failed(self, items: Sequence[Json]) -> None:
+        """Keep items that got no answer for a retry."""
+        self._failed = items
+
+    def load(self, items: Sequence[Json]) -> None:
+        """Add items of an earlier conversation."""
+        self._add(items, (), None)
+
+    def _add(self, items: Sequence[Json], output: Sequence[Json], stored: str | None) -> None:
+        self._failed = ()
+        self._turns.append(Turn(items, output, stored))
+
+    def undo(self) -> Sequence[Json]:
+        """Take back the last request. Returns the items that it sent, none if there was none."""
+        if self._failed:
+            items, self._failed = self._failed, ()
+            return items
+        return self._turns.pop().sent if self._turns else ()
+
+    def question(self) -> str | None:
+        """The text of the user's last question."""
+        sent = [item for turn in self._turns for item in turn.sent]
+        questions = [item for item in (*sent, *self._failed) if item.get("role") == "user"]
+        return text_of(questions[-1]) if questions else None
+
+    def undo_question(self) -> None:
+        """Take back the user's last question and all behind it."""
+        while items := self.undo():
+            if any(item.get("role") == "user" for item in items):
+                return
+
+    def answer(self) -> str:
+        """The text of the last answer."""
+        output = self._turns[-1].output if self._turns else ()
+        return "".join(text_of(item) for item in output if item["type"] == "message")
 
     def open_calls(self) -> list[Json]:
         """The calls of the last response that wait for a result."""
@@ -79,9 +133,7 @@ class Conversation:
 def _markdown(item: Json) -> str:
     match item["type"]:
         case "message":
-            content = item["content"]
-            text = content if isinstance(content, str) else text_of(item)
-            return f"**{item['role']}**\n\n{text}\n"
+            return f"**{item['role']}**\n\n{text_of(item)}\n"
         case "reasoning":
             return "\n".join(f"> {line}" for line in text_of(item).splitlines()) + "\n"
         case "function_call" | "custom_tool_call":

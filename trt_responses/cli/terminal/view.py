@@ -1,15 +1,17 @@
 """Shows a response in a terminal as it streams: thoughts dimmed, calls named, then figures.
 
-Colours only on a terminal. Knows events; sends nothing.
+Colours and rendered Markdown only on a terminal. Knows events; sends nothing.
 """
 
 from __future__ import annotations
 
+import base64
 import os
 import time
 from typing import Any, TextIO
 
 from trt_responses.cli.client import printable
+from trt_responses.cli.terminal.markdown import MarkdownStream
 
 Json = dict[str, Any]
 
@@ -36,9 +38,27 @@ class Terminal:
         self._aside = out if out.isatty() else err
         self._quiet = quiet
         self.colours = out.isatty() and not os.environ.get("NO_COLOR")
+        self._markdown: MarkdownStream | None = None
 
     def answer(self, text: str) -> None:
-        _write(self._out, printable(text))
+        """Write the next piece of an answer."""
+        if not self._out.isatty():
+            _write(self._out, printable(text))
+            return
+        self._markdown = self._markdown or MarkdownStream(self._out)
+        self._markdown.add(printable(text))
+
+    def end_answer(self) -> None:
+        if self._markdown is not None:
+            self._markdown.close()
+            self._markdown = None
+        else:
+            _write(self._out, "\n")
+
+    def copy(self, text: str) -> None:
+        """Have the terminal put a text on the clipboard, also over SSH."""
+        coded = base64.b64encode(text.encode()).decode()
+        _write(self._aside, f"\x1b]52;c;{coded}\x07")
 
     def aside(self, text: str, style: str = "") -> None:
         """Write text beside the answer, such as a thought."""
@@ -102,7 +122,7 @@ class AnswerView:
 
     def _end(self) -> None:
         if self._kind == "message":
-            self._terminal.answer("\n")
+            self._terminal.end_answer()
         else:
             self._terminal.aside("\n")
         self._kind = ""
