@@ -53,6 +53,7 @@ def run(command: str, cwd: Path, env: dict[str, str]) -> None:
     assert made.returncode == 0, made.stdout + made.stderr
 
 
+@pytest.mark.early(24)
 def test_the_image_answers_by_its_own_commands(tmp_path: Path) -> None:
     _, build, final = STAGES
     source = tmp_path / "src"
