@@ -15,6 +15,7 @@ import sys
 import sysconfig
 from typing import TYPE_CHECKING
 
+import pytest
 from openai import AsyncOpenAI
 
 from tests.support.asgi import PATIENCE_S

@@ -35,7 +35,7 @@ def test_a_gap_is_red_by_the_wall_clock_where_it_is_quiet_and_else_by_the_server
     assert not verdict(short, short, quiet=True).is_unclear
 
 
-@pytest.mark.early(20)
+@pytest.mark.xdist_group("gaps")  # one server plays all, once per process
 @pytest.mark.parametrize("name", SHOWN)
 def test_no_input_holds_the_stream(name: str, verdicts: list[Verdict]) -> None:
     if name.startswith("upload") and (why := no_box()):
