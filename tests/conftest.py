@@ -122,7 +122,10 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return None if config.stash[SUITE].has_file(collection_path) else True
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # its end is behind pytest-randomly's
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Generator[None, None, None]:
     suite, left_out = config.stash[SUITE], []
     for item in items.copy():
         name, slow = item.name.partition("[")[0], item.get_closest_marker("slow") is not None
@@ -130,6 +133,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             items.remove(item)
             left_out.append(item)
     config.hook.pytest_deselected(items=left_out)
+    yield
+    items.sort(key=earliness, reverse=True)
+
+
+def earliness(item: pytest.Item) -> float:
+    """Of a test that is long, or takes megabytes while the process has few: the greatest begins
+    first, so that no process ends long after the others."""
+    mark = item.get_closest_marker("early")
+    return mark.args[0] if mark else 0
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

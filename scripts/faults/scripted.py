@@ -6,13 +6,14 @@
     garbage    one answer in two is nonsense: ids without meaning, and ids that are none
     frames     as `paced`, behind a socket, where nonsense stands between the engine's frames
     steady     as `paced`: a very long answer to a prompt that ends in STEADY, a call of the tool
-               `add` of the MCP server `demo` to one that ends in CALL, else a short answer
+               `add` of the MCP server LABEL to one that ends in CALL LABEL, else a short answer
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
+import re
 import signal
 import sys
 import tempfile
@@ -115,7 +116,8 @@ def steady(prompt_ids: Sequence[int], options: GenerateOptions) -> Script:
     if STEADY in end:
         begin, (word,) = _ids("<|channel|>final<|message|>"), _ids(" word")
         return Script((begin, *[(word,)] * STEPS))
-    header = " to=functions.demo__add <|constrain|>json" if CALL in end else ""
+    called = re.search(rf"{CALL} (\w+)", end)
+    header = f" to=functions.{called[1]}__add <|constrain|>json" if called else ""
     channel, body = ("commentary", "{}<|call|>") if header else ("final", "Hello.<|return|>")
     return Script((_ids(f"<|channel|>{channel}{header}<|message|>{body}"),))
 

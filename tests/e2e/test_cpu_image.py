@@ -15,6 +15,7 @@ import sys
 import sysconfig
 from typing import TYPE_CHECKING
 
+import pytest
 from openai import AsyncOpenAI
 
 from tests.support.asgi import PATIENCE_S
@@ -53,6 +54,7 @@ def run(command: str, cwd: Path, env: dict[str, str]) -> None:
     assert made.returncode == 0, made.stdout + made.stderr
 
 
+@pytest.mark.early(24)
 def test_the_image_answers_by_its_own_commands(tmp_path: Path) -> None:
     _, build, final = STAGES
     source = tmp_path / "src"

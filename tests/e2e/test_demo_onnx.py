@@ -103,6 +103,7 @@ class Demo:
         assert "".join(deltas) == ANSWERS[QUESTION]
 
 
+@pytest.mark.early(17)
 def test_the_demo_is_prepared_served_and_right_on_onnxruntime(tmp_path: Path) -> None:
     engines = tmp_path / "engines"
     shutil.copytree(SOURCE, engines / "demo-source")

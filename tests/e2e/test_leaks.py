@@ -223,6 +223,7 @@ async def test_responses_leave_nothing(tmp_path: Path) -> None:
     assert await left_by(tmp_path, rounds=8) == {}
 
 
+@pytest.mark.early(34)
 @pytest.mark.slow  # 2,000 responses
 @story
 async def test_two_thousand_responses_leave_nothing(tmp_path: Path) -> None:

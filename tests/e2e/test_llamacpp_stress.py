@@ -225,6 +225,7 @@ def careless(gguf: Path, slots: int = 2, patience: Patience | None = None) -> Ll
     return make(gguf, slots=slots, patience=patience, spelled=spelled)
 
 
+@pytest.mark.early(20)
 def test_a_guide_that_kills_is_found_among_the_innocent_and_quarantined(random_gguf: Path) -> None:
     """Three first steps at once, of which one kills; a fourth request has long been speaking."""
 
@@ -252,6 +253,7 @@ def test_a_guide_that_kills_is_found_among_the_innocent_and_quarantined(random_g
     run(claim())
 
 
+@pytest.mark.early(33)
 def test_one_owners_deadly_requests_never_end_the_engine(random_gguf: Path) -> None:
     """Each guide kills twice; an engine that died twice by itself would give up."""
 
@@ -313,6 +315,7 @@ def test_odd_options_are_obeyed_and_kill_nothing(bench: Bench, wish: GenerateOpt
     assert child_of(bench.engine).pid == child
 
 
+@pytest.mark.early(22)
 @pytest.mark.parametrize("freezes", [1, 2])
 def test_a_frozen_child_is_replaced_and_all_but_half_a_schema_goes_on(
     random_gguf: Path, freezes: int

@@ -96,6 +96,7 @@ def test_a_hostile_text_is_shown_and_executes_nothing() -> None:
     play(story)
 
 
+@pytest.mark.early(31)
 def test_a_line_of_a_megabyte_leaves_the_page_usable() -> None:
     async def story() -> None:
         longest = max(range(190_000), key=lambda i: len(vocabulary().token_bytes[i].strip()))
@@ -168,6 +169,7 @@ def test_it_is_readable_on_a_phone() -> None:
     play(story)
 
 
+@pytest.mark.early(24)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing(scheme: str) -> None:
     async def story() -> None:

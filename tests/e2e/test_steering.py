@@ -91,6 +91,7 @@ def bench(request: pytest.FixtureRequest) -> Bench:
     return found
 
 
+@pytest.mark.early(16)
 def test_what_is_completed_follows_its_random_schema(bench: Bench) -> None:
     """`make fuzz` does it with 200; what is not completed was cut."""
     wishes = [random_wish(seed) for seed in range(bench.schemas)]

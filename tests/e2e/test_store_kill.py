@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import orjson
+import pytest
 
 from tests.support.asgi import events_of
 
@@ -131,6 +132,7 @@ def lost(servers: Servers, ends: dict[str, Json]) -> list[str]:
     return gone
 
 
+@pytest.mark.early(18)
 def test_every_end_that_a_client_saw_is_there_after_kills_at_any_moment(tmp_path: Path) -> None:
     servers, moments = Servers(tmp_path / "history.db"), random.Random(6)
     plans = ["holds-back"] * HELD_BACK + ["sudden"] * SUDDEN

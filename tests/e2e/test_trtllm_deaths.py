@@ -27,6 +27,7 @@ REASONS = {
 }
 
 
+@pytest.mark.early(30)
 @pytest.mark.parametrize(
     "death",
     [death for death in DEATHS if death.name in REASONS],

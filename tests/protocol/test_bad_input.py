@@ -6,6 +6,7 @@ import asyncio
 import json
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -290,6 +291,7 @@ def test_a_body_that_is_declared_too_large_is_not_waited_for() -> None:
     asyncio.run(story())
 
 
+@pytest.mark.early(50)  # MB: a process has little yet
 def test_large_inputs_are_answered_or_refused_but_never_break() -> None:
     """Budget: 4 s; ten megabytes twice, and ten thousand items."""
 

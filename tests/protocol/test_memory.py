@@ -87,6 +87,7 @@ def traced() -> int:
     return tracemalloc.get_traced_memory()[0]
 
 
+@pytest.mark.early(10)
 @pytest.mark.slow  # thousands of responses
 @pytest.mark.parametrize(
     ("stored", "bound"), [(False, 60), (True, 150)], ids=["not stored", "stored"]
@@ -100,6 +101,7 @@ def test_responses_leave_nothing_once_what_is_remembered_has_its_size(
     assert min(asyncio.run(grown(store, small_caches(), store=stored))) < bound
 
 
+@pytest.mark.early(10)
 @pytest.mark.slow  # thousands of responses
 def test_what_is_kept_of_responses_takes_its_own_size(tmp_path: Path) -> None:
     """In the buffers that orjson gives, each request and answer would take 16 KiB more."""

@@ -88,6 +88,7 @@ def drawn(count: int) -> settings:
     return settings(max_examples=count, suppress_health_check=list(HealthCheck))
 
 
+@pytest.mark.early(20)
 @pytest.mark.slow  # hundreds of generated bodies
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("part", [1, 2])
@@ -116,6 +117,7 @@ def test_bodies_of_our_own_schema_are_answered_or_refused_by_name(
     assert len(tally.params) > 20, "the refusals are all of a kind"
 
 
+@pytest.mark.early(20)
 @pytest.mark.slow  # hundreds of generated bodies
 @pytest.mark.timeout(900)
 def test_bodies_against_our_own_schema_are_refused_or_harmless(

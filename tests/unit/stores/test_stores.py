@@ -17,6 +17,7 @@ import redis
 
 from tests.support import histories, redis_server
 from tests.support.histories import AGE_S, FREE, LEASE_S, NOW, History, block, record
+from tests.support.turns import turn
 from trt_responses.errors import StartupError
 from trt_responses.store import Block, Expired, Frames, Job, Lock, Record
 from trt_responses.stores.at_rest.blocks import split_body
@@ -857,6 +858,21 @@ def test_a_dead_servers_records_stay_and_its_jobs_are_lost_within_the_lease(
                 assert await store.get("j", "ann") == job()
                 history.advance(LEASE_S)
                 assert await store.get("j", "ann") == replace(job(), lost=True)
+
+    run(story())
+
+
+@pytest.mark.parametrize("turns", range(12))
+def test_a_call_that_is_cancelled_at_any_turn_ends_cancelled(history: History, turns: int) -> None:
+    """A life would never end whose cancellation is lost in a call."""
+
+    async def story() -> None:
+        async with opened(history) as store:
+            call = asyncio.ensure_future(store.take_job("gpt-oss"))
+            await turn(turns)
+            was_over = not call.cancel()
+            await asyncio.wait((call,))
+            assert call.cancelled() or was_over
 
     run(story())
 

@@ -59,6 +59,22 @@ PIECE = Struct("<QI?")
 """The head of a piece of frames: first number, count and end; then the frames."""
 
 
+@contextmanager
+def keeping_cancellation() -> Iterator[None]:
+    """Cancels the task again if a call to Redis lost its cancellation.
+
+    The client writes within `asyncio.wait_for`, which before Python 3.12 returns as if nothing had
+    happened when it is cancelled just after the write."""
+    task = asyncio.current_task()
+    assert task is not None
+    before = task.cancelling()
+    try:
+        yield
+    finally:
+        if task.cancelling() > before:
+            raise asyncio.CancelledError
+
+
 class RedisStore:
     """Records on a shared Redis server that expire by age. A record stored with a `spell` reads as
     damaged without it."""
@@ -149,7 +165,8 @@ class RedisStore:
     @contextmanager
     def _faults(self) -> Iterator[None]:
         try:
-            yield
+            with keeping_cancellation():
+                yield
         except faults.OutOfMemoryError:
             raise StoreUnavailable(
                 "The store's Redis server is full.", retry_after_s=RETRY_AFTER_S
