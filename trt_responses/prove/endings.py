@@ -80,7 +80,9 @@ def _lost_worker(bench: Bench, number: signal.Signals) -> Figures:
         pulse.start()
         os.kill(worker, number)
         try:
-            gone_s = until(lambda: worker not in below(server.pid), limit_s, "the worker was not replaced")
+            gone_s = until(
+                lambda: worker not in below(server.pid), limit_s, "the worker was not replaced"
+            )
             back_s = until(lambda: _answers(server), limit_s, "no answer came again")
         finally:
             pulse.stop()

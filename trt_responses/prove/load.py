@@ -83,8 +83,3 @@ def _used_mib(server: Server) -> dict[str, float]:
 
 def _reading(server: Server, name: str) -> float:
     return sum(server.client.metrics(name).values())
-
-
-def seconds(bench: Bench) -> float:
-    """The estimated seconds of each step with many requests."""
-    return 20.0 if bench.wish.quick else 180.0
