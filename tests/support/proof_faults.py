@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import threading
+from contextlib import suppress
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -95,6 +96,13 @@ SERVER_FAULTS = (
 )
 
 
+METRICS = """
+trt_responses_repairs_total{{kind="missing_end"}} 0
+trt_responses_cpu_seconds_total 1
+trt_responses_resident_bytes {}
+"""
+
+
 class StubServer:
     """A server's replies, in the form of the real one's, and a process in the engine's place."""
 
@@ -103,7 +111,10 @@ class StubServer:
         self.version = 1
         self.draining = threading.Event()
         self.secrets = ("a key", "an admin's key")
-        self._worker = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
+        shell = ["sh", "-c", "tail -f /dev/null & echo $!; wait"]
+        self._process = subprocess.Popen(shell, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        self.pid, self._worker = self._process.pid, int(self._process.stdout.readline())
         self._looks = 0
         handler = type("Handler", (Handler,), {"stub": self})
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
@@ -112,25 +123,25 @@ class StubServer:
         self._thread.start()
         self.client = Client(self._http.server_port, "a key", "an admin's key")
 
-    @property
-    def pid(self) -> int:
-        """The small process; later the large one of the tests, if memory is to grow."""
-        self._looks += 1
-        return os.getpid() if self.fault == "memory" and self._looks > 2 else self._worker.pid
-
     def wait_ready(self, limit_s: float) -> None: ...
 
     def worker(self) -> int:
-        return self._worker.pid
+        return self._worker
+
+    def resident_bytes(self) -> int:
+        """What it says of its memory, which grows in the fault."""
+        self._looks += self.fault == "memory"
+        return self._looks << 26
 
     def has_ended(self) -> bool:
         return False
 
     def mend(self) -> None:
         """End a worker that is stopped, as a server does that notices it."""
-        stat = Path(f"/proc/{self._worker.pid}/stat").read_text()
-        if stat.rpartition(")")[2].split()[0] == "T":
-            self._worker.kill()
+        with suppress(OSError):  # it has ended
+            stat = Path(f"/proc/{self._worker}/stat").read_text()
+            if stat.rpartition(")")[2].split()[0] == "T":
+                os.kill(self._worker, signal.SIGKILL)
 
     def terminate(self) -> None:
         self.draining.set()
@@ -139,10 +150,9 @@ class StubServer:
         return 0
 
     def stop(self) -> None:
-        self._worker.send_signal(signal.SIGKILL)
-        assert self._worker.stdin is not None
-        self._worker.stdin.close()
-        self._worker.wait()
+        with suppress(ProcessLookupError):
+            os.kill(self._worker, signal.SIGKILL)
+        self._process.communicate()
         self._http.shutdown()
         self._http.server_close()
         self._thread.join()
@@ -166,7 +176,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         fault = self.stub.fault
         if self.path == "/metrics":
-            self._text('trt_responses_repairs_total{kind="missing_end"} 0\n')
+            self._text(METRICS.format(self.stub.resident_bytes()))
         elif self.path == "/health/live":
             self.stub.mend()
             self._json({}, 500 if fault == "freeze" else 200)

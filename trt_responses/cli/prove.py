@@ -9,16 +9,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trt_responses.cli.building import to_stderr
+from trt_responses.cli.building import kind_for, to_stderr
 from trt_responses.cli.commands import add_command, add_settings, settings_of
 from trt_responses.errors import UsageError
 from trt_responses.prepare.checkpoint.open import checkpoint_name
 from trt_responses.prepare.files import GGUF
-from trt_responses.prepare.hardware import this_hardware
 from trt_responses.prepare.hub import checkpoint_at
 from trt_responses.prepare.shelf import shelf
 from trt_responses.prepare.shelf.card import read_card
-from trt_responses.prepare.trtllm.preflight import gpu_class_of
 from trt_responses.prove.bench import Bench, Wish
 from trt_responses.prove.report import document, write
 from trt_responses.prove.run import announced, run
@@ -86,12 +84,6 @@ def _wish(options: argparse.Namespace, settings: Settings) -> Wish:
     checkpoint = checkpoint_at(target, to_stderr)
     if not checkpoint.exists():
         raise UsageError(f"{target}: no checkpoint, and no engine in {engines_dir}.")
-    kind = options.kind or _kind_for(settings, checkpoint)
+    is_gguf = checkpoint.suffix.lower() == GGUF
+    kind = options.kind or ("llamacpp" if is_gguf else kind_for(settings))
     return Wish(checkpoint, checkpoint_name(checkpoint).lower(), kind, *more)
-
-
-def _kind_for(settings: Settings, checkpoint: Path) -> str:
-    """The kind that `engine build` chooses for a checkpoint on this machine."""
-    hardware = this_hardware(settings.engines_dir, settings.trtllm_python)
-    gpu = checkpoint.suffix.lower() != GGUF and gpu_class_of(hardware) is not None
-    return "trtllm" if gpu else "llamacpp"

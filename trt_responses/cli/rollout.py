@@ -70,7 +70,7 @@ def add(commands: Commands, name: str, text: str) -> None:
 
 
 class RemoteVersions:
-    """A server's versions over HTTP."""
+    """A server's versions over HTTP, and what became of them."""
 
     def __init__(
         self, url: str, name: str, key: str, sleep: Callable[[float], None] = time.sleep
@@ -79,6 +79,11 @@ class RemoteVersions:
         self._server = Server(self.url, key, "--servers")
         self._path = f"/admin/engines/{quote(name, safe='')}"
         self._sleep = sleep
+        self.before: Json = {}
+        """The server's state at the beginning."""
+        self.now, self.result = "", "unchanged"
+        self.stuck = False
+        """Whether it could not go back."""
 
     def state(self, looks: int = LOOKS) -> Json:
         for _ in range(looks - 1):
@@ -86,6 +91,17 @@ class RemoteVersions:
                 return self._server.get_json(self._path)
             self._sleep(LOOK_S)
         return self._server.get_json(self._path)
+
+    def look(self, label: str) -> None:
+        """Note what it serves. Raises a `ServerFault` if it cannot be moved to this version."""
+        self.before = state = self.state(looks=1)
+        self.now = state["promoted"]["version"]
+        if state["loading"] is not None:
+            raise ServerFault(f"{self.url} is busy: {state['loading']}.")
+        version, prepared = label.partition("@")[2], state["prepared"]
+        numbers = [one.rpartition("@")[2] for one in prepared]
+        if version not in numbers and len(version) < DIGEST:
+            raise ServerFault(f"{self.url} has no {label}, only {', '.join(prepared)}.")
 
     def load(self, version: str, **body: object) -> Json:
         """What a load came to, also when the connection breaks meanwhile: it continues there."""
@@ -100,8 +116,21 @@ class RemoteVersions:
             raise ServerFault(last.get("reason") or "The server has not loaded it.")
         return last
 
-    def unload(self) -> None:
-        self._server.post_json(f"{self._path}/unload", {})
+    def go_back(self, tell: Callable[[str], None]) -> None:
+        """Bring it back to what it served at the beginning."""
+        before = self.before["promoted"]
+        try:
+            state = self.state()
+            if state["canary"] is not None and self.before["canary"] is None:
+                self._server.post_json(f"{self._path}/unload", {})
+            if state["promoted"]["digest"] != before["digest"]:
+                tell(f"{self.url}: going back to {before['version']}")
+                self.load(before["digest"], gate=False, reason=f"{REASON}: going back")
+                self.result = "went back"
+            self.now = before["version"]
+        except ServerFault as fault:
+            self.stuck, self.now = True, "unknown"
+            self.result = f"{self.result}; could not go back: {fault}"
 
 
 def is_of(shown: Json, version: str) -> bool:
@@ -110,149 +139,94 @@ def is_of(shown: Json, version: str) -> bool:
 
 
 @dataclass
-class Stop:
-    """One server on the way, and what became of it."""
-
-    server: RemoteVersions
-    before: Json
-    """The state of the server at the beginning."""
-    now: str
-    result: str = "unchanged"
-    stuck: bool = False
-    """Whether it could not go back."""
-
-
 class Rollout:
     """The way of one version over all servers."""
 
-    def __init__(
-        self,
-        servers: Sequence[RemoteVersions],
-        label: str,
-        *,
-        canary: float | None = None,
-        watch_s: int = 0,
-        tell: Callable[[str], None] = to_stderr,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        """`label` is the version, as NAME@N."""
-        self.stops: list[Stop] = []
-        self._servers = servers
-        self._label = label
-        self._version = label.partition("@")[2]
-        self._canary = canary
-        self._watch_s = watch_s
-        self._tell, self._sleep = tell, sleep
+    servers: Sequence[RemoteVersions]
+    label: str
+    """The version, as NAME@N."""
+    canary: float | None = None
+    watch_s: int = 0
+    tell: Callable[[str], None] = to_stderr
+    sleep: Callable[[float], None] = time.sleep
 
     def look(self) -> None:
-        """See what each server serves. Raises a `ServerFault` for one that cannot be moved."""
-        for server in self._servers:
-            state = server.state(looks=1)
-            if state["loading"] is not None:
-                raise ServerFault(f"{server.url} is busy: {state['loading']}.")
-            prepared = state["prepared"]
-            numbers = [label.rpartition("@")[2] for label in prepared]
-            if self._version not in numbers and len(self._version) < DIGEST:
-                raise ServerFault(f"{server.url} has no {self._label}, only {', '.join(prepared)}.")
-            self.stops.append(Stop(server, state, now=state["promoted"]["version"]))
+        for server in self.servers:
+            server.look(self.label)
 
     def go(self) -> str | None:
         """Move all servers. Returns the fault that stopped it, when all are back."""
-        for place, stop in enumerate(self.stops):
+        for place, server in enumerate(self.servers, 1):
             try:
-                self._move(stop)
+                self._move(server)
             except ServerFault as fault:
-                stop.result = str(fault)
-                for moved in reversed(self.stops[: place + 1]):
-                    self._bring_back(moved)
-                return f"{stop.server.url}: {fault}"
+                server.result = str(fault)
+                for moved in reversed(self.servers[:place]):
+                    moved.go_back(self.tell)
+                return f"{server.url}: {fault}"
         return None
 
-    def _move(self, stop: Stop) -> None:
-        server = stop.server
-        if self._canary is not None and not is_of(stop.before["promoted"], self._version):
-            self._tell(f"{server.url}: loading {self._label} as a canary")
-            server.load(self._version, canary=self._canary, reason=REASON)
+    def _move(self, server: RemoteVersions) -> None:
+        version = self.label.partition("@")[2]
+        if self.canary is not None and not is_of(server.before["promoted"], version):
+            self.tell(f"{server.url}: loading {self.label} as a canary")
+            server.load(version, canary=self.canary, reason=REASON)
             self._watch(server)
-        self._tell(f"{server.url}: loading {self._label}")
-        outcome = server.load(self._version, reason=REASON)
-        stop.now, stop.result = outcome["version"], outcome["state"]
+        self.tell(f"{server.url}: loading {self.label}")
+        outcome = server.load(version, reason=REASON)
+        server.now, server.result = outcome["version"], outcome["state"]
 
     def _watch(self, server: RemoteVersions) -> None:
-        for _ in range(self._watch_s):
-            self._sleep(LOOK_S)
+        for _ in range(self.watch_s):
+            self.sleep(LOOK_S)
             canary = server.state()["canary"]
             if canary is None or not canary["ready"]:
-                raise ServerFault(f"{self._label} has failed as a canary.")
-
-    def _bring_back(self, stop: Stop) -> None:
-        """Bring a server back to what it served before."""
-        server, before = stop.server, stop.before
-        try:
-            state = server.state()
-            if state["canary"] is not None and before["canary"] is None:
-                server.unload()
-            if state["promoted"]["digest"] != before["promoted"]["digest"]:
-                self._tell(f"{server.url}: going back to {before['promoted']['version']}")
-                version = before["promoted"]["digest"]
-                server.load(version, gate=False, reason=f"{REASON}: going back")
-                stop.result = "went back"
-            stop.now = before["promoted"]["version"]
-        except ServerFault as fault:
-            stop.stuck, stop.now = True, "unknown"
-            stop.result = f"{stop.result}; could not go back: {fault}"
+                raise ServerFault(f"{self.label} has failed as a canary.")
 
 
 def _rollout(options: argparse.Namespace) -> int:
     """Status 0 when all servers serve the version, 1 when they went back or nothing was begun."""
     key, label = _key(options), f"{options.name}@{options.version}"
     urls = [url for given in options.servers for url in given.split(",") if url]
-    rollout = Rollout(
-        [RemoteVersions(url, options.name, key) for url in urls],
-        label,
-        canary=options.canary,
-        watch_s=options.watch,
-    )
+    servers = [RemoteVersions(url, options.name, key) for url in urls]
+    rollout = Rollout(servers, label, options.canary, options.watch)
     try:
         rollout.look()
     except ServerFault as fault:
         print(f"Nothing was changed: {fault}")
         return 1
     why = None if options.dry_run else rollout.go()
-    _show(rollout.stops)
-    print(_sentence(rollout.stops, label, why, dry=options.dry_run))
+    table = Table("server", "before", "now", "result", box=None, padding=(0, 1, 0, 0))
+    for server in servers:
+        before = server.before["promoted"]["version"]
+        table.add_row(server.url, before, server.now, server.result)
+    for column in table.columns:
+        column.overflow = "fold"
+    Console().print(table)
+    print(_sentence(rollout, why, dry=options.dry_run))
     return 0 if why is None else 1
 
 
-def _key(options: argparse.Namespace) -> str:
-    if options.key is None:
-        key = settings_of(options).admin_key
-    else:
-        try:
-            key = options.key.read_text("utf-8").strip()
-        except (OSError, UnicodeError) as error:
-            raise UsageError(f"--key {options.key}: cannot be read ({error}).") from None
-    if not key:
-        raise UsageError(f"rollout needs an admin key: pass --key FILE, or set {PREFIX}ADMIN_KEY.")
-    return key
-
-
-def _show(stops: Sequence[Stop]) -> None:
-    table = Table("server", "before", "now", "result", box=None)
-    table.padding = (0, 1, 0, 0)
-    for column in table.columns:
-        column.overflow = "fold"
-    for stop in stops:
-        before = stop.before["promoted"]["version"]
-        table.add_row(stop.server.url, before, stop.now, stop.result)
-    Console().print(table)
-
-
-def _sentence(stops: Sequence[Stop], label: str, fault: str | None, *, dry: bool) -> str:
+def _sentence(rollout: Rollout, fault: str | None, *, dry: bool) -> str:
+    count, label = len(rollout.servers), rollout.label
     if dry:
-        return f"Nothing was changed: {len(stops)} servers would go to {label}."
+        return f"Nothing was changed: {count} servers would go to {label}."
     if fault is None:
-        return f"All {len(stops)} servers serve {label}."
-    if stuck := [stop.server.url for stop in stops if stop.stuck]:
+        return f"All {count} servers serve {label}."
+    if stuck := [server.url for server in rollout.servers if server.stuck]:
         return f"Stopped, and NOT all servers are back: look at {', '.join(stuck)}. {fault}"
     return f"Stopped and went back: every server serves its earlier version. {fault}"
+
+
+def _key(options: argparse.Namespace) -> str:
+    try:
+        key = (
+            options.key.read_text("utf-8").strip()
+            if options.key
+            else settings_of(options).admin_key
+        )
+    except (OSError, UnicodeError) as error:
+        raise UsageError(f"--key {options.key}: cannot be read ({error}).") from None
+    if not key:
+        raise UsageError(f"rollout needs an admin key: pass --key FILE, or set {PREFIX}ADMIN_KEY.")
+    return str(key)

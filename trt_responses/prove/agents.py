@@ -10,13 +10,12 @@ from pathlib import Path
 
 from trt_responses.prove.bench import Bench
 from trt_responses.prove.claims import Failed, Figures, check
-from trt_responses.prove.client import Client, Json, calls_of
-from trt_responses.prove.serving import parsed
+from trt_responses.prove.client import Client, Json, calls_of, parsed
 
 TABLE: Json = tomllib.loads(Path(__file__).with_name("tasks.toml").read_text("utf-8"))
 PROMPTS = [task.format(value) for task, values in TABLE["tasks"].items() for value in values]
 QUICK, TURNS, AT_ONCE = 6, 3, 4
-REPAIRS = "trt_responses_repairs_total"
+REPAIRS = "repairs_total"
 
 
 def tool(name: str, fields: list[str]) -> Json:

@@ -106,6 +106,9 @@ class Bench:
     ) -> None:
         """`load` and `serve` start the engine and the server; a test passes its own."""
         self.wish, self.settings, self.folder = wish, settings, folder
+        self.name, self.kind = wish.engine, wish.kind
+        """The engine's name for a server, and its kind."""
+        self.stall_s = 8.0 if wish.quick else 30.0
         self.engines_dir = folder / "engines"
         self.card: Card | None = None
         self.secrets: set[str] = set()
@@ -120,21 +123,9 @@ class Bench:
             label = shelf.versions_of(self.settings.engines_dir, label)[0].label
         directory = shelf.find(self.settings.engines_dir, label)
         self.card = read_card(directory)
+        self.name, self.kind = self.card.name, self.card.kind
         two_versions(directory, self.card, self.engines_dir)
         return self.card
-
-    @property
-    def name(self) -> str:
-        """The engine's name for a server."""
-        return self.wish.engine if self.card is None else self.card.name
-
-    @property
-    def kind(self) -> str:
-        return self.wish.kind if self.card is None else self.card.kind
-
-    @property
-    def stall_s(self) -> float:
-        return 8.0 if self.wish.quick else 30.0
 
     @property
     def load_s(self) -> float:

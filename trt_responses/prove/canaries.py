@@ -1,4 +1,5 @@
-"""Canaries of the engine, where HTTP cannot see: options, guides, stop ids, numbers, LoRA."""
+"""Canaries of the engine, where HTTP cannot see: options, guides, stop ids, LoRA, and its numbers
+beside our own forward pass in NumPy."""
 
 from __future__ import annotations
 
@@ -7,14 +8,22 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from trt_responses.backends.dialects import vocabulary
+from trt_responses.doctor.numeric import LIKELIEST
+from trt_responses.doctor.numeric import PROMPT as COUNTED
 from trt_responses.engine import GenerateOptions
 from trt_responses.engines.ask import CANARY, PROBE_IDS, ignored_options
+from trt_responses.prepare.checkpoint.forward import Reference
 from trt_responses.prove.bench import Bench
 from trt_responses.prove.claims import Failed, Figures, Skipped, check
 from trt_responses.prove.machine import ADAPTER
 
 GREEDY = GenerateOptions(8, (), temperature=0.0)
 PROMPT = "<|start|>user<|message|>Hello! How are you?<|end|><|start|>assistant"
+CODE = PROMPT.replace("How are you?", "Write add.") + "<|channel|>final<|message|>def add("
+PROMPTS = {"greeting": PROMPT, "longer than the window": COUNTED, "code": CODE}
+LIMIT = 1.0
+"""The largest accepted difference: engines compute in bfloat16 or with 8-bit weights, by about 0.3
+apart. A missing part of the model differs by over 3."""
 GUIDED_TEXT = '"yes, déjà"'
 BESIDE = 5
 
@@ -106,3 +115,22 @@ def lora(bench: Bench) -> Figures:
         "the adapter changes no number": same and plain.logprobs == adapted.logprobs,
     }
     return check(wrong, {"same first id": same})
+
+
+def numerics(bench: Bench) -> Figures:
+    """The largest difference of the likeliest ids' log probabilities, for each prompt."""
+    checkpoint, engine = bench.reference(), bench.engine()
+    if not (likeliest := min(engine.engine.limits().max_logprobs, LIKELIEST)):
+        raise Skipped("the engine gives no log probabilities")
+    # llama.cpp rounds YaRN's range outwards.
+    reference = Reference(checkpoint, truncate=True if bench.kind == "llamacpp" else None)
+    wanted = GenerateOptions(1, (), temperature=0.0, logprobs=likeliest)
+    figures: Figures = {"limit": LIMIT}
+    for name, text in PROMPTS.items():
+        sink, last = engine.answer(ids(text), wanted)
+        check({f"{name}: no log probabilities ({last.error})": not sink.logprobs}, figures)
+        expected = reference.logprobs(ids(text))[0]
+        away = max(abs(float(expected[n]) - value) for n, value in sink.logprobs[0].top)
+        figures[name] = round(away, 4)
+        check({f"{name}: differs by {away:.3f}, limit {LIMIT}": not away <= LIMIT}, figures)
+    return figures

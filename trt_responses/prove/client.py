@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import http.client
+import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 
-from trt_responses.frozen import dataclass
 from trt_responses.prove.claims import Failed
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 Json = dict[str, Any]
 
@@ -27,15 +24,14 @@ ENDS = ("response.completed", "response.incomplete", "response.failed", "error")
 
 
 class Reply(NamedTuple):
-    """A status, the headers in lower case, and the JSON body."""
+    """A status, the headers, and the JSON body."""
 
     status: int
     headers: Mapping[str, str]
     body: Json
 
 
-@dataclass(frozen=True, slots=True)
-class Streamed:
+class Streamed(NamedTuple):
     """One stream, from the request to its end."""
 
     end: str
@@ -46,34 +42,27 @@ class Streamed:
     """Seconds until the first text, reasoning or arguments."""
 
 
-@dataclass(frozen=True, slots=True)
-class Client:
-    """A client of one server, with an admin's key and a user's."""
+class Client(NamedTuple):
+    """A client of one server, with a user's key and an admin's."""
 
     port: int
     key: str
-    admin_key: str = ""
+    admin_key: str
 
     def reply(
         self, method: str, path: str, body: object = None, *, timeout_s: float = ANSWER_S
     ) -> Reply:
         with self._sent(method, path, body, timeout_s) as got:
-            data = got.read()
-        try:
-            found = orjson.loads(data)
-        except orjson.JSONDecodeError:
-            found = {"text": data.decode("utf-8", "replace")}
-        headers = {name.lower(): value for name, value in got.getheaders()}
-        return Reply(got.status, headers, found if isinstance(found, dict) else {"data": found})
+            return Reply(got.status, got.headers, orjson.loads(got.read()))
 
     def create(self, **fields: object) -> Json:
         """A response. Raises a `Failed` if there is none, or if it failed."""
-        got = self.reply("POST", "/v1/responses", {"model": MODEL, **fields})
-        if got.status != 200:
-            raise Failed(f"the server refused a response ({got.status}): {_message(got.body)}")
-        if got.body.get("status") not in ("completed", "incomplete"):
-            raise Failed(f"a response ended {got.body.get('status')}: {_message(got.body)}")
-        return got.body
+        status, _, body = self.reply("POST", "/v1/responses", {"model": MODEL, **fields})
+        if status != 200:
+            raise Failed(f"the server refused a response ({status}): {_message(body)}")
+        if body["status"] not in ("completed", "incomplete"):
+            raise Failed(f"a response ended {body['status']}: {_message(body)}")
+        return body
 
     def stream(self, first: Callable[[], object] = lambda: None, **fields: object) -> Streamed:
         """One stream, read to its end. Calls `first` at the first token."""
@@ -83,25 +72,25 @@ class Client:
             with self._sent("POST", "/v1/responses", body, ANSWER_S) as got:
                 if got.status != 200:
                     return Streamed("refused", f"{got.status}: {got.read(300)!r}")
-                for event in _events(got):
+                events = (orjson.loads(line[6:]) for line in got if line.startswith(b"data: {"))
+                for event in events:
                     if not first_s and event["type"].endswith(".delta"):
                         first_s = time.monotonic() - began
                         first()
                     if event["type"] in ENDS:
-                        return _ended(event, first_s)
+                        ended = event.get("response", {"status": "failed", **event})
+                        tokens = (ended.get("usage") or {}).get("output_tokens", 0)
+                        return Streamed(ended["status"], _message(ended), tokens, first_s)
         except GONE as error:
             return Streamed("cut", type(error).__name__)
         return Streamed("cut", "the connection closed before the last event")
 
     def metrics(self, name: str) -> dict[str, float]:
         """The values of one metric by their labels."""
-        text = self.reply("GET", "/metrics").body["text"]
-        lines = [line.rpartition(" ") for line in text.splitlines()]
-        return {
-            labels.removeprefix(name): float(value)
-            for labels, _, value in lines
-            if labels.partition("{")[0] == name
-        }
+        with self._sent("GET", "/metrics", None, ANSWER_S) as got:
+            text = got.read().decode()
+        found = re.findall(rf"^trt_responses_{name}(\{{.*\}})? (\S+)$", text, re.MULTILINE)
+        return {labels: float(value) for labels, value in found}
 
     @contextmanager
     def _sent(
@@ -140,18 +129,12 @@ def text_of(response: Json) -> str:
     return "".join(part.get("text", "") for item in messages for part in item["content"])
 
 
-def _events(got: http.client.HTTPResponse) -> Iterator[Json]:
-    for line in got:
-        if line.startswith(b"data: {"):
-            yield orjson.loads(line[6:])
-
-
-def _ended(event: Json, first_s: float) -> Streamed:
-    if event["type"] == "error":
-        return Streamed("failed", _message(event))
-    response = event["response"]
-    tokens = (response.get("usage") or {}).get("output_tokens", 0)
-    return Streamed(response["status"], _message(response), tokens, first_s)
+def parsed(text: str) -> object:
+    """The JSON value of a text; None if it has none."""
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
 
 
 def _message(body: Json) -> str:

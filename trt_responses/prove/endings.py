@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from trt_responses.prove.bench import LOAD_LIMIT_S, Bench
 from trt_responses.prove.claims import Figures, Skipped, check
 from trt_responses.prove.client import GONE, MODEL, Reply, Streamed, broken
-from trt_responses.prove.server import LOOK_S, Server, is_alive, until
+from trt_responses.prove.server import LOOK_S, Server, below, until
 
 COUNT = 4
 STREAM = "Count from {} upwards, in words."
@@ -80,7 +80,9 @@ def _lost_worker(bench: Bench, number: signal.Signals) -> Figures:
         pulse.start()
         os.kill(worker, number)
         try:
-            gone_s = until(lambda: not is_alive(worker), limit_s, "the worker was not replaced")
+            gone_s = until(
+                lambda: worker not in below(server.pid), limit_s, "the worker was not replaced"
+            )
             back_s = until(lambda: _answers(server), limit_s, "no answer came again")
         finally:
             pulse.stop()

@@ -12,7 +12,7 @@ from trt_responses.prepare.hardware import visible_gpus
 from trt_responses.prove.bench import Bench
 from trt_responses.prove.claims import Figures, check
 from trt_responses.prove.client import Client, Streamed, at_once, broken
-from trt_responses.prove.server import Server, below, cpu_s, resident_mib
+from trt_responses.prove.server import Server, below, resident_mib
 
 QUESTION = "Tell me about the number {}, in as many words as you can."
 WHOLE, QUICK = ((1, 8, 64), 256), ((1, 8), 48)
@@ -40,9 +40,9 @@ def load(bench: Bench) -> Figures:
     streams(server.client, 1, tokens)  # warms it up
     figures: Figures = {}
     for count in counts:
-        began, used = time.monotonic(), cpu_s(server.pid)
+        began, used = time.monotonic(), _reading(server, "cpu_seconds_total")
         ends = streams(server.client, count, tokens)
-        wall, spent = time.monotonic() - began, cpu_s(server.pid) - used
+        wall, spent = time.monotonic() - began, _reading(server, "cpu_seconds_total") - used
         figures[f"{count} streams"] = _figures(ends, wall, spent)
     return figures
 
@@ -77,9 +77,9 @@ def memory(bench: Bench) -> Figures:
 def _used_mib(server: Server) -> dict[str, float]:
     others = sum(map(resident_mib, below(server.pid)))
     gpus = sum(gpu.memory_bytes - gpu.free_bytes for gpu in visible_gpus()[0]) / 2**20
-    return {"server": resident_mib(server.pid), "its other processes": others, "GPU": gpus}
+    own = _reading(server, "resident_bytes") / 2**20
+    return {"server": own, "its other processes": others, "GPU": gpus}
 
 
-def seconds(bench: Bench) -> float:
-    """The estimated seconds of each step with many requests."""
-    return 20.0 if bench.wish.quick else 180.0
+def _reading(server: Server, name: str) -> float:
+    return sum(server.client.metrics(name).values())

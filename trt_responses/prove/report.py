@@ -17,7 +17,7 @@ import orjson
 from trt_responses import __version__
 from trt_responses.files import write_whole
 from trt_responses.prepare.machine import this_machine
-from trt_responses.prove import agents, canaries, endings, load, numerics, serving
+from trt_responses.prove import agents, canaries, endings, load, serving
 from trt_responses.prove.bench import Bench
 from trt_responses.prove.run import Outcome
 from trt_responses.prove.steps import GPUS
@@ -29,7 +29,7 @@ SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL|STORE$", re.IGNORECAS
 LEAST = 6
 """Shorter values of variables are words, such as `yes`, and no secrets."""
 PROMPTS = (
-    *(*agents.PROMPTS, *numerics.PROMPTS.values(), canaries.PROMPT),
+    *(*agents.PROMPTS, *canaries.PROMPTS.values()),
     *(serving.AGREE, endings.STREAM, load.QUESTION),
 )
 FACTS = ("server", "written", "form", "target", "machine")

@@ -28,7 +28,7 @@ def announced(steps: Sequence[Step], bench: Bench) -> Iterator[str]:
     total = 0.0
     for step in steps:
         why = step.skip(bench)
-        seconds = 0.0 if why else step.seconds(bench)
+        seconds = 0.0 if why else step.estimated_s(bench)
         total += seconds
         yield f"  {step.name:<11} {f'skipped: {why}' if why else f'{shown(seconds)}, {step.what}'}"
     yield f"about {shown(total)} in all"

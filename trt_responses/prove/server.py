@@ -117,20 +117,6 @@ def resident_mib(pid: int) -> float:
     return int(fields[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20 if fields else 0.0
 
 
-def cpu_s(pid: int) -> float:
-    """The CPU time of a process, without its children."""
-    return sum(map(int, _stat(pid)[11:13])) / os.sysconf("SC_CLK_TCK")
-
-
-def is_alive(pid: int) -> bool:
-    """Whether a process runs or is stopped."""
-    return _stat(pid)[:1] not in ([], ["Z"], ["X"])
-
-
-def _stat(pid: int) -> list[str]:
-    return _text(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
-
-
 def _text(path: Path) -> str:
     try:
         return path.read_text("utf-8", "replace")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import orjson
-
 from trt_responses.prove.bench import Bench
 from trt_responses.prove.claims import Figures, check
-from trt_responses.prove.client import MODEL, Json, calls_of, text_of
+from trt_responses.prove.client import MODEL, Json, calls_of, parsed, text_of
 
 AGREE = "Do you agree? Answer yes."
 EXPECTED = {"answer": "yes"}
@@ -53,11 +51,3 @@ def structured(bench: Bench) -> Figures:
     }
     usage = {"answer": answered["usage"], "call": called["usage"]}
     return check(wrong, {f"{name} tokens": each["output_tokens"] for name, each in usage.items()})
-
-
-def parsed(text: str) -> object:
-    """The JSON value of a text; None if it has none."""
-    try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError:
-        return None
