@@ -59,6 +59,11 @@ class Body(ABC):
         self._form, self._schemas, self._sink = form, schemas, sink
         self._tokens = tokens
         self._text = ""
+        self._set_up()
+
+    @abstractmethod
+    def _set_up(self) -> None:
+        """Set up the state of this kind of body."""
 
     def feed(self, text: str) -> None:
         self._text += text
@@ -118,3 +123,16 @@ class StandIns:
     def plain(self, text: str) -> str:
         """The text with each mark spelled out."""
         return text.translate(self._marks) if self._marks else text
+
+
+class SignedBody(Body):
+    """A body whose marks may be one token: a character stands in for each."""
+
+    def _set_up(self) -> None:
+        self._signs = StandIns(self._tokens)
+
+    def mark(self, mark: str) -> bool:
+        if mark not in self._signs:
+            return False
+        self.feed(self._signs.sign(mark))
+        return True

@@ -15,10 +15,7 @@ from trt_responses.dialects.templates.pieces import CALL_ID, is_mark, pieces
 from trt_responses.dialects.templates.read.body import Body, split
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
     from trt_responses.dialects.templates.families import Calls
-    from trt_responses.dialects.templates.read.body import CallSink
 
 HEAD_CHARACTERS = 4096
 """Maximum length of a JSON call up to its arguments; a longer one is read when it is complete."""
@@ -95,14 +92,7 @@ class JsonValue:
 class _Arguments(Body):
     """Arguments that are JSON, returned as written."""
 
-    def __init__(
-        self,
-        form: Calls,
-        schemas: Mapping[str, object],
-        sink: CallSink,
-        tokens: Collection[str] = (),
-    ) -> None:
-        super().__init__(form, schemas, sink, tokens)
+    def _set_up(self) -> None:
         self._opened = False
         self._value = JsonValue()
         self._held: list[str] | None = []
@@ -151,15 +141,9 @@ class _Arguments(Body):
 class JsonBody(_Arguments):
     """A call as one JSON object with the keys `name` and `arguments`."""
 
-    def __init__(
-        self,
-        form: Calls,
-        schemas: Mapping[str, object],
-        sink: CallSink,
-        tokens: Collection[str] = (),
-    ) -> None:
-        super().__init__(form, schemas, sink, tokens)
-        self._head, self._tail = _patterns(form)
+    def _set_up(self) -> None:
+        super()._set_up()
+        self._head, self._tail = _patterns(self._form)
         self._frame = JsonValue()
         """The object around name and arguments, until the name is known; then its rest."""
         self._framed = 0
@@ -246,24 +230,18 @@ class JsonBody(_Arguments):
 class NamedBody(_Arguments):
     """A name, a separator, and JSON. The text around them may be one token, or ordinary text."""
 
-    def __init__(
-        self,
-        form: Calls,
-        schemas: Mapping[str, object],
-        sink: CallSink,
-        tokens: Collection[str] = (),
-    ) -> None:
-        super().__init__(form, schemas, sink, tokens)
-        before = [*filter(is_mark, pieces(form.before_name))]
-        behind = [*filter(is_mark, pieces(form.after_name))]
+    def _set_up(self) -> None:
+        super()._set_up()
+        before = [*filter(is_mark, pieces(self._form.before_name))]
+        behind = [*filter(is_mark, pieces(self._form.after_name))]
         self._before = before[-1] if before else ""
         """The mark before the name; what is before that is no part of it."""
-        self._name_end = behind[0] if behind else form.after_name
+        self._name_end = behind[0] if behind else self._form.after_name
         self._begin = behind[-1] if len(behind) > 1 else ""
         """The mark before the arguments, if another one ends the name."""
-        self._prefix = form.before_name.strip().removesuffix(self._before)
+        self._prefix = self._form.before_name.strip().removesuffix(self._before)
         """The text before that mark, or before the name if there is none."""
-        self._numbered = _NUMBERED.match(form.after_name) is not None
+        self._numbered = _NUMBERED.match(self._form.after_name) is not None
 
     def mark(self, mark: str) -> bool:
         if self._opened:

@@ -11,13 +11,10 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from trt_responses.dialects.templates.read.arguments import PYTHON
-from trt_responses.dialects.templates.read.body import Body, StandIns, split
+from trt_responses.dialects.templates.read.body import SignedBody, split
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
-
-    from trt_responses.dialects.templates.families import Calls
-    from trt_responses.dialects.templates.read.body import CallSink
+    from collections.abc import Callable
 
 QUOTE = chr(0xDBFF)
 """Stands in for quotes that are several characters."""
@@ -33,21 +30,14 @@ class Unreadable(ValueError):
     """The text is no call."""
 
 
-class LiteralBody(Body):
+class LiteralBody(SignedBody):
     """A name, and arguments between brackets."""
 
-    def __init__(
-        self,
-        form: Calls,
-        schemas: Mapping[str, object],
-        sink: CallSink,
-        tokens: Collection[str] = (),
-    ) -> None:
-        super().__init__(form, schemas, sink, tokens)
-        assert form.tags is not None
-        self._signs = StandIns(tokens)
-        self._equals = form.tags.key_end.strip()
-        self._mark = self._signs.sign(form.tags.quotes)
+    def _set_up(self) -> None:
+        assert self._form.tags is not None
+        super()._set_up()
+        self._equals = self._form.tags.key_end.strip()
+        self._mark = self._signs.sign(self._form.tags.quotes)
         """The quotes; if they are several characters, `QUOTE` replaces them in the text."""
         quote = QUOTE if len(self._mark) > 1 else self._mark
         self._quotes = quote + ('"' if quote == "'" else "")
@@ -55,12 +45,6 @@ class LiteralBody(Body):
         self._scanned = self._depth = 0
         self._quote = ""
         self._complete = False
-
-    def mark(self, mark: str) -> bool:
-        if mark not in self._signs:
-            return False
-        self.feed(self._signs.sign(mark))
-        return True
 
     def closes(self) -> bool:
         return not self._quote

@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, Literal
 
 from trt_responses.dialects.templates.pieces import common
 from trt_responses.dialects.templates.read.arguments import ArgumentWriter
-from trt_responses.dialects.templates.read.body import Body, StandIns, split
+from trt_responses.dialects.templates.read.body import SignedBody, split
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
     from trt_responses.dialects.templates.families import Calls
-    from trt_responses.dialects.templates.read.body import CallSink
+    from trt_responses.dialects.templates.read.body import StandIns
 
 CDATA = "<![CDATA["
 _Place = Literal["head", "name", "number", "between", "key", "gap", "value", "lost"]
@@ -69,19 +67,12 @@ def _inside(text: str, first: str, last: str) -> str:
     return text.removeprefix(first).removesuffix(last).strip() if last else ""
 
 
-class TagBody(Body):
+class TagBody(SignedBody):
     """A call with its keys and values between tags."""
 
-    def __init__(
-        self,
-        form: Calls,
-        schemas: Mapping[str, object],
-        sink: CallSink,
-        tokens: Collection[str] = (),
-    ) -> None:
-        super().__init__(form, schemas, sink, tokens)
-        self._signs = StandIns(tokens)
-        self._marks = TagMarks(form, self._signs)
+    def _set_up(self) -> None:
+        super()._set_up()
+        self._marks = TagMarks(self._form, self._signs)
         self._writer: ArgumentWriter | None = None
         self._at: _Place = "head" if self._marks.before_name else "name"
         self._key = ""
@@ -89,12 +80,6 @@ class TagBody(Body):
         """Whether the value is quoted as CDATA; None as long as that is unknown."""
         self._first = False
         """Whether a value begins here: then a newline belongs to the mark."""
-
-    def mark(self, mark: str) -> bool:
-        if mark not in self._signs:
-            return False
-        self.feed(self._signs.sign(mark))
-        return True
 
     def _step(self) -> bool:
         match self._at:
