@@ -91,7 +91,11 @@ class Runs:
                 parts = lease.parts
             draft = Draft(request, steps, parts)
             draft.place = place
-            run = await assembled(draft)
+            try:
+                run = await assembled(draft)
+            except BaseException:
+                await draft.release()
+                raise
         except BaseException:
             place.leave()
             if lease is not None:
