@@ -59,6 +59,9 @@ async def assembled(draft: Draft) -> Run:
         await planned(draft)
     draft.place.line_up(len(draft.prompt.ids))
     _write(draft)
+    second = None
+    if draft.answers:
+        second = SecondChance(draft.called, draft.tool_names, draft.turns)
     generation = draft.generation(
         prompt_ids=draft.prompt.ids,
         plan=plan,
@@ -70,7 +73,7 @@ async def assembled(draft: Draft) -> Run:
         clock_ns=parts.clock_ns,
         place=draft.place,
         recovery=parts.recovery,
-        joints=Joints(draft.joints["before"], draft.joints["after"], _second_chance(draft)),
+        joints=Joints(draft.joints["before"], draft.joints["after"], second),
         notes=draft.notes,
     )
     return Run(generation, draft, commit_run)
@@ -170,13 +173,6 @@ def _options(draft: Draft) -> GenerateOptions:
         request_id=draft.id,
         trace_headers=ORIGIN.get().trace_headers,
     )
-
-
-def _second_chance(draft: Draft) -> SecondChance | None:
-    """The second chance of a run that answers a conversation."""
-    if not draft.answers:
-        return None
-    return SecondChance(draft.called, draft.tool_names, draft.turns)
 
 
 def _item_mint(response_id: str) -> Mint:

@@ -73,7 +73,7 @@ class Making:
         self._runs = shared.runs
         self._repeats = shared.repeats
         self._names = shared.of(ModelNames)
-        self._headers = shared.headers
+        self._headers: Callable[[Request], dict[str, str]] = shared.headers
         self._stream_limits = shared.stream_limits
         self._limits = shared.limits
 
@@ -87,9 +87,6 @@ class Making:
         if not ignored and not dropped:
             return {}
         return ignored_header(ignored) | dropped_header(dropped)
-
-    def _headers_of(self, request: Request) -> dict[str, str]:
-        return self._headers(request)
 
     def _last(self) -> bytes:
         """The end of a stream that is whole."""
@@ -127,7 +124,7 @@ class Making:
         if kept is not None and run.log.begun.background:
             return kept(run, call, extra)
         if call.stream:
-            headers, limits = self._headers_of(request) | extra, self._stream_limits
+            headers, limits = self._headers(request) | extra, self._stream_limits
             if leave is None:
                 return Stream(run, self._runs, headers, limits, self._last)
             return Follow(run, headers, limits, leave=leave, last=self._last)
@@ -145,7 +142,7 @@ class Making:
         last = run.log.response
         if last.status == "cancelled":
             raise ClientDisconnect  # its client has left, and takes no reply
-        headers = self._headers_of(request) | extra  # only now: they say how long it took
+        headers = self._headers(request) | extra  # only now: they say how long it took
         if last.status == "failed":
             return self.fault(run.error or ApiError("The response failed."), headers)
         return json_reply(whole(run), headers)

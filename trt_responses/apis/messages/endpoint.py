@@ -86,6 +86,7 @@ class Messages(Making):
 
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)
+        self._headers = lambda request: named_request(shared.headers(request))
         self._seals = shared.parts.opener is not NO_OPENER
         read = partial(shape_of, seals=self._seals)
         self._shapes = MessageShapes(MessagesRequest, shared.limits, read, with_messages, meaning)
@@ -112,11 +113,8 @@ class Messages(Making):
         accepted = await in_pieces(with_messages(accepted, wanted.messages, answered=False))
         self._names.check(wanted.model)
         tokens = await self._runs.count(accepted, owner=owner)
-        headers = self._headers_of(request) | self._extra(accepted)
+        headers = self._headers(request) | self._extra(accepted)
         return json_reply(orjson.dumps({"input_tokens": tokens}), headers)
-
-    def _headers_of(self, request: Request) -> dict[str, str]:
-        return named_request(self._headers(request))
 
     def _last(self) -> bytes:
         return b""

@@ -55,7 +55,7 @@ def _calls(call: Callable[[Argument], Awaitable[None]]) -> Generator[object, Arg
 
 @types.coroutine
 def _once(call: Callable[[], Coroutine[Any, Any, None]]) -> Generator[object, Any, None]:
-    yield from call()  # type: ignore[misc]  # which this kind of generator may
+    yield from call()
     yield IDLE
 
 
