@@ -61,6 +61,9 @@ class Takes(NamedTuple):
     """Maximum tool calls in a turn, unless a setting says otherwise."""
 
 
+EVERYTHING = Takes()
+
+
 class Answered(NamedTuple):
     """A tool's answer within a run, as ids."""
 

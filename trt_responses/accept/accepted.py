@@ -169,14 +169,11 @@ class Accepted:
     """The whole prompt, of a client that renders it itself; `input` is empty then."""
     begun: Sequence[int] = ()
     """Ids with which the client has the answer begin; they follow the prompt."""
-
-    @property
-    def scored(self) -> bool:
-        """Whether the reply has the likelihood of each token."""
-        return self.sampling.logprobs is not None
+    scored: bool = False
+    """The reply has the likelihood of each token, as `sampling.logprobs` asks."""
 
 
-DEFAULTS = {one.name: one.default for one in fields(Accepted)} | {"seals": False, "scored": False}
+DEFAULTS = {one.name: one.default for one in fields(Accepted)} | {"seals": False}
 """The fields as a request has them that does not ask for anything by them."""
 FEATURES = {
     "conversation": ("conversation", "conversations"),

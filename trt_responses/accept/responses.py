@@ -99,6 +99,7 @@ def accept(
         unsupported_tools=_unsupported(known(request.tools or ()), built_in),
         built_in=run_here,
         max_tool_calls=request.max_tool_calls,
+        scored=scored,
     )
 
 

@@ -74,11 +74,12 @@ class SharedCounts:
 
     def clear(self) -> None:
         """Clear this column: nothing of it runs or waits any more."""
-        with self.locked():
+        with self.lock:
             self._map[self._own : self._own + COLUMN_BYTES] = bytes(COLUMN_BYTES)
 
+    @property
     @contextmanager
-    def locked(self) -> Iterator[None]:
+    def lock(self) -> Iterator[None]:
         for _ in range(LOCK_TRIES):
             try:
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from trt_responses.dialect import Takes
 from trt_responses.harmony.read.logprobs import ScoredReader
 from trt_responses.harmony.read.reader import Reader, Tables
-from trt_responses.harmony.steer.plans import Language
+from trt_responses.harmony.steer.plans import STOPS, Language
 from trt_responses.harmony.steer.turn import plan_of
 from trt_responses.harmony.stored_text import Spelled
 from trt_responses.harmony.write.render import Renderer
 from trt_responses.language.reader import AS_USUAL
-from trt_responses.language.steering import Resumed
+from trt_responses.language.steering import Free, Resumed
 from trt_responses.tokens.control import CONTROL
 from trt_responses.tokens.tokenise import Tokeniser
 
@@ -57,7 +57,11 @@ class Harmony:
     def plan(
         self, turn: Turn, guides: Guides, tokens: int, *, written: int = 0, after_tool: bool = False
     ) -> SteeringPlan:
-        plan = plan_of(turn, self._language, guides, tokens, written)
+        plan: SteeringPlan
+        if turn.choices is None and not turn.strict and turn.calls < 2:  # as most turns
+            plan = Free(tokens, STOPS, turn.begun)
+        else:
+            plan = plan_of(turn, self._language, guides, tokens, written)
         return Resumed(plan, self._language.assistant) if after_tool else plan
 
     def arguments(self, of_json: Form, tool: FunctionTool) -> Form:

@@ -31,6 +31,8 @@ class Lifecycle:
         self._since_s = clock_s()
         self._refuses_from_s = math.inf
         self._closed = False
+        self.open = False
+        """Whether it is ready and not closed, so that no check raises."""
         self._streams = True
         self.was_ready = False
         """Whether this start has ended well."""
@@ -93,7 +95,7 @@ class Lifecycle:
 
     def close(self) -> None:
         """Close: from now on only health and metrics are answered."""
-        self._closed = True
+        self._closed, self.open = True, False
 
     def check_open(self) -> None:
         """Raise when no request of the API can be answered."""
@@ -114,4 +116,5 @@ class Lifecycle:
 
     def _enter(self, state: State, reason: str | None) -> None:
         self.state, self.reason = state, reason
+        self.open = state == "ready" and not self._closed
         self._since_s = self._clock_s()

@@ -66,7 +66,8 @@ class Log:
         self.dialect = dialect
         self._spelling = spelling or ResponsesSpelling(dialect)
         self.closed = False
-        self._folded = response
+        self.begun = response
+        """The response as the last whole snapshot has it; its items may have gone on."""
         self._output = response.output
         self._settled = 0
         """The events of all entries but the growing one: how many there are, and their first
@@ -86,7 +87,7 @@ class Log:
         self.entries.append(Single(self._settled, event, self._spelling))
         self._settled += 1
         if isinstance(event, OfResponse):
-            self._folded, self._output = event.response, event.response.output
+            self.begun, self._output = event.response, event.response.output
         elif not isinstance(event, OF_NO_ITEM):
             self._output = output_after(self._output, event)
 
@@ -113,9 +114,9 @@ class Log:
     def response(self) -> Response:
         """The fold of everything so far; a growing text is included and stays growing."""
         output = self.output
-        if output is self._folded.output:
-            return self._folded
-        return replace(self._folded, output=output)
+        if output is self.begun.output:
+            return self.begun
+        return replace(self.begun, output=output)
 
     def json_of(self, response: Response) -> bytes:
         """A snapshot as JSON: the same bytes for the record and for the event that tells of it."""
@@ -125,12 +126,7 @@ class Log:
         """A frame without news, for a reader of the events after this number: it has the number of
         the last event, so that a reader who resumes there misses nothing and gets nothing twice.
         Empty where the API has no such event."""
-        return self._spelling.repeated(self._folded, max(self.next_number - 1, after))
-
-    @property
-    def begun(self) -> Response:
-        """The response as the last whole snapshot has it; its items may have gone on."""
-        return self._folded
+        return self._spelling.repeated(self.begun, max(self.next_number - 1, after))
 
     @property
     def output(self) -> Output:
@@ -147,7 +143,7 @@ class Log:
     def settle(self, response: Response) -> None:
         """Set the last snapshot of a log that ends without an event: a cancelled run's."""
         self._settle()
-        self._folded, self._output = response, response.output
+        self.begun, self._output = response, response.output
 
     def _settle(self) -> None:
         if self._growing is not None:

@@ -26,11 +26,14 @@ class Prior:
     """Where that stands."""
 
 
+NO_PRIOR = Prior()
+
+
 async def prior_of(accepted: Accepted, records: Records, owner: str) -> Prior:
     """The conversation that a request continues, looked up in the records."""
     previous_id = accepted.previous_response_id
     if previous_id is None:
-        return Prior()
+        return NO_PRIOR
     match await records.get(previous_id, owner):
         case Record(version=0) as record:
             return _continued(record)

@@ -10,10 +10,11 @@ import logging
 from typing import TYPE_CHECKING
 
 from trt_responses.accept.model_names import answered_name
+from trt_responses.dialect import EVERYTHING
 from trt_responses.frozen import replace
 from trt_responses.language.reader import ReaderOptions
 from trt_responses.log.log import Log
-from trt_responses.prompt.history import prior_of
+from trt_responses.prompt.history import NO_PRIOR, prior_of
 from trt_responses.prompt.prompt import prompt_of
 from trt_responses.prompt.references import item_id
 from trt_responses.run.commit import commit_run
@@ -38,21 +39,14 @@ logger = logging.getLogger(__name__)
 
 
 async def assembled(draft: Draft) -> Run:
-    """A run that is not started yet, or an `ApiError`; then nothing is held any more. Its place
-    learns the length of its prompt."""
-    try:
-        return await _assembled(draft)
-    except BaseException:
-        await draft.release()
-        raise
-
-
-async def _assembled(draft: Draft) -> Run:
+    """A run that is not started yet, or an `ApiError`: then the caller releases the draft. Its
+    place learns the length of its prompt."""
     parts = draft.parts
     draft.limits = parts.engine.limits()
     for acquire in draft.joints["acquire"]:
         await acquire(draft)
-    check_supported(draft.accepted, parts.dialect)
+    if parts.dialect.takes != EVERYTHING:
+        check_supported(draft.accepted, parts.dialect)
     if draft.accepted.store:
         await parts.store.check()
     await _show(draft)
@@ -65,6 +59,9 @@ async def _assembled(draft: Draft) -> Run:
         await planned(draft)
     draft.place.line_up(len(draft.prompt.ids))
     _write(draft)
+    second = None
+    if draft.answers:
+        second = SecondChance(draft.called, draft.tool_names, draft.turns)
     generation = draft.generation(
         prompt_ids=draft.prompt.ids,
         plan=plan,
@@ -76,7 +73,7 @@ async def _assembled(draft: Draft) -> Run:
         clock_ns=parts.clock_ns,
         place=draft.place,
         recovery=parts.recovery,
-        joints=Joints(draft.joints["before"], draft.joints["after"], _second_chance(draft)),
+        joints=Joints(draft.joints["before"], draft.joints["after"], second),
         notes=draft.notes,
     )
     return Run(generation, draft, commit_run)
@@ -107,7 +104,9 @@ async def _show(draft: Draft) -> None:
     """Set what the model is shown."""
     for offer in draft.joints["offer"]:
         await offer(draft)
-    if draft.prior is None:
+    if draft.prior is None and draft.accepted.previous_response_id is None:
+        draft.prior = NO_PRIOR
+    elif draft.prior is None:
         draft.prior = await prior_of(draft.accepted, draft.records, draft.owner)
     draft.prompt = await prompt_of(draft, draft.prior)
     draft.notes.continuation = draft.prompt.continuation
@@ -116,8 +115,9 @@ async def _show(draft: Draft) -> None:
 def _plan(draft: Draft) -> None:
     """Set what plans are made of."""
     parts, accepted, steering = draft.parts, draft.accepted, draft.steering
-    draft.called = dict(clients_callees(accepted.tools))  # to which steps add their own
-    draft.notes.offered = shown(accepted.tools)
+    if accepted.tools:
+        draft.called = dict(clients_callees(accepted.tools))  # to which steps add their own
+        draft.notes.offered = shown(accepted.tools)
     # A call that is run here ends a turn.
     several = accepted.parallel_calls and bool(accepted.tools) and not accepted.built_in
     draft.parallel = several and parts.max_calls > 1
@@ -150,7 +150,9 @@ def _response(draft: Draft) -> Response:
         accepted.echo,
         id=draft.id,
         created_at=int(parts.clock_s()) if created_at is None else created_at,
-        model=answered_name(parts.model, accepted.sampling.adapter),
+        model=parts.model
+        if (adapter := accepted.sampling.adapter) is None
+        else (answered_name(parts.model, adapter)),
         parallel_tool_calls=draft.parallel,
     )
 
@@ -171,13 +173,6 @@ def _options(draft: Draft) -> GenerateOptions:
         request_id=draft.id,
         trace_headers=ORIGIN.get().trace_headers,
     )
-
-
-def _second_chance(draft: Draft) -> SecondChance | None:
-    """The second chance of a run that answers a conversation."""
-    if not draft.answers:
-        return None
-    return SecondChance(draft.called, draft.tool_names, draft.turns)
 
 
 def _item_mint(response_id: str) -> Mint:

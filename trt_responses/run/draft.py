@@ -49,8 +49,6 @@ class Draft:
     limits: Limits
     prompt: Prompt
     steering: SteeringRequest
-    called: Mapping[str, Callee]
-    """The functions of the client, by the recipients of their calls."""
     parallel: bool
     """Whether a turn may hold several calls."""
     turns: Turns
@@ -89,6 +87,8 @@ class Draft:
         """Those of calls that end a turn."""
         self.tool_names: Collection[str] = ()
         """The server's tools by their names in the prompt."""
+        self.called: Mapping[str, Callee] = {}
+        """The functions of the client, by the recipients of their calls."""
         self.answers = True
         """Whether it answers a conversation."""
         self.writes_tokens: int | None = None
@@ -111,7 +111,8 @@ class Draft:
         accepted, parts = self.accepted, self.parts
         read = prompt_tokens + len(accepted.begun)
         context = self.limits.context_tokens
-        refuse_longer(read, context - 1)
+        if read > context - 1:
+            refuse_longer(read, context - 1)
         if self.writes_tokens is not None:
             return Free(self.writes_tokens)
         budget = min(context - read, accepted.max_output_tokens or context)

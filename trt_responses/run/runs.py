@@ -5,7 +5,6 @@ Knows when a run may begin; how one is put together is in `assembly.py`.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from trt_responses import frozen
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from trt_responses.accept.accepted import Accepted
+    from trt_responses.accept.model_names import ModelNames
     from trt_responses.health.lifecycle import Lifecycle
     from trt_responses.run.facts import Progress
     from trt_responses.run.parts import Lease, Parts
@@ -75,10 +75,11 @@ class Runs:
         It holds a slot from here on: tokenising can be slow.
         """
         self._check_ready()
-        accepted, model = self._with_adapter(request.accepted)
-        if accepted is not request.accepted:
+        accepted, parts, lease = request.accepted, self._parts, None
+        model, names = accepted.echo.model, parts.names
+        if names is not None and model not in names.known:
+            accepted, model = _with_adapter(accepted, names)
             request = frozen.replace(request, accepted=accepted)
-        parts, lease = self._parts, None
         if self._not_installed:
             refuse_fields(self._not_installed, accepted)
         steps = steps_of(parts.features, accepted, request.steps)
@@ -90,7 +91,11 @@ class Runs:
                 parts = lease.parts
             draft = Draft(request, steps, parts)
             draft.place = place
-            run = await assembled(draft)
+            try:
+                run = await assembled(draft)
+            except BaseException:
+                await draft.release()
+                raise
         except BaseException:
             place.leave()
             if lease is not None:
@@ -103,15 +108,6 @@ class Runs:
         if lease is not None:
             run.headers |= lease.headers()
         return run
-
-    def _with_adapter(self, accepted: Accepted) -> tuple[Accepted, str]:
-        """The request with the adapter that its model names, and that model's name without it."""
-        model, names = accepted.echo.model, self._parts.names
-        base, adapter = names.wanted(model) if names is not None else (model, None)
-        if adapter is None:
-            return accepted, base
-        sampling = frozen.replace(accepted.sampling, adapter=adapter)
-        return replace(accepted, sampling=sampling), base
 
     async def count(self, accepted: Accepted, *, owner: str) -> int:
         """The input tokens of a response to the request."""
@@ -160,7 +156,17 @@ class Runs:
         return True
 
     def _check_ready(self) -> None:
-        self._lifecycle.check_takes_work()
+        if not self._lifecycle.open:
+            self._lifecycle.check_takes_work()
         if not (health := self._parts.engine.health()).ready:
             reason = (health.reason or "it is starting").removesuffix(".")
             raise EngineUnavailable(f"The engine is not ready: {reason}.", retry_after_s=5)
+
+
+def _with_adapter(accepted: Accepted, names: ModelNames) -> tuple[Accepted, str]:
+    """The request with the adapter that its model names, and that model's name without it."""
+    base, adapter = names.wanted(accepted.echo.model)
+    if adapter is None:
+        return accepted, base
+    sampling = frozen.replace(accepted.sampling, adapter=adapter)
+    return frozen.replace(accepted, sampling=sampling), base

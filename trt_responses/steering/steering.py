@@ -109,8 +109,9 @@ class Steering:
         thread, so that the loop goes on, and owners take turns."""
         narrows = accepted.choice.narrows or accepted.answer is not None
         narrows = narrows or accepted.thought is not None
-        if not (narrows or accepted.built_in or _promising(accepted.tools)):  # as most requests
-            offered = tuple(_without_forms(accepted.tools).values())
+        tools = accepted.tools
+        if not (narrows or accepted.built_in or (tools and _promising(tools))):  # as most requests
+            offered = tuple(_without_forms(tools).values()) if tools else ()
             turn = Turn(offered=offered, begun=tuple(accepted.begun))
             return SteeringRequest(self._dialect, guides, turn)
         if self._unknown_bytes(accepted) <= AT_ONCE_BYTES:

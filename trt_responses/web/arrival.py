@@ -8,6 +8,10 @@ from collections.abc import Iterable, Mapping
 
 REQUEST_ID = re.compile(rb"[\w.:@/+=-]{1,128}", re.ASCII)
 TRACEPARENT = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+GIVEN = frozenset((b"x-request-id", b"traceparent", b"tracestate", b"x-session-id"))
+"""The headers that `given` reads."""
+NONE: tuple[str, Mapping[str, str], str | None] = "", {}, None
+"""What a request without them gives."""
 MAX_TRACESTATE_BYTES = 512
 MAX_SESSION_BYTES = 256
 

@@ -20,6 +20,7 @@ from trt_responses.wire.limits import RequestLimits
 R = TypeVar("R", bound=Options)
 T = TypeVar("T")
 
+JSON = "application/json"
 LENGTH_DIGITS = 18
 """A length with more digits is too large for any limit, and in the end for `int` itself."""
 
@@ -31,7 +32,7 @@ def check_json(request: Request) -> None:
     """Refuse other types: a page can send a form or plain text anywhere without asking, and JSON
     it cannot."""
     sent = (header(request, b"content-type") or "").partition(";")[0].strip().lower()
-    if sent != "application/json":
+    if sent != JSON:
         raise InvalidRequest(
             f"The content type must be application/json, got {sent or 'none'!r:.100}.",
             status=415,
@@ -39,10 +40,18 @@ def check_json(request: Request) -> None:
         )
 
 
+async def read_json(request: Request, limits: RequestLimits) -> bytes:
+    """The whole body of a request whose type must be JSON's."""
+    if header(request, b"content-type") != JSON:
+        check_json(request)
+    return await read_body(request, limits)
+
+
 async def read_body(request: Request, limits: RequestLimits) -> bytes:
     """The whole body of JSON, or a refusal as soon as it is known to be too large."""
     body = await read_bytes(request, limits)
-    await check_values(body, limits)
+    if len(body) > limits.body_values:  # fewer bytes have fewer values
+        await check_values(body, limits)
     if len(body) > COUNTED_AT_ONCE:
         await give_way()  # before it is parsed
     return body
@@ -50,12 +59,11 @@ async def read_body(request: Request, limits: RequestLimits) -> bytes:
 
 async def read_bytes(request: Request, limits: RequestLimits) -> bytes:
     """The whole body, whatever it is."""
-    most = f"{limits.body_bytes} bytes (TRT_RESPONSES_MAX_BODY_BYTES)"
     declared = header(request, b"content-length") or ""
     if declared.isdecimal() and (
         len(declared) > LENGTH_DIGITS or int(declared) > limits.body_bytes
     ):
-        raise too_large(most)
+        raise _too_long(limits)
     parts, size, more = [], 0, True
     while more:
         message = await request.receive()
@@ -64,7 +72,7 @@ async def read_bytes(request: Request, limits: RequestLimits) -> bytes:
         parts.append(message.get("body", b""))
         size += len(parts[-1])
         if size > limits.body_bytes:
-            raise too_large(most)
+            raise _too_long(limits)
         more = message.get("more_body", False)
     return b"".join(parts)
 
@@ -126,6 +134,10 @@ class Values:
 def _separators(text: bytes) -> int:
     """What comes before each value of a list or an object, and what begins a list or an object."""
     return text.count(b",") + text.count(b"[") + text.count(b"{")
+
+
+def _too_long(limits: RequestLimits) -> ApiError:
+    return too_large(f"{limits.body_bytes} bytes (TRT_RESPONSES_MAX_BODY_BYTES)")
 
 
 def too_large(bound: str) -> ApiError:

@@ -13,7 +13,7 @@ from trt_responses.errors import Forbidden, InvalidRequest, Unauthorized
 from trt_responses.web.headers import Origins, header, origin_refused
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from starlette.requests import Request
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 ANYONE = ""
 """The owner of everything on a server without keys."""
+KNOWN_HOSTS = 64
+"""The most Host headers that are remembered: with `*` a client can send any."""
 
 
 class Keys(Protocol):
@@ -52,6 +54,8 @@ class Guard:
         """Without `keys` no request needs one. With a `lifecycle`, requests pass only while the
         server is open."""
         self._hosts = frozenset(map(str.lower, hosts))
+        self._known_hosts: set[bytes] = set()
+        """Host headers that were allowed."""
         self._origins = Origins(origins)
         self._keys = keys
         self._lifecycle = lifecycle
@@ -59,9 +63,10 @@ class Guard:
     def owner(self, request: Request) -> str:
         """The owner that the request speaks for, or the reason why it may not."""
         self._check_place(request)
-        owner = self._check_key(request)
-        if self._lifecycle is not None:
-            self._lifecycle.check_open()
+        keys, lifecycle = self._keys, self._lifecycle
+        owner = ANYONE if keys is None or not keys.required else _owner_in(keys, request)
+        if lifecycle is not None and not lifecycle.open:
+            lifecycle.check_open()
         return owner
 
     def admin(self, request: Request) -> str:
@@ -82,35 +87,38 @@ class Guard:
         return None if self._keys is None else self._keys.admin_of(key_of(request))
 
     def _check_place(self, request: Request) -> None:
-        self._check_host(request)
-        self._check_origin(request)
+        hosts = [value for name, value in request.scope["headers"] if name == b"host"]
+        if len(hosts) != 1 or hosts[0] not in self._known_hosts:
+            self._check_host(hosts, request)
+        if (origin := header(request, b"origin")) is not None:
+            self._check_origin(origin, request)
 
-    def _check_host(self, request: Request) -> None:
-        host = _host(request)
+    def _check_host(self, hosts: Sequence[bytes], request: Request) -> None:
+        host = _host(hosts, request)
         if "*" not in self._hosts and _name(host) not in self._hosts:
             raise Forbidden(
                 f"This server does not answer for the host {host!r:.100}: ask for one of "
                 f"{', '.join(sorted(self._hosts))}, or allow it in TRT_RESPONSES_ALLOWED_HOSTS.",
                 code="host_not_allowed",
             )
+        if len(self._known_hosts) < KNOWN_HOSTS:
+            self._known_hosts.update(hosts)
 
-    def _check_origin(self, request: Request) -> None:
-        origin = header(request, b"origin")
-        if origin is None or self._origins.allow(origin):
+    def _check_origin(self, origin: str, request: Request) -> None:
+        if self._origins.allow(origin):
             return
         scheme, _, authority = origin.partition("://")
         if not authority or (scheme, _with_port(scheme, authority)) != _own_origin(request):
             raise origin_refused(origin)
 
-    def _check_key(self, request: Request) -> str:
-        if self._keys is None or not self._keys.required:
-            return ANYONE
-        if not (key := key_of(request)):
-            raise Unauthorized("No API key: send it as `Authorization: Bearer KEY`.")
-        owner = self._keys.owner_of(key)
-        if owner is None:
-            raise Unauthorized("The API key is not one of this server's.")
-        return owner
+
+def _owner_in(keys: Keys, request: Request) -> str:
+    if not (key := key_of(request)):
+        raise Unauthorized("No API key: send it as `Authorization: Bearer KEY`.")
+    owner = keys.owner_of(key)
+    if owner is None:
+        raise Unauthorized("The API key is not one of this server's.")
+    return owner
 
 
 def key_of(request: Request) -> str:
@@ -127,10 +135,9 @@ HOST = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[\w.~-]*)(?::\d{0,5})?", re.ASCII)
 PORTS = {"http": ":80", "https": ":443"}
 
 
-def _host(request: Request) -> str:
+def _host(hosts: Sequence[bytes], request: Request) -> str:
     """The one Host header. A request with none, with several, or with one that names no host is
     refused (RFC 9112, 3.2): a proxy may have read another host than we do."""
-    hosts = [value for name, value in request.scope["headers"] if name == b"host"]
     if not hosts and request.scope.get("http_version") != "1.1":
         return ""
     host = str(hosts[0], "latin-1") if len(hosts) == 1 else ""

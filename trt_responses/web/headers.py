@@ -48,14 +48,13 @@ class Origins:
 
     def __init__(self, allowed: Iterable[str]) -> None:
         self._allowed = frozenset(allowed)
+        self.any = bool(self._allowed)
 
     def allow(self, origin: str) -> bool:
         return origin in self._allowed or "*" in self._allowed
 
     def reply_headers(self, request: Request) -> dict[str, str]:
         """Headers by which a browser shows a reply to the page that requested it."""
-        if not self._allowed:
-            return {}
         origin = header(request, b"origin")
         if origin is None or not self.allow(origin):
             return {"vary": "Origin"}
@@ -95,7 +94,7 @@ class ReplyHeaders:
             "x-request-id": state.get("request_id", ""),
             "openai-processing-ms": str(spent_ms),
             "cache-control": "no-store",
-            **self._origins.reply_headers(request),
+            **(self._origins.reply_headers(request) if self._origins.any else {}),
             **(CLOSE if closing else {}),
         }
 

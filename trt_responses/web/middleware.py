@@ -15,9 +15,10 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from trt_responses.run.origin import ORIGIN, Origin
-from trt_responses.web.arrival import given
+from trt_responses.web.arrival import GIVEN, NONE, given
 from trt_responses.web.cors import preflight_reply
 from trt_responses.web.endpoint import reply_of
+from trt_responses.web.headers import BY_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -75,11 +76,13 @@ class Middleware:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if (kind := scope["type"]) in ("http", "websocket"):
             arrival_ns = self._clock_ns()
-            own_id, traced, session = given(scope["headers"])
+            headers = scope["headers"]
+            by_name = dict(reversed([*headers]))
+            own_id, traced, session = NONE if GIVEN.isdisjoint(by_name) else given(headers)
             request_id = own_id or self._mint("req")
             ORIGIN.set(Origin(request_id, traced, session))
             noted = {"arrival_ns": arrival_ns, "request_id": request_id}
-            scope = {**scope, "state": {**scope.get("state", {}), **noted}}
+            scope = {**scope, BY_NAME: by_name, "state": {**scope.get("state", {}), **noted}}
         if kind != "http":
             await self._app(scope, receive, send)
             return

@@ -18,7 +18,7 @@ from trt_responses.errors import ApiError
 from trt_responses.log.log import END_OF_STREAM
 from trt_responses.run.request import RunRequest
 from trt_responses.web import repeats
-from trt_responses.web.body import check_json, in_pieces, parsed, read_body
+from trt_responses.web.body import in_pieces, parsed, read_json
 from trt_responses.web.endpoint import fault, json_reply
 from trt_responses.web.headers import (
     dialect_of,
@@ -73,20 +73,20 @@ class Making:
         self._runs = shared.runs
         self._repeats = shared.repeats
         self._names = shared.of(ModelNames)
-        self._headers = shared.headers
+        self._headers: Callable[[Request], dict[str, str]] = shared.headers
         self._stream_limits = shared.stream_limits
         self._limits = shared.limits
 
-    async def _body(self, request: Request) -> bytes:
-        check_json(request)
-        return await read_body(request, self._limits)
-
     async def _parsed(self, request: Request, kind: type[R]) -> tuple[bytes, R]:
-        body = await self._body(request)
+        body = await read_json(request, self._limits)
         return body, await parsed(body, kind, self._limits)
 
-    def _headers_of(self, request: Request) -> dict[str, str]:
-        return self._headers(request)
+    def _extra(self, accepted: Accepted) -> Extra:
+        """Headers that name ignored fields and dropped tools."""
+        ignored, dropped = self._runs.ignored(accepted), accepted.unsupported_tools
+        if not ignored and not dropped:
+            return {}
+        return ignored_header(ignored) | dropped_header(dropped)
 
     def _last(self) -> bytes:
         """The end of a stream that is whole."""
@@ -124,7 +124,7 @@ class Making:
         if kept is not None and run.log.begun.background:
             return kept(run, call, extra)
         if call.stream:
-            headers, limits = self._headers_of(request) | extra, self._stream_limits
+            headers, limits = self._headers(request) | extra, self._stream_limits
             if leave is None:
                 return Stream(run, self._runs, headers, limits, self._last)
             return Follow(run, headers, limits, leave=leave, last=self._last)
@@ -142,7 +142,7 @@ class Making:
         last = run.log.response
         if last.status == "cancelled":
             raise ClientDisconnect  # its client has left, and takes no reply
-        headers = self._headers_of(request) | extra  # only now: they say how long it took
+        headers = self._headers(request) | extra  # only now: they say how long it took
         if last.status == "failed":
             return self.fault(run.error or ApiError("The response failed."), headers)
         return json_reply(whole(run), headers)
@@ -158,13 +158,11 @@ class Responses(Making):
         self._shapes = Shapes(shared.limits, shared.runs.built_in)
 
     async def create(self, request: Request, owner: str) -> ASGIApp:
-        body = await self._body(request)
+        body = await read_json(request, self._limits)
         dialect = dialect_of(request, self._dialect)
         accepted, stream, _ = await in_pieces(self._shapes.steps(body, dialect))
         self._names.check(accepted.echo.model)
-        extra = ignored_header(self._runs.ignored(accepted)) | dropped_header(
-            accepted.unsupported_tools
-        )
+        extra = self._extra(accepted)
         call = Call(request, owner, body, dialect.name.encode(), stream, extra)
         start = partial(self._start, accepted, request, owner, dialect, body)
         return await self._reply(call, start, snapshot, self._background_reply)

@@ -117,8 +117,6 @@ class KnownTools:
     def parsed(self, body: bytes, parse: Callable[[bytes], Any]) -> Any:
         """The JSON of a body. Its `tools` are a `Known` list if they came before, and `SentTools`
         where `keep` can keep them."""
-        if NAME not in body:
-            return parse(body)
         places = [*_places(body)]
         known = [(sent, start) for start in places if (sent := self._known_at(body, start))]
         if known:

@@ -18,7 +18,7 @@ from pydantic_core import PydanticCustomError, from_json
 from trt_responses.errors import InvalidRequest
 from trt_responses.wire.base import Lists, Options, Read, few_keys
 from trt_responses.wire.items import Part, ReasoningText, SentItem, SummaryText
-from trt_responses.wire.known_tools import KNOWN, SentTools
+from trt_responses.wire.known_tools import KNOWN, NAME, SentTools
 from trt_responses.wire.limits import RequestLimits
 from trt_responses.wire.request import Request
 from trt_responses.wire.tools import Tool
@@ -101,7 +101,7 @@ def read_lists(
 def request_json(body: bytes) -> Any:
     """The JSON of a request of the Responses API, in which tools that came before are not parsed
     again."""
-    return KNOWN.parsed(body, json_of)
+    return KNOWN.parsed(body, json_of) if NAME in body else json_of(body)
 
 
 def json_of(body: bytes) -> Any:

@@ -58,6 +58,7 @@ def accept_chat(request: c.ChatRequest) -> Accepted:
         ignored=ignored,
         unsupported_tools=(),
         stop=_stop(request),
+        scored=bool(request.logprobs),
     )
 
 

@@ -17,10 +17,9 @@ from trt_responses.apis.chat.output import completion_of
 from trt_responses.apis.chat.request import AssistantMessage, ChatRequest
 from trt_responses.apis.chat.spelling import ChatSpelling
 from trt_responses.errors import InvalidRequest, NotFound
-from trt_responses.web.body import in_pieces
+from trt_responses.web.body import in_pieces, read_json
 from trt_responses.web.docs import STREAMED, body_route
 from trt_responses.web.framework import ColdRoute, Owner, replies
-from trt_responses.web.headers import ignored_header
 from trt_responses.web.responses import Call, Making
 
 if TYPE_CHECKING:
@@ -102,7 +101,7 @@ class ChatCompletions(Making):
         """A completion, plain or streamed. It is not stored."""
         body, (accepted, stream, (usage, thought, logprobs)) = await self._read(request)
         self._names.check(accepted.echo.model)
-        ignored = ignored_header(self._runs.ignored(accepted))
+        extra = self._extra(accepted)
 
         def spelling(response: ResponseObject, _: int) -> ChatSpelling:
             return ChatSpelling(response, usage=usage, thought=thought, logprobs=logprobs)
@@ -110,13 +109,13 @@ class ChatCompletions(Making):
         def whole(run: Run) -> bytes:
             return orjson.dumps(completion_of(run.log.response, thought=thought))
 
-        call = Call(request, owner, body, b"chat", stream, ignored)
+        call = Call(request, owner, body, b"chat", stream, extra)
         start = partial(self._unstored, accepted, request, owner, spelling)
         return await self._reply(call, start, whole)
 
     async def _read(self, request: Request) -> tuple[bytes, Shape[ChatOptions]]:
         """The request. Some clients send a Responses body here, for some names of models."""
-        body = await self._body(request)
+        body = await read_json(request, self._limits)
         try:
             return body, await in_pieces(self._shapes.steps(body))
         except InvalidRequest as error:

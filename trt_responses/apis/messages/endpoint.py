@@ -15,10 +15,9 @@ from trt_responses.apis.messages.output import OVERLOADED, error_of, message_of
 from trt_responses.apis.messages.request import CountRequest, MessagesRequest, NoThinking
 from trt_responses.apis.messages.spelling import MessagesSpelling
 from trt_responses.prompt.sealed import NO_OPENER
-from trt_responses.web.body import in_pieces
+from trt_responses.web.body import in_pieces, read_json
 from trt_responses.web.docs import STREAMED, body_route
 from trt_responses.web.endpoint import json_reply
-from trt_responses.web.headers import dropped_header, ignored_header
 from trt_responses.web.responses import Call, Making
 
 if TYPE_CHECKING:
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import ASGIApp
 
-    from trt_responses.accept.accepted import Accepted
     from trt_responses.apis.messages.output import Thoughts
     from trt_responses.errors import ApiError
     from trt_responses.run.run import Run
@@ -88,13 +86,14 @@ class Messages(Making):
 
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)
+        self._headers = lambda request: named_request(shared.headers(request))
         self._seals = shared.parts.opener is not NO_OPENER
         read = partial(shape_of, seals=self._seals)
         self._shapes = MessageShapes(MessagesRequest, shared.limits, read, with_messages, meaning)
 
     async def create(self, request: Request, owner: str) -> ASGIApp:
         """A message, plain or streamed. It is not stored."""
-        body = await self._body(request)
+        body = await read_json(request, self._limits)
         accepted, stream, thoughts = await in_pieces(self._shapes.steps(body))
         self._names.check(accepted.echo.model)
         extra = self._extra(accepted)
@@ -114,17 +113,8 @@ class Messages(Making):
         accepted = await in_pieces(with_messages(accepted, wanted.messages, answered=False))
         self._names.check(wanted.model)
         tokens = await self._runs.count(accepted, owner=owner)
-        headers = self._headers_of(request) | self._extra(accepted)
+        headers = self._headers(request) | self._extra(accepted)
         return json_reply(orjson.dumps({"input_tokens": tokens}), headers)
-
-    def _extra(self, accepted: Accepted) -> dict[str, str]:
-        """Headers that name ignored fields and dropped tools."""
-        return ignored_header(self._runs.ignored(accepted)) | dropped_header(
-            accepted.unsupported_tools
-        )
-
-    def _headers_of(self, request: Request) -> dict[str, str]:
-        return named_request(self._headers(request))
 
     def _last(self) -> bytes:
         return b""

@@ -12,7 +12,7 @@ from starlette.responses import Response  # noqa: TC002  # likewise
 from trt_responses.accept.tools import check_container_options
 from trt_responses.features.containers.bodies import ContainerRequest, container_body
 from trt_responses.features.containers.files import ContainerFileRoutes
-from trt_responses.web.body import check_json, parsed, read_body
+from trt_responses.web.body import parsed, read_json
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import ColdRoute, Owner, replies
 from trt_responses.web.stored import Limit  # likewise
@@ -56,8 +56,7 @@ class ContainerRoutes:
         return router
 
     async def create(self, request: Request, owner: Owner) -> Response:
-        check_json(request)
-        body = await read_body(request, self._limits)
+        body = await read_json(request, self._limits)
         wanted = await parsed(body, ContainerRequest, self._limits)
         check_container_options(wanted, "")
         idle_s = None if wanted.expires_after is None else 60.0 * wanted.expires_after.minutes

@@ -18,7 +18,7 @@ from trt_responses.features.conversations.bodies import (
     NewItems,
 )
 from trt_responses.features.conversations.conversations import Conversations, no_item
-from trt_responses.web.body import check_json, parsed, read_body
+from trt_responses.web.body import parsed, read_json
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import ColdRoute, Owner, replies
 from trt_responses.web.headers import ignored_header
@@ -122,8 +122,7 @@ class ConversationRoutes:
         return self._reply(request, left)
 
     async def _read(self, request: Request, kind: type[R], *, may_be_empty: bool = False) -> R:
-        check_json(request)
-        body = await read_body(request, self._limits)
+        body = await read_json(request, self._limits)
         return await parsed(body or b"{}" if may_be_empty else body, kind, self._limits)
 
     def _reply(self, request: Request, body: Any, wanted: Options | None = None) -> Response:

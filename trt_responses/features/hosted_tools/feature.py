@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 class HostedTools:
     """Runs the tools that the operator has switched on."""
 
-    reads = ("built_in", "input")
-
     def __init__(self, tools: Mapping[str, Tool], ledger: Ledger, signer: Sealing | None) -> None:
         """`tools` by their kinds."""
+        # Every request has an input; approvals in it are of MCP calls.
+        self.reads = ("built_in", "input") if "mcp" in tools else ("built_in",)
         self.tools = tools
         self.ledger = ledger
         self.signer = signer

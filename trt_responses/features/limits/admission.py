@@ -66,12 +66,13 @@ class Admission:
     def enter(self, owner: str) -> Place:
         """Give one response a place, or raise the reason why it has to come again later."""
         limits, counts = self._limits_of(owner), self._counts
-        with counts.locked():
+        with counts.lock:
             known, theirs = self._owners.get(owner), counts.owner(owner)
             held = known or self._owners.setdefault(owner, _Owner(theirs))
             if held.limits is not limits or held.counts is not theirs:
                 held.set_limits(limits, theirs, self._clock_s)
-            self._check_owner(held)
+            if held.limited:
+                self._check_owner(held)
             full = counts.waiting >= self._bounds.waiting
             if full and counts.waiting >= self._bounds.waiting + max(0, self._free()):
                 raise ServerBusy(
@@ -93,7 +94,7 @@ class Admission:
 
     def look(self) -> None:
         """Give free places to those who wait. Called when a place may have become free."""
-        with self._counts.locked():
+        with self._counts.lock:
             self._give_places()
         if self.waiting:
             self._look_later()
@@ -132,10 +133,10 @@ class Admission:
 
     def line_up(self, place: Place, tokens: int) -> None:
         """Put a place in line. Raises when too many tokens would wait."""
-        with self._counts.locked():
+        with self._counts.lock:
             owner = place.owner
             alone = self._counts.waiting == 1 and self.waiting == 1
-            if alone and owner.may_run and self._free() > 0:
+            if alone and (not owner.limited or owner.may_run) and self._free() > 0:
                 self._grant(place)
             else:
                 self._wait(place, tokens)
@@ -159,7 +160,7 @@ class Admission:
     def left(self, place: Place, generated_tokens: int) -> None:
         """Count a response as over, with the tokens that it wrote."""
         owner = place.owner
-        with self._counts.locked():
+        with self._counts.lock:
             if owner.tokens is not None:
                 owner.tokens.take(generated_tokens)
             if place.state == "running":
@@ -178,7 +179,7 @@ class Admission:
     def count_background(self, owner: str, more: int) -> int:
         """Count so many more background responses of an owner, or less, and return how many there
         are."""
-        with self._counts.locked():
+        with self._counts.lock:
             counts = self._counts.owner(owner)
             counts.add(background=more)
             return counts.background
@@ -235,7 +236,7 @@ class Place:
             self._end_wait(self._turn)
 
     def headers(self) -> dict[str, str]:
-        return self.owner.headers()
+        return self.owner.headers() if self.owner.limited else {}
 
     def leave(self, generated_tokens: int = 0) -> None:
         if self.state != "gone":
@@ -254,6 +255,8 @@ class _Owner:
 
     def __init__(self, counts: OwnerCounts) -> None:
         self.limits = NO_LIMITS
+        self.limited = False
+        """Whether any limit is set."""
         self.counts = counts
         self.line: deque[Place] = deque()
         """The places that wait in this front end."""
@@ -273,7 +276,7 @@ class _Owner:
         self, limits: OwnerLimits, counts: OwnerCounts, clock_s: Callable[[], float]
     ) -> None:
         """Take over the owner's limits, which may have changed since its last request."""
-        self.limits, self.counts = limits, counts
+        self.limits, self.counts, self.limited = limits, counts, limits != NO_LIMITS
         self.requests = _bucket(limits.requests_per_minute, clock_s, self.counts.requests)
         self.tokens = _bucket(limits.tokens_per_minute, clock_s, self.counts.tokens)
 

@@ -79,9 +79,10 @@ class Counts(Protocol):
     @property
     def waiting_tokens(self) -> int: ...
 
-    def locked(self) -> AbstractContextManager[None]:
-        """Hold the lock, under which no other process reads or changes anything. It cannot be
-        entered twice."""
+    @property
+    def lock(self) -> AbstractContextManager[None]:
+        """The lock, under which no other process reads or changes anything. It cannot be entered
+        twice."""
         ...
 
     def add(self, owner: OwnerCounts, running: int, waiting: int, waiting_tokens: int) -> None:
@@ -139,13 +140,11 @@ class LocalCounts:
     """The responses of all owners, in a server that is alone."""
 
     shared = False
+    lock = UNSHARED
 
     def __init__(self) -> None:
         self.running = self.waiting = self.waiting_tokens = self.turns = 0
         self._owners: dict[str, LocalOwner] = {}
-
-    def locked(self) -> AbstractContextManager[None]:
-        return UNSHARED
 
     def add(self, owner: OwnerCounts, running: int, waiting: int, waiting_tokens: int) -> None:
         self.running += running

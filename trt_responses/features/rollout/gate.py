@@ -269,8 +269,8 @@ class Gate:
             request = RunRequest(prompt, OWNER, parts.clock_ns())
             draft = Draft(request, steps_of(parts.features, prompt), parts)
             draft.place = place
-            run = await assembled(draft)
             try:
+                run = await assembled(draft)
                 await run.make()
             finally:
                 await draft.release()

@@ -13,10 +13,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from trt_responses.engine import Chunk, Engine, GenerateOptions, Handle, Health, Limits, Sink
 from trt_responses.frozen import dataclass
+
+if TYPE_CHECKING:
+    from trt_responses.run.parts import Parts
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +49,11 @@ class Version:
     @cached_property
     def label(self) -> str:
         return next(iter(self.names), self.name)
+
+    @cached_property
+    def headers(self) -> Mapping[str, str]:
+        """The header that names it, if it has a number or a digest."""
+        return {"x-trt-engine": quote(self.label, safe="@")} if "@" in self.label else {}
 
     def marked(self, response_id: str) -> str:
         """The id of a response that this version makes, from a fresh id."""
@@ -194,11 +203,20 @@ class _Lost:
 class Lease:
     """One run's hold on its version, until it is released."""
 
+    parts: Parts
+    """Those of every run on that version. Set for a run by `leases.py`."""
+
     def __init__(self, loaded: Loaded, gone: str | None) -> None:
         self.loaded = loaded
         self.gone = gone
         """The version that made what it continues, if that is not loaded any more."""
         self._held = True
+
+    def headers(self) -> Mapping[str, str]:
+        version = self.loaded.version
+        if self.gone is None:
+            return version.headers
+        return {**version.headers, "x-trt-engine-gone": quote(self.gone, safe="@")}
 
     def release(self) -> None:
         if self._held:

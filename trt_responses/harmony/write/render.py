@@ -195,7 +195,8 @@ class Renderer:
             return None
         ids: array[int] = array("I")
         ids.frombytes(data)
-        refuse_longer(len(ids), at_most)
+        if at_most is not None and len(ids) > at_most:
+            refuse_longer(len(ids), at_most)
         self._hits += 1
         if self._hits % HITS_AT_ONCE == 0:
             await self._tokeniser.pause()

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import types
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import Any, Self, TypeVar
 
 Argument = TypeVar("Argument")
@@ -53,6 +53,12 @@ def _calls(call: Callable[[Argument], Awaitable[None]]) -> Generator[object, Arg
             yield from waits_for.__await__()
 
 
+@types.coroutine
+def _once(call: Callable[[], Coroutine[Any, Any, None]]) -> Generator[object, Any, None]:
+    yield from call()
+    yield IDLE
+
+
 class StartedCall:
     """A call that begins with the `with` block and is ended with it, if it has not ended before.
 
@@ -60,8 +66,10 @@ class StartedCall:
     made to wait, and then cancelled, costs 40 µs.
     """
 
-    def __init__(self, call: Callable[[], Awaitable[None]], failed: Callable[[], None]) -> None:
-        self._calls: Generator[object, None, None] = calls(lambda _: call())
+    def __init__(
+        self, call: Callable[[], Coroutine[Any, Any, None]], failed: Callable[[], None]
+    ) -> None:
+        self._calls = _once(call)
         self._failed = failed
         self._waits_for: object = IDLE
         self._task: asyncio.Task[None] | None = None
