@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from trt_responses.engine import Engine
     from trt_responses.health.lifecycle import Lifecycle, State
-    from trt_responses.health.stall import StallWatch
     from trt_responses.run.admission import Admission
 
 
@@ -49,14 +48,15 @@ class Health:
         lifecycle: Lifecycle,
         engine: Engine,
         admission: Admission,
-        watch: StallWatch,
+        stall: Callable[[int], str | None],
         *,
         clock_ns: Callable[[], int],
     ) -> None:
+        """`stall` gives the words for one, by the time of the engine's last step."""
         self._lifecycle = lifecycle
         self._engine = engine
         self._admission = admission
-        self._watch = watch
+        self._stall = stall
         self._clock_ns = clock_ns
 
     def __call__(self) -> Report:
@@ -64,11 +64,10 @@ class Health:
         lost = life.state != "starting" and not engine.alive
         state: State = "failed" if lost else life.state
         reason = life.reason or engine.reason
-        still_s = self._watch.still_s(engine.last_progress_ns)
-        stalled = self._watch.is_stall(still_s)
-        if state == "ready" and stalled:
-            reason = f"the engine has work and has made no step for {still_s:.0f} s"
-        ready = state == "ready" and engine.ready and not stalled
+        stall = self._stall(engine.last_progress_ns)
+        if state == "ready" and stall is not None:
+            reason = stall
+        ready = state == "ready" and engine.ready and stall is None
         return Report(
             state=state,
             live=state != "failed",

@@ -43,10 +43,6 @@ class Admission(Protocol):
         """A place for a response of this owner, or an `ApiError` that says when to come again."""
         ...
 
-    def look(self) -> None:
-        """Give free places to those who wait, since the engine may have come back."""
-        ...
-
     def count_background(self, owner: str, more: int) -> int:
         """Count so many more background responses of an owner, or less, and return how many there
         are."""
@@ -75,8 +71,6 @@ class OpenAdmission:
             raise ServerBusy(f"{self.running} responses are being made, all this server takes.")
         self.running += 1
         return _OpenPlace(self)
-
-    def look(self) -> None: ...
 
     def count_background(self, owner: str, more: int) -> int:
         self._background[owner] += more

@@ -29,6 +29,7 @@ GROUP = "trt_responses.folders"
 FOLDERS = (
     "features.script",
     "features.limits",
+    "features.stall",
     "features.seal",
     "features.conversations",
     "features.compaction",
@@ -41,8 +42,11 @@ FOLDERS = (
     "features.metrics",
     "features.explain",
     "features.containers",
+    "features.stored",
     "features.background",
     "features.description",
+    "features.models",
+    "features.health",
     "features.rollout",  # what is loaded is given up before background runs are waited for
     "apis.websocket",
     "apis.chat",

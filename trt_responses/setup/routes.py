@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 from starlette.routing import BaseRoute, WebSocketRoute
 
 from trt_responses.web.docs import hot_routes
 from trt_responses.web.guard import Guard
-from trt_responses.web.health import HealthChecks
-from trt_responses.web.models import Models
 from trt_responses.web.responses import Responses
 from trt_responses.web.shared import Shared
-from trt_responses.web.stored import Stored
 from trt_responses.wire.limits import RequestLimits
 
 if TYPE_CHECKING:
@@ -22,7 +18,6 @@ if TYPE_CHECKING:
     from trt_responses.settings import Settings
     from trt_responses.setup.server import Server
     from trt_responses.web.framework import HotRoute
-    from trt_responses.web.shared import Cold, Routes
 
 
 def add_routes(app: FastAPI, server: Server) -> None:
@@ -30,14 +25,7 @@ def add_routes(app: FastAPI, server: Server) -> None:
     parameters comes after those without."""
     shared = _shared(server)
 
-    def state(shared: Shared) -> list[Cold]:
-        return [
-            Models(server.names, int(time.time()), shared.headers),
-            HealthChecks(server.health, shared.headers, about=shared.about),
-        ]
-
-    own: list[tuple[int, Routes]] = [(0, _hot), (30, _stored), (60, state)]
-    ordered = sorted([*own, *server.routes], key=lambda one: one[0])
+    ordered = sorted([(0, _hot), *server.routes], key=lambda one: one[0])
     made = [each for _, routes in ordered for each in routes(shared)]
     raw = [each for each in made if isinstance(each, BaseRoute)]
     cold = [each for each in made if not isinstance(each, BaseRoute)]
@@ -77,11 +65,7 @@ def _shared(server: Server) -> Shared:
 
 
 def _hot(shared: Shared) -> list[HotRoute]:
-    return hot_routes(shared, Responses(shared), Stored(shared))
-
-
-def _stored(shared: Shared) -> list[Cold]:
-    return [Stored(shared)]
+    return hot_routes(shared, Responses(shared))
 
 
 def _limits(settings: Settings) -> RequestLimits:

@@ -26,13 +26,13 @@ from trt_responses.backends.tools import tools_of
 from trt_responses.errors import StartupError, UsageError
 from trt_responses.health.health import Health
 from trt_responses.health.lifecycle import Lifecycle
-from trt_responses.health.stall import StallWatch
 from trt_responses.prompt.sealed import NO_OPENER
 from trt_responses.run.admission import OpenAdmission
 from trt_responses.run.parts import Parts, mint
 from trt_responses.run.recovery import Recovery
 from trt_responses.run.runs import Runs
 from trt_responses.steering.steering import Steering
+from trt_responses.tasks import beside
 from trt_responses.web.headers import Origins, ReplyHeaders
 from trt_responses.web.stream.keepalive import KeepAlive
 from trt_responses.web.stream.sse import StreamLimits
@@ -67,6 +67,8 @@ T = TypeVar("T")
 
 
 DAY_S = 86_400
+LOOKS = 4
+"""The looks at the engine in each `stall_s`; there is at least one a second."""
 
 
 @lru_cache(maxsize=1)
@@ -131,11 +133,15 @@ class Server:
         """The fields of requests that each endpoint reads."""
         self.readings: list[Reading] = []
         self.lives: list[Life] = []
+        self.each_look: list[Callable[[], None]] = []
+        """Called once a second, and four times in each `stall_s`."""
         self.on_delete: list[Callable[[str, str], None]] = []
         """Called with the id of each deleted response and its owner."""
         self.card_of: Callable[[str], Mapping[str, Any]] = lambda response_id: served.card
         """Returns what is known of the engine that made a response."""
         self.about: Callable[[], Mapping[str, Any]] = self._about
+        self.stall: Callable[[int], str | None] = lambda last_progress_ns: None
+        """Returns the words for a stall of the engine, by the time of its last step."""
         self.by_class: dict[type, object] = {}
         self._later: list[Callable[[], None]] = []
 
@@ -178,19 +184,8 @@ class Server:
             )
         engine = self.engine = self.engine or self.served.new_engine()
         admission = self.admission = self.admission or OpenAdmission(self.places)
-        recovery = self.recovery = Recovery(
+        self.recovery = Recovery(
             engine, wait_s=settings.engine_pause_s, clock_s=time.monotonic, sleep=self.sleep
-        )
-        watch = StallWatch(
-            engine,
-            admission,
-            self.lifecycle,
-            fail_begun=lambda error: self.runs.fail_begun(error),
-            stall_s=settings.stall_s,
-            pause_s=settings.engine_pause_s,
-            clock_ns=time.monotonic_ns,
-            sleep=self.sleep,
-            paused=lambda: recovery.paused,
         )
         names = self.names = ModelNames(
             self.served.model,
@@ -198,12 +193,14 @@ class Server:
             "*" in settings.model_aliases,
             lambda: tuple(self.loaded()),
         )
-        self.parts = self._parts(engine, admission, names, [*self.listeners, watch])
+        self.parts = self._parts(engine, admission, names)
         self.runs = Runs(self.parts, self.lifecycle)
-        self.health = Health(self.lifecycle, engine, admission, watch, clock_ns=time.monotonic_ns)
+        self.health = Health(
+            self.lifecycle, engine, admission, self.stall, clock_ns=time.monotonic_ns
+        )
         keep_alive = KeepAlive(settings.keep_alive_s, settings.keep_alive_event_s, self.sleep)
         self.stream_limits = StreamLimits(keep_alive, settings.max_backlog_bytes)
-        self.lives += (keep_alive.life, watch.life)
+        self.lives += (keep_alive.life, lambda: beside(self._look()))
         self.provide(names, self.lifecycle, self.health, keep_alive)
         for then in self._later:
             then()
@@ -213,7 +210,6 @@ class Server:
         engine: Engine,
         admission: Admission,
         names: ModelNames,
-        listeners: Sequence[Listener],
     ) -> Parts:
         settings, dialect = self.settings, self.served.dialect
         return Parts(
@@ -229,7 +225,7 @@ class Server:
             today=lambda: settings.date or _date_of(int(time.time() // DAY_S)),
             clock_s=time.time,
             clock_ns=time.monotonic_ns,
-            listeners=listeners,
+            listeners=self.listeners,
             recovery=self.recovery if settings.engine_pause_s else None,
             max_calls=settings.max_calls or dialect.takes.calls,
             tools={tool.kind: tool for tool in self.tools},
@@ -241,6 +237,12 @@ class Server:
             names=names,
             note_media=settings.note_images,
         )
+
+    async def _look(self) -> None:
+        while True:
+            await self.sleep(min(1.0, self.settings.stall_s / LOOKS))
+            for look in self.each_look:
+                look()
 
     def _about(self) -> Mapping[str, Any]:
         """The model, the server's version and the engine, as the health route tells them."""

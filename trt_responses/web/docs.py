@@ -15,12 +15,9 @@ from trt_responses.wire.request import Request as CreateRequest
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from starlette.types import ASGIApp
-
     from trt_responses.web.endpoint import Answer, ErrorReply
     from trt_responses.web.responses import Responses
     from trt_responses.web.shared import Shared
-    from trt_responses.web.stored import Stored
     from trt_responses.wire.base import Options
 
 STREAM = {"content": {"text/event-stream": {"schema": {"type": "string"}}}}
@@ -64,7 +61,7 @@ CREATE = "CreateResponse", CreateRequest
 """The body of a request for a response."""
 
 
-def hot_routes(shared: Shared, responses: Responses, stored: Stored) -> list[HotRoute]:
+def hot_routes(shared: Shared, responses: Responses) -> list[HotRoute]:
     """The routes of responses that are no functions of FastAPI's, with their descriptions."""
     return [
         body_route(
@@ -86,30 +83,4 @@ def hot_routes(shared: Shared, responses: Responses, stored: Stored) -> list[Hot
             name="count",
             summary="Count the tokens of an input",
         ),
-        _retrieve_route(Endpoint(stored.retrieve, shared)),
     ]
-
-
-def _retrieve_route(retrieve: ASGIApp) -> HotRoute:
-    async def with_id(response_id: str) -> None: ...
-
-    return HotRoute(
-        "/v1/responses/{response_id}",
-        with_id,
-        app=retrieve,
-        methods=["GET"],
-        name="retrieve",
-        summary="Get a stored response, or stream a background one from any event on",
-        responses=replies(400, 401, 403, 404),
-        openapi_extra={
-            **STREAMED,
-            "parameters": [
-                _in_query("stream", {"type": "boolean"}),
-                _in_query("starting_after", {"type": "integer", "minimum": 0}),
-            ],
-        },
-    )
-
-
-def _in_query(name: str, schema: dict[str, Any]) -> dict[str, Any]:
-    return {"name": name, "in": "query", "required": False, "schema": schema}

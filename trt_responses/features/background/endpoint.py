@@ -14,10 +14,10 @@ from starlette.responses import Response  # noqa: TC002  # likewise
 from trt_responses.features.background.replay import frames_of
 from trt_responses.features.background.snapshot import lost_snapshot
 from trt_responses.features.background.tail import Tail
+from trt_responses.features.stored.endpoint import check_background, there
 from trt_responses.store import Job, Record
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import ColdRoute, Owner, replies
-from trt_responses.web.stored import check_background, there
 from trt_responses.web.stream.sse import Follow
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ import orjson
 
 from trt_responses.accept.accepted import Accepted, ThoughtBudget, ToolChoice
 from trt_responses.dialect import Dialect
+from trt_responses.features.listing.listing import whole
 from trt_responses.frozen import replace as replace_frozen
 from trt_responses.language.fragments import Closed, Fragment, Opened, Text
 from trt_responses.language.messages import Message
@@ -28,7 +29,6 @@ from trt_responses.run.ending import End
 from trt_responses.run.generation import Generation
 from trt_responses.store import Block, Kind, lasting_json
 from trt_responses.wire import events as e
-from trt_responses.wire.listing import whole
 from trt_responses.wire.output import OutputCompaction, OutputItem
 
 Json = dict[str, Any]

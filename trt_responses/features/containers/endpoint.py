@@ -12,11 +12,11 @@ from starlette.responses import Response  # noqa: TC002  # likewise
 from trt_responses.accept.tools import check_container_options
 from trt_responses.features.containers.bodies import ContainerRequest, container_body
 from trt_responses.features.containers.files import ContainerFileRoutes
+from trt_responses.features.listing.listing import Order, Page, page_of
+from trt_responses.features.listing.query import Limit  # likewise
 from trt_responses.web.body import parsed, read_json
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import ColdRoute, Owner, replies
-from trt_responses.web.stored import Limit  # likewise
-from trt_responses.wire.listing import Order, Page, page_of
 
 if TYPE_CHECKING:
     from trt_responses.tool import ContainerStore

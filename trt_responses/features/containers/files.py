@@ -14,12 +14,12 @@ from starlette.responses import Response, StreamingResponse
 
 from trt_responses.errors import InvalidRequest, unsupported_value
 from trt_responses.features.containers.bodies import file_body
+from trt_responses.features.listing.listing import Order, Page, page_of
+from trt_responses.features.listing.query import Limit  # likewise
 from trt_responses.web.body import read_bytes
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import ColdRoute, Owner, replies
 from trt_responses.web.headers import header
-from trt_responses.web.stored import Limit  # likewise
-from trt_responses.wire.listing import Order, Page, page_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

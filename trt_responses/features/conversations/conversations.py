@@ -15,11 +15,11 @@ from trt_responses.accept.responses import accept_items
 from trt_responses.errors import InvalidRequest, NotFound
 from trt_responses.features.conversations.bodies import conversation_object
 from trt_responses.features.conversations.locks import locked
+from trt_responses.features.listing.listing import whole
 from trt_responses.prompt.history import Prior
 from trt_responses.prompt.prompt import blocks_of
 from trt_responses.prompt.vocabulary import spoken_here
 from trt_responses.store import Expired, Record
-from trt_responses.wire.listing import whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

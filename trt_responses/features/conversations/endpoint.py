@@ -18,12 +18,12 @@ from trt_responses.features.conversations.bodies import (
     NewItems,
 )
 from trt_responses.features.conversations.conversations import Conversations, no_item
+from trt_responses.features.listing.listing import Order, Page, page_of
+from trt_responses.features.listing.query import Limit, ignored_query
 from trt_responses.web.body import parsed, read_json
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import ColdRoute, Owner, replies
 from trt_responses.web.headers import ignored_header
-from trt_responses.web.stored import Limit, ignored_query
-from trt_responses.wire.listing import Order, Page, page_of
 
 if TYPE_CHECKING:
     from typing import Any, TypeVar

@@ -19,13 +19,14 @@ from trt_responses.setup.server import Reading, Server
 def install(server: Server) -> None:
     settings = server.settings
     keys = server.keys = _keys(settings)
-    server.admission = Admission(
+    admission = server.admission = Admission(
         server.places,
         Bounds(waiting=settings.max_waiting, waiting_tokens=settings.max_waiting_tokens),
         limits_of=keys.limits_of,
         clock_s=time.monotonic,
         counts=server.served.given.counts or LocalCounts(),
     )
+    server.each_look.append(admission.look)  # the engine may have come back
     server.provide(keys, Audit(settings.audit_path))
     server.add_routes(75, routes)
     watched = _watched(settings, keys, server.sleep)

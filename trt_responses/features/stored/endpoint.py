@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Any
 
 import orjson
 from fastapi import APIRouter
-from pydantic import BeforeValidator, Field
 from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annotations
 from starlette.responses import Response  # noqa: TC002  # likewise
 
 from trt_responses.errors import IN_PROGRESS_S, InvalidRequest, NotFound, invalid_value
+from trt_responses.features.listing.listing import Order, Page, page_of, whole
+from trt_responses.features.listing.query import (
+    IGNORED,
+    Limit,
+    ignored_query,
+    whole_number,
+)
 from trt_responses.store import Expired, Job, Record
-from trt_responses.web.endpoint import json_reply
-from trt_responses.web.framework import ColdRoute, Owner, replies
-from trt_responses.web.headers import dialect_of, ignored_header
+from trt_responses.web.docs import STREAMED
+from trt_responses.web.endpoint import Endpoint, json_reply
+from trt_responses.web.framework import ColdRoute, HotRoute, Owner, replies
+from trt_responses.web.headers import dialect_of
 from trt_responses.web.jobs import installed
 from trt_responses.wire.dialect import DIALECTS
-from trt_responses.wire.listing import Order, Page, page_of, whole
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -29,27 +34,8 @@ if TYPE_CHECKING:
 PREFIX = "resp_"
 """Of each response's id: the store keeps other records, too, which are deleted elsewhere."""
 TRUTHS = {"true": True, "1": True, "false": False, "0": False, "": False}
-IGNORED = ("include", "include[]", "include_obfuscation")
 OUTPUTS = "code_interpreter_call.outputs"
-MAX_LIMIT = 100
 LARGEST = 2**53 - 1
-
-
-def _whole_number(value: object, least: int, most: int) -> int:
-    """A number as a query writes it. What is no text is a default, and stays."""
-    if isinstance(value, int):
-        return value
-    text = str(value)
-    if text.isascii() and text.isdecimal() and len(text) <= 16 and least <= int(text) <= most:
-        return int(text)
-    raise ValueError(f"it must be an integer from {least} to {most}")
-
-
-Limit = Annotated[
-    int,
-    Field(ge=1, le=MAX_LIMIT),
-    BeforeValidator(partial(_whole_number, least=1, most=MAX_LIMIT)),
-]
 
 
 class Stored:
@@ -185,12 +171,6 @@ def _included(request: Request) -> list[str]:
     return [value for name in IGNORED[:2] for value in query.getlist(name)]
 
 
-def ignored_query(request: Request, *honoured: str) -> dict[str, str]:
-    """The header that names query parameters which mean nothing here, but for these values."""
-    query = request.query_params
-    return ignored_header([name for name in IGNORED if not set(query.getlist(name)) <= {*honoured}])
-
-
 def _truth(request: Request, name: str) -> bool:
     value = request.query_params.get(name, "")
     if (truth := TRUTHS.get(value.lower())) is None:
@@ -201,6 +181,35 @@ def _truth(request: Request, name: str) -> bool:
 def _number(request: Request, name: str, default: int) -> int:
     value = request.query_params.get(name)
     try:
-        return default if value is None else _whole_number(value, 0, LARGEST)
+        return default if value is None else whole_number(value, 0, LARGEST)
     except ValueError as error:
         raise invalid_value(name, f"{error}, got {value!r:.60}") from None
+
+
+def retrieve_route(shared: Shared) -> list[HotRoute]:
+    """The route that may write a stream."""
+    stored = Stored(shared)
+
+    async def with_id(response_id: str) -> None: ...
+
+    route = HotRoute(
+        "/v1/responses/{response_id}",
+        with_id,
+        app=Endpoint(stored.retrieve, shared),
+        methods=["GET"],
+        name="retrieve",
+        summary="Get a stored response, or stream a background one from any event on",
+        responses=replies(400, 401, 403, 404),
+        openapi_extra={
+            **STREAMED,
+            "parameters": [
+                _in_query("stream", {"type": "boolean"}),
+                _in_query("starting_after", {"type": "integer", "minimum": 0}),
+            ],
+        },
+    )
+    return [route]
+
+
+def _in_query(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "in": "query", "required": False, "schema": schema}

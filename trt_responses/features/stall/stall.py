@@ -2,8 +2,8 @@
 
 An engine that is not ready mends itself: the embedded one, for instance, restarts its child. That
 is no stall, and its responses wait. An engine that is ready and makes no step fails its responses,
-and after several such failures in a row the server is beyond help. Knows the engine's seam, the
-line before it and a clock; knows no HTTP.
+and after several such failures in a row the server is beyond help. Knows the engine's seam and
+a clock; knows no HTTP.
 """
 
 from __future__ import annotations
@@ -12,22 +12,17 @@ import logging
 from typing import TYPE_CHECKING
 
 from trt_responses.errors import EngineLost
-from trt_responses.tasks import beside
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from contextlib import AbstractAsyncContextManager
+    from collections.abc import Callable
 
-    from trt_responses.engine import Engine
+    from trt_responses.engine import Health
     from trt_responses.errors import ApiError
     from trt_responses.health.lifecycle import Lifecycle
-    from trt_responses.run.admission import Admission
     from trt_responses.run.facts import RunFacts
 
 logger = logging.getLogger(__name__)
 
-LOOKS = 4
-"""The looks in each `stall_s`; there is at least one a second."""
 GIVE_UP = 3
 """The number of `stall_s` without a step after which the responses fail: an engine that mends
 itself has done so by then."""
@@ -36,32 +31,28 @@ MAX_FAILURES = 3
 
 
 class StallWatch:
-    """Looks at the engine while it lives, and gives free places to those who wait. A listener of
-    runs: one that ends well makes up for the failures before it."""
+    """Looks at the engine while it lives. A listener of runs: one that ends well makes up for the
+    failures before it."""
 
     def __init__(
         self,
-        engine: Engine,
-        admission: Admission,
+        health: Callable[[], Health],
+        has_work: Callable[[], bool],
         lifecycle: Lifecycle,
         *,
         fail_begun: Callable[[ApiError], None],
         stall_s: float,
         pause_s: float = 0.0,
         clock_ns: Callable[[], int],
-        sleep: Callable[[float], Awaitable[None]],
-        paused: Callable[[], int] = lambda: 0,
     ) -> None:
-        """`paused` is the number of runs that have a place and wait until the engine is back: no
-        work for it. `pause_s` bounds the wait of runs that the engine itself still holds."""
-        self._engine = engine
-        self._admission = admission
+        """`has_work` says whether the engine has: runs that wait until it is back are none.
+        `pause_s` bounds the wait of runs that the engine itself still holds."""
+        self._health = health
+        self._has_work = has_work
         self._fail_begun = fail_begun
         self._lifecycle = lifecycle
         self._stall_s = stall_s
         self._clock_ns = clock_ns
-        self._sleep = sleep
-        self._paused = paused
         self._away_s = max(pause_s, GIVE_UP * stall_s)
         self._since_ns = clock_ns()
         """The time since which it has had work without a step, or was given up last."""
@@ -71,25 +62,23 @@ class StallWatch:
 
     def still_s(self, last_step_ns: int) -> float:
         """Seconds for which the engine, whose last step this was, has had work and made none."""
-        if not self._has_work:
+        if not self._has_work():
             return 0.0
         last_ns = max(self._since_ns, last_step_ns)
         return max(0, self._clock_ns() - last_ns) / 1e9
 
-    @property
-    def _has_work(self) -> bool:
-        return self._admission.running > self._paused()
-
-    def is_stall(self, still_s: float) -> bool:
-        """Whether it has stood still for too long."""
-        return still_s >= self._stall_s
+    def reason(self, last_step_ns: int) -> str | None:
+        """The words for a stall; None while the engine has not stood still for too long."""
+        still_s = self.still_s(last_step_ns)
+        if still_s < self._stall_s:
+            return None
+        return f"the engine has work and has made no step for {still_s:.0f} s"
 
     def look(self) -> None:
-        self._admission.look()
-        health, now_ns = self._engine.health(), self._clock_ns()
-        if health.ready or not self._has_work:
+        health, now_ns, has_work = self._health(), self._clock_ns(), self._has_work()
+        if health.ready or not has_work:
             self._here_ns = now_ns
-        if not health.ready or not self._has_work:
+        if not health.ready or not has_work:
             self._since_ns = now_ns
         if now_ns - self._here_ns >= self._away_s * 1e9:
             why = f"The engine was away for more than {self._away_s:g} s."
@@ -109,12 +98,3 @@ class StallWatch:
         self._fail_begun(EngineLost(f"{why}.", retry_after_s=5))
         if self._failures >= MAX_FAILURES:
             self._lifecycle.fail(f"{why}, {self._failures} times in a row")
-
-    def life(self) -> AbstractAsyncContextManager[object]:
-        """Look at the engine now and then, for as long as the context lasts."""
-        return beside(self._watch())
-
-    async def _watch(self) -> None:
-        while True:
-            await self._sleep(min(1.0, self._stall_s / LOOKS))
-            self.look()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
@@ -10,13 +9,11 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from trt_responses.engine import Health
+from trt_responses.features.stall.stall import GIVE_UP, MAX_FAILURES, StallWatch
 from trt_responses.health.lifecycle import Lifecycle
-from trt_responses.health.stall import GIVE_UP, MAX_FAILURES, StallWatch
 
 if TYPE_CHECKING:
-    from trt_responses.engine import Engine
     from trt_responses.errors import ApiError
-    from trt_responses.run.admission import Admission
     from trt_responses.run.facts import RunFacts
 
 
@@ -32,14 +29,10 @@ class Parts:
     now_s: float = 100.0
     progress_s: float = 100.0
     failed: list[ApiError] = field(default_factory=list)
-    looks: int = 0
     is_ready: bool = True
 
     def health(self) -> Health:
         return Health(alive=True, ready=self.is_ready, last_progress_ns=int(self.progress_s * 1e9))
-
-    def look(self) -> None:
-        self.looks += 1
 
     def fail_begun(self, error: ApiError) -> None:
         self.failed.append(error)
@@ -48,20 +41,18 @@ class Parts:
 
 def watch_of(parts: Parts, lifecycle: Lifecycle) -> StallWatch:
     return StallWatch(
-        cast("Engine", parts),
-        cast("Admission", parts),
+        parts.health,
+        lambda: parts.running > parts.paused,
         lifecycle,
         fail_begun=parts.fail_begun,
         stall_s=10,
         pause_s=PAUSE_S,
         clock_ns=lambda: int(parts.now_s * 1e9),
-        sleep=asyncio.sleep,
-        paused=lambda: parts.paused,
     )
 
 
 def is_stalled(watch: StallWatch, parts: Parts) -> bool:
-    return watch.is_stall(watch.still_s(parts.health().last_progress_ns))
+    return watch.reason(parts.health().last_progress_ns) is not None
 
 
 def ready() -> Lifecycle:
@@ -149,9 +140,3 @@ def test_a_good_end_between_two_failures_is_a_new_beginning(status: str, forgive
         watch.look()
     assert len(parts.failed) == MAX_FAILURES
     assert (lifecycle.state == "ready") is forgiven
-
-
-def test_each_look_gives_places_out() -> None:
-    parts = Parts()
-    watch_of(parts, ready()).look()
-    assert parts.looks == 1

@@ -1,0 +1,15 @@
+"""Stored responses: retrieved, streamed again, deleted, and their input listed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trt_responses.features.stored.endpoint import Stored, retrieve_route
+
+if TYPE_CHECKING:
+    from trt_responses.setup.server import Server
+
+
+def install(server: Server) -> None:
+    server.add_routes(0, retrieve_route)
+    server.add_routes(30, lambda shared: [Stored(shared)])
