@@ -163,7 +163,7 @@ class Player:
         """The text, which must follow the schema of a guide, for a model would be held to it."""
         why = departs(schema, text) if schema is not None else None
         if why is not None:
-            raise InvalidRequest(f"{what} departs from its schema {why}.")
+            raise InvalidRequest(f"{what} departs from its schema: {why}.")
         return text
 
     def _filled(self, text: str, scene: Scene) -> str:
