@@ -29,6 +29,7 @@ REASONS = (
     *(
         "tests/e2e/test_extending.py does",
         "tests/e2e/test_script.py does",
+        "tests/e2e/test_judges.py does",
         "needs root",
         "needs a domain of yours",
     ),

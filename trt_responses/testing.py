@@ -76,7 +76,7 @@ def _server() -> tuple[uvicorn.Server, list[Sent], Script]:
     from trt_responses.settings import Settings
 
     settings = Settings(
-        engine="script://auto",
+        engine="script://auto#faults",
         store="memory://",
         model="script",
         model_aliases=("*",),

@@ -13,6 +13,7 @@ from tests.support.asgi import JSON, Client, living
 from tests.support.lawful import check
 from trt_responses import Settings, create_app
 from trt_responses.features.script.engine import ScriptEngine
+from trt_responses.features.script.malformed import SHAPES, malformed
 from trt_responses.features.script.rules import script_of
 
 if TYPE_CHECKING:
@@ -49,7 +50,8 @@ COUNT = {
 @asynccontextmanager
 async def scripted(*rules: Mapping[str, Any], **settings: Any) -> AsyncIterator[Client]:
     """A server that plays these rules, or by itself."""
-    own = Settings(engine="script://auto", model="demo", store="memory://", **settings)
+    named = {"engine": "script://auto", "model": "demo", "store": "memory://"}
+    own = Settings(**named | settings)
     app = create_app(own)
     if rules:
         script = app.state.server.of(ScriptEngine).script
@@ -203,3 +205,113 @@ def test_a_reply_is_cut_behind_so_many_bytes() -> None:
         assert len(reply.body) == 1500
 
     played(story, {"say": "A long answer, of which little arrives.", "cut_after": 1500})
+
+
+def faulty(story: Callable[[Client], Awaitable[None]], *rules: Json) -> None:
+    """A server that honours the header of faults."""
+
+    async def run() -> None:
+        async with scripted(*rules, engine="script://auto#faults") as client:
+            await story(client)
+
+    asyncio.run(run())
+
+
+async def with_fault(client: Client, fault: str, **body: Any) -> Any:
+    asked = {"model": "demo", "input": "Hello", **body}
+    return await client.send(
+        "POST", "/v1/responses", orjson.dumps(asked), JSON | {"x-fault": fault}
+    )
+
+
+def test_a_header_asks_for_faults_of_each_kind() -> None:
+    async def story(client: Client) -> None:
+        reply = await with_fault(client, "refuse=429; retry_after=7")
+        assert (reply.status, reply.error["type"]) == (429, "too_many_requests")
+        assert reply.error["code"] == "rate_limit_exceeded"
+        assert reply.headers["retry-after"] == "7"
+        assert reply.headers["x-ratelimit-reset-requests"] == "7s"
+        reply = await with_fault(client, "refuse=503")
+        assert (reply.status, reply.error["code"]) == (503, "server_busy")
+        assert len((await with_fault(client, "cut_after=700", stream=True)).body) == 700
+        reply = await with_fault(client, "fail=It broke; wait_s=0.01", stream=True)
+        assert "It broke" in reply.events[-1]["response"]["error"]["message"]
+        assert (await with_fault(client, "stop_after=4")).json()["status"] == "incomplete"
+        assert texts((await with_fault(client, "die_after=2")).json()) == ["You wrote: Hello"]
+        assert texts((await with_fault(client, "pace_s=0.001")).json()) == ["You wrote: Hello"]
+        assert texts((await client.create(input="Hello")).json()) == ["You wrote: Hello"]
+
+    faulty(story)
+
+
+@pytest.mark.parametrize(
+    "fault", ["refuse=200", "say=Hello", "cut_after=x", "cut_after=[", "harmony=no_such"]
+)
+def test_a_header_that_asks_for_what_is_no_fault_is_refused_by_name(fault: str) -> None:
+    async def story(client: Client) -> None:
+        reply = await with_fault(client, fault)
+        assert (reply.status, reply.error["code"]) == (400, "invalid_fault")
+        assert fault.partition("=")[0] in reply.error["message"]
+
+    faulty(story)
+
+
+def test_a_server_that_was_not_started_to_honour_the_header_does_not() -> None:
+    async def story(client: Client) -> None:
+        assert (await with_fault(client, "refuse=503")).status == 200
+
+    played(story)
+
+
+def test_a_lost_store_is_an_error_and_a_response_that_needs_none_is_not() -> None:
+    async def story(client: Client) -> None:
+        reply = await with_fault(client, "lose_store=true")
+        assert (reply.status, reply.error["message"]) == (503, "The store is lost, as asked.")
+        assert (await with_fault(client, "lose_store=true", store=False)).status == 200
+
+    faulty(story)
+
+
+def test_harmony_of_each_wrong_shape_ends_in_lawful_events() -> None:
+    """Whatever is wrong, the client gets the call or the answer, unless the shape loses it."""
+    call = {"name": "get_weather", "arguments": {"city": "Bern"}}
+    loses = {"no_terminator", "unknown_recipient"}
+
+    async def story(client: Client) -> None:
+        for shape in (*SHAPES, "any"):
+            for question, kind in (("Weather", "function_call"), ("Hello", "message")):
+                body = {"input": question, "tools": [WEATHER], "stream": True}
+                reply = await with_fault(client, f"harmony={shape}", **body)
+                last = reply.events[-1]["response"]
+                check(reply.events, last)
+                assert last["status"] == "completed", shape
+                assert last["output"][-1]["type"] == kind or shape in loses, shape
+
+    thinks = {"think": "Well, well."}
+    faulty(story, thinks | {"when": {"text": "weather"}, "call": call}, thinks | {"say": "Hello."})
+
+
+def test_each_wrong_shape_is_another_text_and_any_is_drawn_by_the_seed() -> None:
+    whole = (
+        "<|channel|>analysis<|message|>Well.<|end|><|start|>assistant<|channel|>commentary "
+        'to=functions.f <|constrain|>json<|message|>{"a": 1}<|call|>'
+    )
+    answer = "<|channel|>analysis<|message|>Well.<|end|><|start|>assistant<|channel|>final"
+    for shape in SHAPES:
+        assert malformed(shape, whole, 0) != whole or malformed(shape, answer, 0) != answer, shape
+    drawn = [malformed("any", whole, seed) for seed in range(20)]
+    assert drawn == [malformed("any", whole, seed) for seed in range(20)]
+    assert len({*drawn}) > 5
+    assert whole not in drawn
+
+
+def test_chances_are_drawn_by_the_seed() -> None:
+    refuse = {"when": {"chance": 0.5}, "refuse": 503}
+
+    async def drawn() -> list[int]:
+        async with scripted(refuse, {"say": "a"}) as client:
+            return [(await client.create()).status for _ in range(8)]
+
+    first = asyncio.run(drawn())
+    assert {*first} == {200, 503}
+    assert asyncio.run(drawn()) == first

@@ -56,6 +56,8 @@ def add(commands: Commands, name: str, text: str) -> None:
         "Script to play in place of a model: a YAML or JSONL file, or `auto` (testing-agents.md)"
     )
     serve.add_argument("--script", metavar="FILE", help=script)
+    faults = "Faults on demand by the header X-Fault, with --script"
+    serve.add_argument("--fault-header", action="store_true", help=faults)
     shown = "List of all settings with the source of each, without serving"
     serve.add_argument("--print-settings", action="store_true", help=shown)
     serve.set_defaults(run=_serve)
@@ -86,8 +88,10 @@ def _name_one_engine(options: argparse.Namespace) -> None:
     given = [way for way, value in ways.items() if value is not None]
     if len(given) > 1:
         raise UsageError(f"{given[0]} and {given[1]} both name what to serve; give one of them.")
+    if options.fault_header and options.script is None:
+        raise UsageError("--fault-header is for servers that play a --script.")
     if options.script is not None:
-        options.engine = f"script://{options.script}"
+        options.engine = f"script://{options.script}{'#faults' * options.fault_header}"
     elif options.source is not None:
         options.engine = options.source
 

@@ -10,11 +10,14 @@ if TYPE_CHECKING:
 
 
 class Cut:
-    """Behind how many bytes a reply is cut; None: not at all."""
+    """Behind how many bytes a reply is cut; None: not at all. `asked`: the request's header of
+    faults."""
 
     after: int | None = None
+    asked = ""
 
 
+HEADER = b"x-fault"
 CUT: ContextVar[Cut] = ContextVar("cut")
 """Of the request that is at work."""
 
@@ -31,6 +34,9 @@ class CutsReplies:
             return await self._app(scope, receive, send)
         cut, sent = Cut(), 0
         CUT.set(cut)
+        for name, value in scope["headers"]:
+            if name == HEADER:
+                cut.asked = value.decode("latin-1")
 
         async def counted(message: Message) -> None:
             nonlocal sent

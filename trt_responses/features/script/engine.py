@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from trt_responses.engine import Chunk, Health, Limits, Logprob
 from trt_responses.engines.admission import room
 from trt_responses.errors import EngineUnavailable, InvalidRequest
+from trt_responses.features.script.faults import with_faults
 from trt_responses.features.script.playing import Player
 from trt_responses.features.script.rules import Request
 from trt_responses.features.script.scene import scene_of
@@ -116,14 +117,18 @@ class RunEngine:
         job = Job(options, sink, room(len(prompt_ids), options, self.limits()))
         return self._engine.play(player.ids(scene, options), self, rule, job)
 
-    def rule_for(self, scene: Scene) -> Rule:
-        """The rule of a turn. Raises an `InvalidRequest` when none holds."""
-        rule = self._rules.get(scene.before) or self._engine.script.rule_for(scene, self._request)
+    def rule_for(self, scene: Scene, asked: str = "") -> Rule:
+        """The rule of a turn, with the faults that are asked for. Raises an `InvalidRequest` when
+        none holds."""
+        if (rule := self._rules.get(scene.before)) is not None:
+            return rule
+        rule = self._engine.script.rule_for(scene, self._request)
         if rule is None:
             raise InvalidRequest(
                 f"No rule of the script holds for '{scene.question:.100}'.", code="no_rule_holds"
             )
-        return self._rules.setdefault(scene.before, rule)
+        rule = self._rules[scene.before] = with_faults(rule, asked)
+        return rule
 
     def scene(self, prompt_ids: Sequence[int]) -> Scene:
         return scene_of(prompt_ids, self._engine.vocabulary)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING
 
-from trt_responses.errors import ApiError
+from trt_responses.errors import StoreUnavailable
 from trt_responses.feature import Step
-from trt_responses.features.script.cut import CUT
+from trt_responses.features.script.cut import CUT, Cut
+from trt_responses.features.script.faults import refused
 from trt_responses.features.script.rules import Request, Tool
 from trt_responses.steering.tools import shown
 
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
 
     from trt_responses.accept.accepted import Accepted
     from trt_responses.features.script.engine import RunEngine, ScriptEngine
+    from trt_responses.features.script.rules import Rule
+    from trt_responses.run.commit import Write
     from trt_responses.run.draft import Draft
+    from trt_responses.wire.response import Response
 
 
 class Scripted:
@@ -42,6 +46,7 @@ class ScriptedStep(Step):
         self._engine = engine
         self._number = number
         self._run: RunEngine | None = None
+        self._rule: Rule | None = None
 
     async def planned(self, draft: Draft) -> None:
         accepted = draft.accepted
@@ -52,21 +57,20 @@ class ScriptedStep(Step):
             not accepted.choice.may_answer,
         )
         self._run = self._engine.of(request)
-        rule = self._run.rule_for(self._run.scene(draft.prompt.ids))
-        if (refusal := rule.refuse) is not None:
-            raise ApiError(
-                refusal.message,
-                status=refusal.status,
-                code=refusal.code,
-                type="server_error" if refusal.status >= 500 else "invalid_request_error",
-                retry_after_s=refusal.retry_after,
-            )
-        if rule.cut_after is not None and (cut := CUT.get(None)) is not None:
-            cut.after = rule.cut_after
+        cut, scene = CUT.get(None) or Cut(), self._run.scene(draft.prompt.ids)
+        asked = cut.asked if self._engine.script.by_header else ""
+        rule = self._rule = self._run.rule_for(scene, asked)
+        if rule.refuse is not None:
+            raise refused(rule.refuse)
+        cut.after = rule.cut_after
 
     def write(self, draft: Draft) -> None:
         assert self._run is not None
         draft.engine = self._run
+
+    async def commit(self, write: Write, draft: Draft, last: Response) -> None:
+        if write.stored and self._rule is not None and self._rule.lose_store:
+            raise StoreUnavailable("The store is lost, as asked.")
 
 
 def _tools(accepted: Accepted) -> Iterator[Tool]:

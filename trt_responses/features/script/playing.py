@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trt_responses.errors import InvalidRequest
 from trt_responses.features.script.fill import NoValue, departs, value_for
+from trt_responses.features.script.malformed import malformed
 from trt_responses.features.script.rules import AUTO, Call, Request, Rule, Tool, bare
 from trt_responses.features.script.scene import Header, Scene
 from trt_responses.tokens.control import CONTROL
@@ -59,6 +60,8 @@ class Player:
         if self._rule.raw is not None and not scene.written:
             return self._behind(scene.head, self._marked(self._rule.raw))
         whole = self._joined(self._messages(scene))[2:]  # behind `<|start|>assistant`
+        if (shape := self._rule.harmony) is not None and not scene.written:
+            whole = self._marked(malformed(shape, self._vocabulary.text(whole), self._seed))
         return self._behind(scene.head, whole)
 
     def _joined(self, messages: Sequence[Planned]) -> list[int]:
@@ -163,7 +166,7 @@ class Player:
         """The text, which must follow the schema of a guide, for a model would be held to it."""
         why = departs(schema, text) if schema is not None else None
         if why is not None:
-            raise InvalidRequest(f"{what} departs from its schema {why}.")
+            raise InvalidRequest(f"{what} departs from its schema: {why}.")
         return text
 
     def _filled(self, text: str, scene: Scene) -> str:

@@ -11,17 +11,21 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Any, Literal
 
 import yaml  # type: ignore[import-untyped]  # ships no types
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from trt_responses.errors import UsageError
+from trt_responses.features.script.malformed import ANY, SHAPES
 
 if TYPE_CHECKING:
     from trt_responses.features.script.scene import Scene
 
 AUTO = "auto"
+BY_HEADER = "#faults"
+"""Behind a script's name: requests may ask for faults by a header."""
 Auto = Literal["auto"]
 
 
@@ -52,6 +56,8 @@ class When(Strict):
     """A tool of the request."""
     times: int | None = Field(None, ge=1)
     """The rule has held for fewer requests."""
+    chance: float = Field(1.0, ge=0, le=1)
+    """So often, drawn by the seed and the request's number."""
 
     @field_validator("regex")
     @classmethod
@@ -84,6 +90,14 @@ class Refusal(Strict):
 class Rule(Strict):
     """What is played, and when."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def reads_a_bare_status(cls, found: Any) -> Any:
+        """`refuse: 503` says no more than the status."""
+        if isinstance(found, Mapping) and isinstance(found.get("refuse"), int):
+            return {**found, "refuse": {"status": found["refuse"]}}
+        return found
+
     when: When = When()
     think: str | None = None
     say: Any = None
@@ -105,12 +119,21 @@ class Rule(Strict):
     """The engine dies behind so many tokens, once for a response, and comes back."""
     cut_after: int | None = Field(None, ge=0)
     """The connection is cut behind so many bytes of the reply's body."""
+    harmony: str | None = Field(None, pattern=f"^({'|'.join((ANY, *SHAPES))})$")
+    """How the model gets its Harmony wrong; `any`: a way that the seed draws."""
+    lose_store: bool = False
+    """The store is lost when the response is to be kept."""
 
     @property
     def calls(self) -> tuple[Call, ...]:
         return (self.call,) if isinstance(self.call, Call) else self.call
 
 
+FAULTS = (
+    *("refuse", "cut_after", "wait_s", "pace_s", "stop_after", "fail", "die_after"),
+    *("harmony", "lose_store"),
+)
+"""The keys that a header may ask for too."""
 AUTO_RULES = (
     Rule(when=When(result=True), say=AUTO),
     Rule(call=Call(name=AUTO)),
@@ -126,12 +149,17 @@ class Script:
     rules: Sequence[Rule]
     seed: int = 0
     used: dict[int, int] = field(default_factory=dict)
+    by_header: bool = False
+    """Whether requests may ask for faults by a header."""
 
     def rule_for(self, scene: Scene, request: Request) -> Rule | None:
         """The first rule that holds, which is counted; None if none does."""
         for number, rule in enumerate(self.rules):
             used = self.used.get(number, 0)
             if rule.when.times is not None and used >= rule.when.times:
+                continue
+            drawn = Random(f"{self.seed} {number} {request.number}").random()
+            if drawn >= rule.when.chance:
                 continue
             if holds(rule.when, scene, request) and not self._calls_nothing(rule, scene, request):
                 self.used[number] = used + 1
@@ -232,8 +260,13 @@ def bare(name: str) -> str:
 
 def load(place: str) -> Script:
     """The script of a file, or the one that plays by itself. Raises a `UsageError`."""
-    if place == AUTO:
-        return Script(AUTO_RULES)
+    place, by_header = place.removesuffix(BY_HEADER), place.endswith(BY_HEADER)
+    script = Script(AUTO_RULES) if place == AUTO else _of_file(place)
+    script.by_header = by_header
+    return script
+
+
+def _of_file(place: str) -> Script:
     path = Path(place)
     try:
         text = path.read_text("utf-8")
@@ -269,13 +302,17 @@ def _rule(found: Any, number: int, place: str) -> Rule:
     try:
         rule = Rule.model_validate(found)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        key = ".".join(map(str, first["loc"])) or "the rule"
-        why = first["msg"].removeprefix("Value error, ")
-        raise UsageError(f"The script {place}: rule {number}: {key}: {why}.") from None
+        raise UsageError(f"The script {place}: rule {number}: {first_fault(error)}.") from None
     if rule.raw is not None and (rule.think or rule.say is not None or rule.calls):
         raise UsageError(f"The script {place}: rule {number}: raw stands alone.")
     return rule
+
+
+def first_fault(error: ValidationError) -> str:
+    """The key and the reason of a rule's first fault."""
+    first = error.errors(include_url=False)[0]
+    key = ".".join(map(str, first["loc"])) or "the rule"
+    return f"{key}: {first['msg'].removeprefix('Value error, ')}"
 
 
 def _form(lines: bool) -> str:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 ENDS = (CONTROL.end, CONTROL.return_, CONTROL.call)
 _ROLE = re.compile(r"[^\s<]+")
 _RECIPIENT = re.compile(r"to=([^\s<]+)")
+_NOTE = re.compile(r"^<([\w-]+)>.*?</\1>", re.DOTALL | re.MULTILINE)
 _CHANNEL = re.compile(r"<\|channel\|>\s*([\w-]+)")
 
 
@@ -61,7 +62,9 @@ class Scene(NamedTuple):
 
     @property
     def question(self) -> str:
-        return self.users[-1] if self.users else ""
+        """The last user message, without the notes that agents put into it as `<tag>…</tag>`."""
+        whole = self.users[-1] if self.users else ""
+        return _NOTE.sub("", whole).strip() or whole
 
     @property
     def calls(self) -> list[Message]:

@@ -150,3 +150,9 @@ def test_a_text_departs_from_a_schema_with_a_reason() -> None:
     assert departs({"type": "integer"}, "4") is None
     assert "not JSON" in (departs({"type": "integer"}, "four") or "")
     assert departs({"type": "integer"}, '"4"') is not None
+
+
+def test_notes_that_an_agent_puts_before_the_question_are_passed_over() -> None:
+    noted = "<system-reminder>\nIt is 2026.\n</system-reminder>\n\nTo Rome for 3 nights"
+    assert scene(noted).question == "To Rome for 3 nights"
+    assert scene("<all>of it</all>").question == "<all>of it</all>"
