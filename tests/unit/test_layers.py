@@ -85,6 +85,7 @@ MAY_IMPORT = {
     # features
     "features": "",
     "features.background": CORE,
+    "features.card": CORE,
     "features.compaction": CORE,
     "features.containers": CORE,
     "features.conversations": CORE,

@@ -82,6 +82,8 @@ class Chat:
         self._server = server
         self._terminal = terminal
         self._model = model
+        self._note = ""
+        """What the server says of its model, for the greeting."""
         self._settings: Json = {}
         self._conversation = Conversation()
         self._commands: dict[str, Callable[[str], None]] = {
@@ -128,6 +130,7 @@ class Chat:
             if not listed:
                 raise ServerFault("The server has no model.")
             self._model = str(listed[0]["id"])
+            self._note = str(listed[0].get("description") or "")
         return self._model
 
     # --- the loop ---------------------------------------------------------------------------
@@ -160,6 +163,8 @@ class Chat:
     def _greet(self) -> None:
         with suppress(ServerFault):
             self._terminal.note(f"{self._named()} at {self._server.base_url}. /help, Ctrl-D ends.")
+            if self._note:
+                self._terminal.note(self._note)
 
     def _read(self) -> str | None:
         """The typed text: a line, several lines that end in a backslash, or a fenced text."""

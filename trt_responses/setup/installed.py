@@ -42,6 +42,7 @@ FOLDERS = (
     "features.explain",
     "features.containers",
     "features.background",
+    "features.card",
     "features.description",
     "features.rollout",  # what is loaded is given up before background runs are waited for
     "apis.websocket",

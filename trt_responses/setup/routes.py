@@ -31,8 +31,9 @@ def add_routes(app: FastAPI, server: Server) -> None:
     shared = _shared(server)
 
     def state(shared: Shared) -> list[Cold]:
+        about = {"object": "model", "created": int(time.time()), "owned_by": "local"}
         return [
-            Models(server.names, int(time.time()), shared.headers),
+            Models(server.names, shared.headers, about | server.model_facts),
             HealthChecks(server.health, shared.headers, about=shared.about),
         ]
 
