@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scripts.checkpoints import TINY
+from tests.support.served import ANSWER, script
+from trt_responses.app import create_app
+from trt_responses.engines.scripted.engine import ScriptedEngine
 from trt_responses.prepare.files import MODEL, engine_file, sha256_of
+from trt_responses.prepare.machine import library_versions
 from trt_responses.prepare.shelf.card import SCHEMA, Card, Limits, Source, SourceFile, write_card
+from trt_responses.settings import Settings
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from fastapi import FastAPI
 
 SHA = "0" * 64
 VERSION = "0123456789ab"
@@ -54,3 +61,11 @@ def carded(
     card = replace(card, **changes)  # type: ignore[arg-type]  # each its own field
     write_card(directory, card)
     return card, directory
+
+
+def app_of_a_card(engines_dir: Path, **changes: Any) -> tuple[FastAPI, ScriptedEngine]:
+    """An app that serves a prepared engine with such a card; its engine is a scripted one."""
+    carded(engines_dir, libraries=dict(library_versions()), **changes)
+    engine = ScriptedEngine(lambda prompt_ids, options: script(ANSWER))
+    settings = Settings(engines_dir=engines_dir, store="memory://", engine_process="never")
+    return create_app(settings, engine_of=lambda selection, settings: engine), engine

@@ -86,6 +86,7 @@ MAY_IMPORT = {
     # features
     "features": "",
     "features.background": f"{CORE} features.stored",
+    "features.card": CORE,
     "features.compaction": f"{CORE} features.listing",
     "features.containers": f"{CORE} features.listing",
     "features.conversations": f"{CORE} features.listing",

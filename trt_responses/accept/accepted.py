@@ -163,6 +163,8 @@ class Accepted:
     """A summary of thoughts is wanted, which stands for them where the server gives any."""
     verifies: bool = False
     """Reasoning that a client sends back must be what was sealed."""
+    own_temperature: bool = True
+    """The request sets it; else the engine may have a default of its own."""
     stop: Sequence[str] = ()
     """Texts of which the first ends the answer, and is not sent."""
     prompt_ids: Sequence[int] | None = None

@@ -92,7 +92,8 @@ def accept(
         truncates=request.truncation == "auto",
         seals=SEALED in (request.include or ()),
         summarised=reasoning.summary is not None,
-        included=_own_includes(request.include) if request.include else (),
+        included=tuple(filter(OWN_INCLUDES.__contains__, request.include or ())),
+        own_temperature=request.temperature is not None,
         store=echo.store,
         echo=echo,
         ignored=ignored,
@@ -174,10 +175,6 @@ def _without_trigger(items: str | Sequence[SentItem]) -> tuple[str | Sequence[Se
             raise invalid_value(f"input[{place}]", "a compaction_trigger must be the last item")
     asks = bool(items) and isinstance(items[-1], CompactionTrigger)
     return (items[:-1] if asks else items), asks
-
-
-def _own_includes(included: Sequence[str]) -> tuple[str, ...]:
-    return tuple(value for value in included if value in OWN_INCLUDES)
 
 
 def _threshold(request: Request) -> int | None:

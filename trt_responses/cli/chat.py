@@ -108,6 +108,8 @@ class Chat:
         self._server = server
         self._terminal = terminal
         self._model = model
+        self._note = ""
+        """What the server says of its model, for the greeting."""
         self._settings: Json = {}
         self._conversation = Conversation()
         self._interrupted = False
@@ -164,6 +166,7 @@ class Chat:
             if not listed:
                 raise ServerFault("The server has no model.")
             self._model = str(listed[0]["id"])
+            self._note = str(listed[0].get("description") or "")
         return self._model
 
     # --- the loop ---------------------------------------------------------------------------
@@ -173,6 +176,8 @@ class Chat:
         self._read = reader([*self._commands, "quit"])
         try:
             self._terminal.note(f"{self._named()} at {self._server.base_url}. /help, Ctrl-D ends.")
+            if self._note:
+                self._terminal.note(self._note)
         except NoAnswer as fault:
             self._terminal.fault(
                 f"{fault} `trt-responses serve` starts a server, and `trt-responses chat --serve` "

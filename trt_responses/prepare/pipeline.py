@@ -28,6 +28,7 @@ from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.files import FINISHED
 from trt_responses.prepare.machine import library_versions
 from trt_responses.prepare.memory import memory
+from trt_responses.prepare.note import card_fields
 from trt_responses.prepare.phases import Phases, rounded
 from trt_responses.prepare.progress import Silent, megabytes
 from trt_responses.prepare.shelf import card as cards
@@ -305,5 +306,6 @@ class _Run:
             chain=product.chain,
             dialect=product.dialect,
             ignores=product.ignores,
+            **card_fields(self._target.checkpoint.files),
             number=versions.new_number(self.home, directory.name),
         )

@@ -44,6 +44,7 @@ FOLDERS = (
     "features.containers",
     "features.stored",
     "features.background",
+    "features.card",
     "features.description",
     "features.models",
     "features.health",

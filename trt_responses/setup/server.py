@@ -139,6 +139,8 @@ class Server:
         """Called with the id of each deleted response and its owner."""
         self.card_of: Callable[[str], Mapping[str, Any]] = lambda response_id: served.card
         """Returns what is known of the engine that made a response."""
+        self.model_facts: dict[str, object] = {}
+        """Further fields of the model in `/v1/models`."""
         self.about: Callable[[], Mapping[str, Any]] = self._about
         self.stall: Callable[[int], str | None] = lambda last_progress_ns: None
         """Returns the words for a stall of the engine, by the time of its last step."""

@@ -49,6 +49,7 @@ def accept_chat(request: c.ChatRequest) -> Accepted:
         effort=(effort := _effort(request)),
         thought=_thought(effort),
         sampling=_sampling(request),
+        own_temperature=request.temperature is not None,
         max_output_tokens=request.max_completion_tokens or request.max_tokens,
         parallel_calls=request.parallel_tool_calls is not False,
         truncates=False,

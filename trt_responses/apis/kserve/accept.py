@@ -36,6 +36,7 @@ def accept_kserve(wanted: Wanted, model: str) -> Accepted:
         effort=parameters.reasoning_effort,
         thought=None if tokens is None else ThoughtBudget(tokens, "reasoning_effort"),
         sampling=sampling_of(parameters, None),
+        own_temperature=parameters.temperature is not None,
         max_output_tokens=parameters.max_tokens,
         parallel_calls=False,
         truncates=False,

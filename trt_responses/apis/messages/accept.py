@@ -63,6 +63,7 @@ def accept_messages(request: m.CountRequest, *, seals: bool = True) -> Accepted:
         effort=_effort(thinking, config),
         thought=_thought(thinking),
         sampling=_sampling(sent),
+        own_temperature=sent is not None and sent.temperature is not None,
         max_output_tokens=sent.max_tokens if sent else None,
         parallel_calls=not (request.tool_choice and request.tool_choice.disable_parallel_tool_use),
         truncates=False,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import orjson
 from fastapi import APIRouter
@@ -13,6 +13,8 @@ from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import ColdRoute, Owner, replies
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from trt_responses.accept.model_names import ModelNames
     from trt_responses.web.headers import ReplyHeaders
 
@@ -20,10 +22,9 @@ if TYPE_CHECKING:
 class Models:
     """The model that this server serves, listed and by its names."""
 
-    def __init__(self, names: ModelNames, created: int, headers: ReplyHeaders) -> None:
-        self._names = names
-        self._created = created
-        self._headers = headers
+    def __init__(self, names: ModelNames, headers: ReplyHeaders, about: Mapping[str, Any]) -> None:
+        """`about`: fields that the model has by each of its names."""
+        self._names, self._headers, self._about = names, headers, about
 
     def router(self) -> APIRouter:
         router = APIRouter(route_class=ColdRoute)
@@ -43,13 +44,12 @@ class Models:
         self._names.check(model)
         return json_reply(orjson.dumps(self._card(model)), self._headers(request))
 
-    def _card(self, name: str) -> dict[str, object]:
+    def _card(self, name: str) -> dict[str, Any]:
         """The model as the list has it: `root` says which one a name stands for, `parent` whose
         adapter it is, and `version` which build of it."""
         names = self._names
         base, adapter = names.split(name)
-        about = {"object": "model", "created": self._created, "owned_by": "local"}
-        model: dict[str, object] = {"id": name, **about, "root": names.answered(adapter)}
+        model = {"id": name, **self._about, "root": names.answered(adapter)}
         if adapter is not None:
             model["parent"] = names.served
         loaded = names.loaded()

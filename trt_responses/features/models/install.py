@@ -12,4 +12,7 @@ if TYPE_CHECKING:
 
 
 def install(server: Server) -> None:
-    server.add_routes(60, lambda shared: [Models(server.names, int(time.time()), shared.headers)])
+    about = {"object": "model", "created": int(time.time()), "owned_by": "local"}
+    server.add_routes(
+        60, lambda shared: [Models(server.names, shared.headers, about | server.model_facts)]
+    )

@@ -118,6 +118,10 @@ class Card:
     """The files and compilations of a graph; None for the other kinds."""
     ignores: tuple[str, ...] = ()
     """Sampling options that the engine accepted and ignored when it was prepared."""
+    note: str | None = None
+    """What users of the model are to know before they try it."""
+    temperature: float | None = None
+    """The temperature of requests that set none; None: the API's default."""
     number: int | None = None
     """The number of this build among those of its name, from 1 on; None for a build of a release
     without numbers, in a read-only directory."""

@@ -13,7 +13,7 @@ import { TurnView, tree } from "./view.js";
 const NEAR = 80; // pixels from the end within which the page follows an answer
 const LOOKS = { events: eventsOf, explain: explanationOf, sides: sidesOf, copy: programsOf };
 
-const state = { roots: [], active: null, inspected: null, look: "events", editing: null };
+const state = { roots: [], active: null, inspected: null, look: "events", editing: null, note: "" };
 const views = new Map();
 const runner = new Runner(changed);
 
@@ -27,7 +27,9 @@ function viewOf(turn) {
 function show() {
   const path = state.active?.path ?? [];
   const welcome = el("p", { class: "welcome" }, "Ask the model something, or open a response by its id.");
-  byId("turns").replaceChildren(...(path.length ? path.map((turn) => viewOf(turn).node) : [welcome]));
+  const note = el("p", { class: "welcome", id: "note" }, state.note);
+  const empty = state.note ? [welcome, note] : [welcome];
+  byId("turns").replaceChildren(...(path.length ? path.map((turn) => viewOf(turn).node) : empty));
   byId("tree").replaceChildren(state.roots.length
     ? tree(state.roots, state.active, choose)
     : el("p", { class: "faint" }, "Branches appear here."));
@@ -251,7 +253,8 @@ beginTabs();
 beginSettings();
 show();
 look();
-await beginServer();
+state.note = await beginServer();
+if (state.note && !state.active) show();
 if (location.hash.startsWith("#resp_")) await open(location.hash.slice(1));
 window.addEventListener("hashchange", () => {
   if (location.hash.startsWith("#resp_")) open(location.hash.slice(1));

@@ -1,0 +1,24 @@
+"""What an engine's card says to users: a note about the model, and its default temperature."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from trt_responses.features.card.feature import CardTemperature
+
+if TYPE_CHECKING:
+    from trt_responses.setup.server import Server
+
+logger = logging.getLogger(__name__)
+
+
+def install(server: Server) -> None:
+    if server.served.selection is None:
+        return
+    card = server.served.selection.card
+    if card.note is not None:
+        server.model_facts["description"] = card.note
+        logger.info("%s: %s", card.label, card.note)
+    if card.temperature is not None:
+        server.features.append(CardTemperature(card.temperature))
