@@ -127,6 +127,11 @@ class LlamaCppEngine:
         """The running child, or None."""
         return self._keeper.child
 
+    @property
+    def prompt_cache_bytes(self) -> int:
+        """The memory that saved prompts take."""
+        return self._prompts.size_bytes
+
     async def start(self) -> None:
         check_file(self._model.path)
         self._prompts.open()

@@ -52,6 +52,11 @@ class States:
     def size_bytes(self) -> int:
         return sum(state.size_bytes for state in self._states)
 
+    def bytes_per_id(self, count: int, most: float) -> float:
+        """An upper bound for a state of so many ids: a longer one takes no more bytes an id."""
+        shorter = (state for state in self._states if len(state.ids) <= count)
+        return min((state.size_bytes / len(state.ids) for state in shorter), default=most)
+
     def find(self, prompt: list[int], owner: str | None) -> tuple[State | None, int]:
         """The longest state that is the beginning of the prompt, and the longest prefix that the
         prompt shares with any state. A state serves as a whole or not at all: llama.cpp saves only
