@@ -90,6 +90,18 @@ async def check_the_engine(engine: Engine) -> None:
         engine.generate(PROMPT, wish("nobody"), endless)
 
 
+async def check_prompts_beyond_the_slot(engine: Engine) -> None:
+    """A state is restored for its adapter, although the other one had the slot last."""
+    one, other = (encode("<|start|>user<|message|>" + words * 300) for words in (" 1", " 2"))
+    first = await generated(engine, one, wish("style"))
+    await generated(engine, other, wish("style"))
+    plain = await generated(engine, one, wish(None))
+    again = await generated(engine, one, wish("style"))
+    assert (first.cached_tokens, plain.cached_tokens) == (0, 0)
+    assert again.cached_tokens == len(one) - 1
+    assert again.token_ids == first.token_ids
+
+
 async def check_the_server(client: Client) -> None:
     async def answer(model: str) -> tuple[str, str]:
         given = {"model": model, "temperature": 0, "max_output_tokens": 40}
@@ -123,6 +135,7 @@ def test_an_adapter_answers_beside_the_model_itself_and_shares_nothing_with_it(
         app = create_app(settings, engine=made)
         async with living(app):
             await check_the_engine(made.engine)
+            await check_prompts_beyond_the_slot(made.engine)
             await check_the_server(Client(app))
 
     asyncio.run(story())

@@ -152,6 +152,7 @@ def llamacpp_over(
         spelled=spelled,
         marks=marks,
         adapters=adapters,
+        prompt_cache_mib=settings.prompt_cache_mib,
     )
 
 

@@ -20,6 +20,8 @@ class Slot:
     """Whether the running request may use the cache."""
     known: int = 0
     """The number of the prompt's ids that are in the cache and may be used."""
+    left: list[int] = field(default_factory=list)
+    """The ids that the running request found in the slot."""
 
 
 class Slots:
@@ -45,7 +47,7 @@ class Slots:
         slot.reusable = slot.owner == owner
         slot.known = common_prefix(slot.ids, prompt) if slot.reusable else 0
         slot.owner = owner
-        slot.ids = prompt
+        slot.left, slot.ids = slot.ids, prompt
         return slot
 
     def give_back(self, slot: Slot, generated: Sequence[int]) -> None:

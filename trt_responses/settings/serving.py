@@ -156,6 +156,12 @@ class LocalEngine(SettingGroup):
     threads: int | None = Field(
         None, ge=1, le=4096, description="Threads of the embedded engine or of onnxruntime."
     )
+    prompt_cache_mib: int = Field(
+        256,
+        ge=0,
+        le=2**20,
+        description="Memory in MiB in which the embedded engine keeps prompts beyond its slots.",
+    )
 
 
 class SystemMessage(SettingGroup):

@@ -32,6 +32,8 @@ class Settings(TypedDict):
     threads: int
     adapters: list[str]
     """The paths of the adapters; a request names one by its index."""
+    saves: bool
+    """Whether it inherits files to save the states of slots to."""
 
 
 def main() -> None:
@@ -73,6 +75,8 @@ def _params(settings: Settings) -> xllamacpp.CommonParams:
     params.lora_init_without_apply = True  # each request selects one
     _closed(params, settings)
     _own_cache_per_slot(params)
+    if settings["saves"]:
+        params.slot_save_path = "/proc/self/fd/"  # a file's name is its number
     for cpu in (params.cpuparams, params.cpuparams_batch):
         cpu.n_threads = settings["threads"]
         cpu.poll = 0  # waiting threads sleep: spinning ones would take the parent's cores

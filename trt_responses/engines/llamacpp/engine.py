@@ -2,7 +2,7 @@
 
 When it dies, suspect requests are blamed and the others resume in the next child. This module
 tracks running requests; `line` has the waiting ones, `keeper` restarts the child, `blame` decides
-on suspects, `body` and `events` are the protocol.
+on suspects, `prompt_cache` saves prompts, `body` and `events` are the protocol.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from trt_responses.engine import (
@@ -34,6 +35,7 @@ from trt_responses.engines.llamacpp.blame import Blame
 from trt_responses.engines.llamacpp.keeper import Keeper, Patience
 from trt_responses.engines.llamacpp.line import Line
 from trt_responses.engines.llamacpp.process import Child, Model, check_file
+from trt_responses.engines.llamacpp.prompt_cache import PromptCache
 from trt_responses.engines.llamacpp.request import Request
 from trt_responses.engines.slots import Slots
 from trt_responses.errors import EngineUnavailable, StartupError
@@ -69,13 +71,22 @@ class LlamaCppEngine:
         spelled: Callable[[str], str] = str,
         marks: body.Marks = body.HARMONY,
         adapters: Mapping[str, Path] | None = None,
+        prompt_cache_mib: int = 0,
     ) -> None:
         """`spelled` converts a guide to the model file's spelling; `adapters`: files of adapters by
-        name."""
+        name; `prompt_cache_mib`: memory for prompts beyond the slots."""
         self._marks = marks
         self._banned = marks.banned_in_guides
         names, files = tuple(adapters or {}), tuple((adapters or {}).values())
-        self._model = Model(model_path, context_tokens, slots, threads or spare_cores(), files)
+        self._prompts = PromptCache(prompt_cache_mib * 2**20)
+        self._model = Model(
+            model_path,
+            context_tokens,
+            slots,
+            threads or spare_cores(),
+            files,
+            self._prompts.files,
+        )
         self._limits = Limits(context_tokens, slots, marks.guides, MAX_LOGPROBS, adapters=names)
         self._patience = patience or Patience()
         self._keeper = Keeper(
@@ -116,9 +127,19 @@ class LlamaCppEngine:
         """The running child, or None."""
         return self._keeper.child
 
+    @property
+    def prompt_cache_bytes(self) -> int:
+        """The memory that saved prompts take."""
+        return self._prompts.size_bytes
+
     async def start(self) -> None:
         check_file(self._model.path)
-        await self._keeper.start()
+        self._prompts.open()
+        try:
+            await self._keeper.start()
+        except BaseException:
+            self._prompts.close()
+            raise
 
     def generate(self, prompt_ids: Sequence[int], options: GenerateOptions, sink: Sink) -> Request:
         if self._down is not None and not self._will_go_on(options):
@@ -177,6 +198,7 @@ class LlamaCppEngine:
         self._end_all("The engine has been stopped.")
         await self._keeper.stop(deadline_s)
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._prompts.close()
 
     def _up(self) -> None:
         self._down = None
@@ -212,6 +234,7 @@ class LlamaCppEngine:
         self._adrift.clear()
         self._running.clear()
         self._slots = Slots(self._model.slots)
+        self._prompts.clear()
         if not self._keeper.alive:
             self._end_all(reason, lost="died")
 
@@ -258,8 +281,10 @@ class LlamaCppEngine:
         slot = self._slots.take(request.read_ids, request.options.salt)
         if not self._running:
             self._busy_since_ns = self._now_ns()
+        change = self._prompts.claim(child, slot, request, beside=bool(self._running))
         self._running[request] = None
-        self._own(request.connect(child, slot))
+        ready = None if change is None else asyncio.create_task(change)
+        self._own(request.connect(child, slot, ready))
 
     def _own(self, task: asyncio.Task[None]) -> None:
         """Keep a task for `stop` to await."""
@@ -291,8 +316,16 @@ class LlamaCppEngine:
         assert request.slot is not None
         self._last_progress_ns = max(self._last_progress_ns, request.last_byte_ns)
         self._running.pop(request, None)
-        self._slots.give_back(request.slot, request.given_ids)
+        give_back = partial(self._slots.give_back, request.slot, request.given_ids)
         request.slot = None
+        if request.ready is None or request.ready.done():
+            give_back()
+        else:  # the slot is still being changed
+            request.ready.add_done_callback(lambda _: self._changed_slot(give_back))
+
+    def _changed_slot(self, give_back: Callable[[], None]) -> None:
+        give_back()
+        self._dispatch()
 
     def _watch_on(self) -> None:
         pause_s = self._patience.idle_timeout_s / 4
@@ -373,6 +406,7 @@ class LlamaCppEngine:
         if end.stop_id not in self._marks.guide_ends:
             logger.warning("guides do not work with this model: refusing requests with one")
             self._limits = replace(self._limits, guides={})
+        await self._prompts.measure(child)
 
     async def _ask(self, child: Child, options: GenerateOptions, deadline_s: float | None) -> Chunk:
         """The last chunk of one of the server's own small requests."""

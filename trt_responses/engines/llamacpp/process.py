@@ -16,13 +16,15 @@ import sys
 from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
+
+import orjson
 
 from trt_responses.errors import StartupError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from trt_responses.engines.llamacpp.child import Settings
 
@@ -42,6 +44,8 @@ class Model:
     slots: int
     threads: int
     adapters: tuple[Path, ...] = ()
+    files: Sequence[int] = ()
+    """Files that a child inherits, to save the states of slots to."""
 
 
 class Child:
@@ -52,7 +56,8 @@ class Child:
         self.host = ""
         self.port = 0
         self.api_key = settings["api_key"]
-        self.path = settings["api_prefix"] + "/completion"
+        self.prefix = settings["api_prefix"]
+        self.path = f"{self.prefix}/completion"
         self.lines: deque[str] = deque(maxlen=KEPT_LINES)
         self._process = process
         self._listener = asyncio.create_task(self._listen())
@@ -69,8 +74,9 @@ class Child:
             "slots": model.slots,
             "threads": model.threads,
             "adapters": [str(path) for path in model.adapters],
+            "saves": bool(model.files),
         }
-        child = cls(await _process(), settings)
+        child = cls(await _process(model.files), settings)
         ready = False
         try:
             await child._greet(settings, model.path, deadline_s)
@@ -96,6 +102,25 @@ class Child:
         except TimeoutError:
             return False
         return True
+
+    async def post(self, path: str, fields: Mapping[str, object]) -> dict[str, Any]:
+        """The reply to a small request of the server's own, or the child's refusal. Raises an
+        `OSError` if there is neither."""
+        content = orjson.dumps(fields)
+        reader, writer = await asyncio.open_connection(self.host, self.port)
+        try:
+            head = (
+                f"POST {self.prefix}{path} HTTP/1.1\r\nHost: {self.host}\r\nConnection: close\r\n"
+                f"Authorization: Bearer {self.api_key}\r\nContent-Type: application/json\r\n"
+                f"Content-Length: {len(content)}\r\n\r\n"
+            )
+            writer.write(head.encode() + content)
+            reply: dict[str, Any] = orjson.loads((await reader.read()).partition(b"\r\n\r\n")[2])
+        except orjson.JSONDecodeError:
+            raise ConnectionError("The engine broke the connection.") from None
+        finally:
+            writer.close()
+        return reply
 
     async def is_frozen(self, deadline_s: float) -> bool:
         """Whether the child neither answers nor uses CPU time within the deadline. A child in a
@@ -177,7 +202,7 @@ class Child:
         return next(asserted, None) or next(errors, None) or last
 
 
-async def _process() -> asyncio.subprocess.Process:
+async def _process(files: Sequence[int]) -> asyncio.subprocess.Process:
     pipe = asyncio.subprocess.PIPE
     try:
         return await asyncio.create_subprocess_exec(
@@ -185,6 +210,7 @@ async def _process() -> asyncio.subprocess.Process:
             stdin=pipe,
             stdout=pipe,
             stderr=pipe,
+            pass_fds=tuple(files),
             start_new_session=True,  # Ctrl-C is for the parent, which drains first
             env={**os.environ, "GGML_NO_BACKTRACE": "1"},  # else an abort starts a debugger
         )

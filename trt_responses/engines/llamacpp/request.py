@@ -6,6 +6,7 @@ no other requests here.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from trt_responses.engine import Chunk
@@ -16,7 +17,6 @@ from trt_responses.engines.llamacpp.events import Events, fault
 from trt_responses.errors import EngineLost
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable, Sequence
 
     from trt_responses.engine import GenerateOptions, Loss, Sink
@@ -46,6 +46,8 @@ class Request:
         self.options = options
         self.slot: Slot | None = None
         """The slot in the current child; None while no child has the request."""
+        self.ready: asyncio.Task[None] | None = None
+        """What changes the slot before the request starts in it."""
         self.ids: list[int] = []
         """All pushed ids, from any child."""
         self.over = False
@@ -81,6 +83,11 @@ class Request:
         return [*self.prompt_ids, *self.ids] if self.ids else self.prompt_ids
 
     @property
+    def lora(self) -> object:
+        """The adapters for llama.cpp; None if it has none."""
+        return self._words.get("lora")
+
+    @property
     def given_ids(self) -> Sequence[int]:
         """The ids from the current child."""
         return self.ids[self._before :]
@@ -95,17 +102,32 @@ class Request:
         """The time of the last byte, or of the start."""
         return 0 if self._stream is None else self._stream.last_byte_ns
 
-    def connect(self, child: Child, slot: Slot) -> asyncio.Task[None]:
-        """Run the request on a child in this slot, from its current ids."""
+    def connect(
+        self, child: Child, slot: Slot, ready: asyncio.Task[None] | None = None
+    ) -> asyncio.Task[None]:
+        """Run the request on a child in this slot, from its current ids, once the slot is ready."""
         self.slot = slot
+        self.ready = ready
         self.silent = True
         self._before = len(self.ids)
-        words = body.resumed(self._words, self.ids) if self.ids else self._words
         events = Events(self.options, self._stops)
         self._stream = Stream(events.feed, fault, self._push, self._break, self._now_ns)
         self._begun_ns = self._stream.last_byte_ns
+        if ready is None:
+            return self._send(child, slot, self._stream)
+        return asyncio.create_task(self._send_later(child, slot, self._stream, ready))
+
+    async def _send_later(
+        self, child: Child, slot: Slot, stream: Stream, ready: asyncio.Task[None]
+    ) -> None:
+        await asyncio.wait((ready,))
+        if self._stream is stream and self.slot is slot:  # else it was interrupted meanwhile
+            await self._send(child, slot, stream)
+
+    def _send(self, child: Child, slot: Slot, stream: Stream) -> asyncio.Task[None]:
+        words = body.resumed(self._words, self.ids) if self.ids else self._words
         content, key = body.body(words, slot), f"Authorization: Bearer {child.api_key}"
-        return self._stream.connect(child.host, child.port, child.path, content, key)
+        return stream.connect(child.host, child.port, child.path, content, key)
 
     def abort(self) -> None:
         if not self.over:
