@@ -141,6 +141,8 @@ class Server:
         """Returns what is known of the engine that made a response."""
         self.model_facts: dict[str, object] = {}
         """Further fields of the model in `/v1/models`."""
+        self.hints = ["run `trt-responses chat --url {base}/v1`"]
+        """Ways to try the server, printed when it is ready."""
         self.about: Callable[[], Mapping[str, Any]] = self._about
         self.stall: Callable[[int], str | None] = lambda last_progress_ns: None
         """Returns the words for a stall of the engine, by the time of its last step."""

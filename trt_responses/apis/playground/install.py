@@ -12,3 +12,5 @@ if TYPE_CHECKING:
 
 def install(server: Server) -> None:
     server.add_routes(95, routes)
+    if server.settings.playground:
+        server.hints.insert(0, "open {base}/ in a browser")
