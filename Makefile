@@ -1,6 +1,6 @@
 # Each target is one or two lines that a person could type. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help install fmt check test test-rest test-all deploy-check live doctor engine serve docs docs-check release views bench cost fuzz faults gaps rollout aiperf demo-train demo-eval clean
+.PHONY: help install fmt check test test-rest test-all deploy-check live doctor engine serve docs docs-check release views bench cost fuzz faults gaps rollout aiperf page demo-train demo-eval clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -118,6 +118,11 @@ rollout: $(DEV) ## Replace servers, and versions of the engine, behind HAProxy a
 
 aiperf: $(DEV) ## NVIDIA's aiperf against the server, one request in ten cut off: AIPERF=program, from an environment of its own
 	$(BIN)/python -m scripts.load_judge $(if $(AIPERF),--aiperf $(AIPERF))
+
+page: ## Bundle what the page at / takes from npm, after a change in scripts/page (Node.js)
+	npm install --silent --no-fund --no-audit --omit-lockfile-registry-resolved --prefix scripts/page
+	for part in text maths; do scripts/page/node_modules/.bin/esbuild scripts/page/$$part.js --bundle --minify --format=esm \
+	  --target=es2022 --legal-comments=none --outfile=trt_responses/apis/playground/page/vendor-$$part.js || exit 1; done
 
 demo-train: $(DEV) ## Train the demo model anew (PyTorch on the CPU, about 35 minutes)
 	$(PIP) --editable '.[demo-train]'

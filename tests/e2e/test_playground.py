@@ -17,6 +17,7 @@ from tests.support.browser import (
     ask,
     browsing,
     needs_chromium,
+    opened,
     play,
     ready,
     staged,
@@ -77,7 +78,7 @@ def test_stop_ends_the_response_and_the_chat_goes_on_with_what_was_said() -> Non
     play(story)
 
 
-def test_an_edited_question_is_a_branch_and_the_tree_shows_both() -> None:
+def test_an_edited_question_is_a_branch_beside_the_first() -> None:
     async def story() -> None:
         async with staged() as s:
             await ask(s.page, "First")
@@ -90,17 +91,16 @@ def test_an_edited_question_is_a_branch_and_the_tree_shows_both() -> None:
             await s.asked(3)
             assert "First<|end|>" in s.prompt()
             assert ">Second<" not in s.prompt()
-            await expect(s.page.locator("#tree button")).to_have_text(
-                ["First", "Second", "Other second"]
-            )
-            await s.page.locator("#tree button").nth(1).click()
+            second = s.page.locator(".turn").nth(1)
+            await expect(second.locator(".versions")).to_contain_text("2/2")
+            await second.get_by_role("button", name="Earlier branch").click()
             await expect(s.page.locator(".question p")).to_have_text(["First", "Second"])
             await s.page.locator(".turn").nth(0).get_by_role("button", name="Branch").click()
             await ask(s.page, "Third way")
             await answered(s.page, 2)
             await expect(s.page.locator(".question p")).to_have_text(["First", "Third way"])
             await s.page.locator(".turn").nth(1).get_by_role("button", name="Retry").click()
-            await expect(s.page.locator("#tree button")).to_have_count(5)
+            await expect(s.page.locator(".turn").nth(1).locator(".versions")).to_contain_text("4/4")
 
     play(story)
 
@@ -108,6 +108,7 @@ def test_an_edited_question_is_a_branch_and_the_tree_shows_both() -> None:
 def test_a_call_is_answered_by_hand() -> None:
     async def story() -> None:
         async with staged(CALL, ANSWER) as s:
+            await opened(s.page, "set")
             await s.page.fill("#tools", json.dumps([WEATHER]))
             await ask(s.page, "Weather?")
             card = s.page.locator(".call")
@@ -129,6 +130,7 @@ def test_a_background_run_is_resumed_by_a_page_that_is_loaded_anew() -> None:
     async def story() -> None:
         words = Script(tuple((i,) for i in ids(f"{FINAL}One two three four five.<|return|>")))
         async with staged(words, manual=True) as s:
+            await opened(s.page, "set")
             await s.page.check("#background")
             await ask(s.page, "Count.")
             await s.asked(1)
@@ -151,6 +153,7 @@ def test_a_background_run_is_resumed_by_a_page_that_is_loaded_anew() -> None:
 def test_a_background_run_is_cancelled_at_the_server() -> None:
     async def story() -> None:
         async with staged(script(f"{FINAL}Hold on", Stall())) as s:
+            await opened(s.page, "set")
             await s.page.check("#background")
             await ask(s.page, "Wait.")
             await expect(s.page.locator(".answer")).to_contain_text("Hold on")
@@ -242,9 +245,11 @@ def test_a_server_that_goes_and_comes_back_is_told_in_words() -> None:
 def test_a_steered_response_is_explained_with_its_control_ids_and_forced_ids() -> None:
     async def story() -> None:
         async with staged("It is true.<|end|>", "true<|endoftext|>") as s:
+            await opened(s.page, "set")
             await s.page.fill("#schema", '{"type": "boolean"}')
             await ask(s.page, "Is it?")
             await answered(s.page)
+            await opened(s.page, "look")
             await s.page.click("#tab-explain")
             panel = s.page.locator("#panel")
             await expect(panel.locator(".control").first).to_have_text("<|start|>")
@@ -263,11 +268,13 @@ def test_events_are_told_with_times_and_numbers_and_the_three_sides_agree() -> N
         async with staged() as s:
             await ask(s.page, "Hello")
             await answered(s.page)
+            await opened(s.page, "look")
             rows = s.page.locator("#panel tbody tr")
             await expect(rows.first).to_contain_text("created")
             await expect(rows.last).to_contain_text("completed")
             await s.page.get_by_role("button", name="output_text.delta").click()
             await expect(s.page.locator("#panel .brief", has_text="Hello")).not_to_have_count(0)
+            await opened(s.page, "look")
             await s.page.click("#tab-sides")
             panel = s.page.locator("#panel")
             await expect(panel.locator(".sides section")).to_have_count(2)
@@ -284,9 +291,11 @@ def test_events_are_told_with_times_and_numbers_and_the_three_sides_agree() -> N
 def test_what_is_copied_as_curl_asks_the_same() -> None:
     async def story() -> None:
         async with staged() as s:
+            await opened(s.page, "set")
             await s.page.fill("#instructions", 'Don\'t say "no".')
             await ask(s.page, "It's me; $HOME `id`")
             await answered(s.page)
+            await opened(s.page, "look")
             await s.page.click("#tab-copy")
             programs = await s.page.locator("#panel pre").all_text_contents()
             shown = await asyncio.to_thread(
@@ -302,6 +311,7 @@ def test_what_is_copied_as_curl_asks_the_same() -> None:
 def test_faults_are_told_in_words_where_they_are() -> None:
     async def story() -> None:
         async with staged() as s:
+            await opened(s.page, "set")
             await s.page.fill("#tools", "[{")
             await ask(s.page, "Hello")
             await expect(s.page.locator("#settings-fault")).to_contain_text("is not valid JSON")
@@ -310,6 +320,7 @@ def test_faults_are_told_in_words_where_they_are() -> None:
             await ask(s.page, "Hello")
             await expect(s.page.locator(".turn .fault")).to_contain_text("temperature")
             s.engine.kill("burnt out")
+            await opened(s.page, "set")
             await s.page.fill("#temperature", "")
             await ask(s.page, "Hello?")
             await expect(s.page.locator(".turn .fault").last).to_contain_text("not ready")

@@ -16,6 +16,7 @@ from tests.support.browser import (
     answered,
     ask,
     needs_chromium,
+    opened,
     play,
     ready,
     staged,
@@ -43,7 +44,7 @@ def test_a_wrong_key_is_told_and_a_right_one_is_kept_in_memory_alone() -> None:
             await ask(s.page, "Hello")
             await answered(s.page)
             kept = "JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie])"
-            assert await s.page.evaluate(kept) == '[{},{},""]'
+            assert "right" not in await s.page.evaluate(kept)
             assert "right" not in await s.page.content()
             await s.page.reload()
             await expect(dialog).to_be_visible()
@@ -76,9 +77,11 @@ def test_a_hostile_text_is_shown_and_executes_nothing() -> None:
         async with staged(f"{thought}{FINAL}{HOSTILE}<|return|>", call) as s:
             await ask(s.page, HOSTILE)
             await answered(s.page)
+            await opened(s.page, "set")
             await s.page.fill("#tools", json.dumps([tool]))
             await ask(s.page, "Again")
             await answered(s.page, 2)
+            await opened(s.page, "look")
             for tab in ("events", "explain", "sides", "copy"):
                 await s.page.click(f"#tab-{tab}")
                 await expect(s.page.locator("#panel")).to_contain_text(
@@ -133,18 +136,25 @@ def test_nothing_of_a_string_can_become_a_script() -> None:
 def test_the_keyboard_alone_is_enough() -> None:
     async def story() -> None:
         async with staged() as s:
-            await s.page.keyboard.press("Tab")
-            await expect(s.page.locator(".skip")).to_be_focused()
-            await s.page.keyboard.press("Enter")
+            await expect(s.page.locator("#ask")).to_be_focused()
             await s.page.keyboard.type("Hello")
             await s.page.keyboard.press("Shift+Enter")
             await s.page.keyboard.type("there")
             await s.page.keyboard.press("Enter")
             await answered(s.page)
             assert "Hello\nthere<|end|>" in s.prompt()
-            await s.page.keyboard.press("Tab")
-            await s.page.keyboard.press("Tab")
-            await expect(s.page.locator("#tab-events")).to_be_focused()
+            await s.page.keyboard.press("ArrowUp")
+            await expect(s.page.locator("#editing")).to_be_visible()
+            assert await s.page.input_value("#ask") == "Hello\nthere"
+            await s.page.keyboard.press("Escape")
+            await expect(s.page.locator("#editing")).to_be_hidden()
+            inside = s.page.locator(".turn").get_by_role("button", name="Inside")
+            while not await inside.evaluate("node => node === document.activeElement"):
+                await s.page.keyboard.press("Shift+Tab")
+            await s.page.keyboard.press("Enter")
+            await expect(s.page.locator("#panel")).to_be_focused()
+            while not await s.page.locator("#tab-events:focus").count():
+                await s.page.keyboard.press("Shift+Tab")
             await s.page.keyboard.press("ArrowRight")
             await expect(s.page.locator("#tab-explain")).to_be_focused()
             await expect(s.page.locator("#panel")).to_contain_text("Segment 1")
@@ -160,13 +170,22 @@ def test_it_is_readable_on_a_phone() -> None:
                 s.page, "Tell me of rivers, and of a_word_that_is_longer_than_any_screen_of_a_phone"
             )
             await answered(s.page)
-            for pane in ("chat", "set", "look"):
-                await s.page.click(f"[data-show={pane}]")
-                await expect(s.page.locator(f"#{pane}")).to_be_visible()
+            for part in ("past", "set", "look"):
+                await opened(s.page, part)
                 wide = await s.page.evaluate("document.documentElement.scrollWidth")
-                assert wide <= 360, pane
+                assert wide <= 360, part
+                small = await s.page.evaluate(SMALL)
+                assert small == [], part
 
     play(story)
+
+
+SMALL = """[...document.querySelectorAll("button, input, select")].filter((node) => {
+  const box = node.getBoundingClientRect();
+  const aimed = box.width && !["checkbox", "file"].includes(node.type);
+  return aimed && (box.height < 44 || box.width < 44);
+}).map((node) => node.outerHTML)"""
+"""What a finger may miss."""
 
 
 @pytest.mark.early(24)
@@ -176,11 +195,13 @@ def test_axe_finds_nothing(scheme: str) -> None:
         async with staged(STORY, CALL, context={"color_scheme": scheme}) as s:
             await s.page.evaluate(AXE_FILE_PATH.read_text())
             await check(s.page, "empty")
+            await opened(s.page, "set")
             await s.page.fill("#tools", json.dumps([WEATHER]))
             for number in (1, 2):
                 await ask(s.page, "Hello")
                 await answered(s.page, number)
             await s.page.click(".thought summary >> nth=0")
+            await opened(s.page, "look")
             for tab in ("events", "explain", "sides", "copy"):
                 await s.page.click(f"#tab-{tab}")
                 await expect(s.page.locator("#panel pre, #panel table").first).to_be_visible()

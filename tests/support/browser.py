@@ -112,6 +112,12 @@ async def ask(page: Page, text: str) -> None:
     await page.press("#ask", "Enter")
 
 
+async def opened(page: Page, part: str) -> None:
+    """The part beside the chat is open: `past`, `look` or `set`."""
+    if not await page.locator(f"#{part}").is_visible():
+        await page.click(f"#to-{part}")
+
+
 async def answered(page: Page, turns: int = 1) -> None:
     """That many turns are shown, and the last is over."""
     await page.wait_for_selector(f".turn:nth-child({turns}):not(.running) footer button")

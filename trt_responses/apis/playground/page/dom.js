@@ -16,6 +16,24 @@ export function el(tag, attributes = {}, ...children) {
 export const button = (label, onclick, attributes = {}) =>
   el("button", { type: "button", class: "plain", onclick, ...attributes }, label);
 
+// What this browser keeps between visits, or for a visit; nothing where storage is not allowed.
+export const kept = {
+  get(name, storage = "localStorage") {
+    try {
+      return window[storage].getItem(`trt_responses.${name}`);
+    } catch {
+      return null;
+    }
+  },
+  set(name, value, storage = "localStorage") {
+    try {
+      window[storage].setItem(`trt_responses.${name}`, value);
+    } catch {
+      // the page forgets on reload
+    }
+  },
+};
+
 export const json = (value) => JSON.stringify(value, null, 2);
 
 // A button that copies what `text` gives, and says so.

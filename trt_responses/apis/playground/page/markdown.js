@@ -1,161 +1,219 @@
-// A model's text as nodes: the Markdown that models write, and nothing else of it.
+// A model's text as nodes: GitHub's Markdown, code with colours, formulas.
 //
-// Nodes are made one by one and text is set as text, so that whatever a model writes is shown and
-// never run. Links lead to http, https and mailto alone; images are links. Quantifiers are bounded,
-// and a paragraph beyond LONG is shown as it stands, so that no text takes long.
+// Libraries parse; the nodes are made here, one by one, and text is set as text: whatever a model writes
+// is shown and never run. Links lead to http, https and mailto alone; images are links.
 
-import { el } from "./dom.js";
+import { copyButton, el } from "./dom.js";
+import { MarkdownIt, footnote, hljs } from "./vendor-text.js";
 
-const LONG = 20_000;
+const LONG = 20_000; // a paragraph or a formula beyond it is shown as it stands
+const COLOURED = 30_000; // characters of code that get colours
 const SAFE = /^(https?:\/\/|mailto:)/i;
-const INLINE = new RegExp(
-  [
-    "`([^`\\n]{1,1000})`",
-    "\\*\\*([^*\\n]{1,1000})\\*\\*",
-    "\\*([^*\\s][^*\\n]{0,1000})\\*",
-    "!?\\[([^\\[\\]\\n]{1,500})\\]\\(([^()\\s]{1,2000})\\)",
-    "(https?://[^\\s<>()\\[\\]\"'`]{1,2000})",
-  ].join("|"),
-  "g",
-);
+
+const parser = new MarkdownIt({ linkify: true, breaks: true }).use(footnote).use(formulas);
+parser.validateLink = () => true; // links are judged where their nodes are made
+parser.linkify.set({ fuzzyLink: false, fuzzyEmail: false });
 
 export function link(url, label) {
-  if (!SAFE.test(url)) return `${label} (${url})`;
-  return el("a", { href: url, target: "_blank", rel: "noopener noreferrer nofollow" }, label);
+  const inside = typeof label === "string" ? [label] : label;
+  if (!SAFE.test(url)) return el("span", {}, ...inside, ` (${url})`);
+  return el("a", { href: url, target: "_blank", rel: "noopener noreferrer nofollow" }, ...inside);
 }
 
-export function inline(text) {
-  if (text.length > LONG) return [text];
-  const nodes = [];
-  let from = 0;
-  for (const found of text.matchAll(INLINE)) {
-    const [whole, code, bold, italic, label, url, bare] = found;
-    nodes.push(text.slice(from, found.index));
-    from = found.index + whole.length;
-    if (code !== undefined) nodes.push(el("code", {}, code));
-    else if (bold !== undefined) nodes.push(el("strong", {}, bold));
-    else if (italic !== undefined) nodes.push(el("em", {}, italic));
-    else if (bare !== undefined) nodes.push(link(bare, bare));
-    else nodes.push(link(url, label));
-  }
-  nodes.push(text.slice(from));
-  return nodes.filter((node) => node !== "");
+// --- formulas --------------------------------------------------------------------------------
+
+const FORMULA = /\\\((.+?)\\\)|\\\[(.+?)\\\]|\$\$(.+?)\$\$/sy;
+
+function formulas(md) {
+  md.inline.ruler.before("escape", "formula", (state, silent) => {
+    FORMULA.lastIndex = state.pos;
+    const first = state.src[state.pos];
+    if (first !== "\\" && first !== "$") return false;
+    const found = FORMULA.exec(state.src);
+    if (!found || found[0].length > LONG) return false;
+    if (!silent) {
+      const token = state.push("formula", "math", 0);
+      token.content = (found[1] ?? found[2] ?? found[3]).trim();
+      token.block = found[1] === undefined;
+      token.markup = found[0];
+    }
+    state.pos += found[0].length;
+    return true;
+  });
+  md.block.ruler.before("fence", "formula_block", formulaBlock, { alt: ["paragraph"] });
 }
 
-const FENCE = /^ {0,3}(```|~~~)(\S{0,40})/;
-const HEADING = /^(#{1,6}) (.*)/;
-const ITEM = /^ {0,8}(?:[-*+]|(\d{1,9})[.)]) +(.*)/;
-const ROW = /^\|.*\|\s*$/;
-
-function lines(text, join) {
-  return text.split("\n").flatMap((line, place) => [...(place ? [join()] : []), ...inline(line)]);
+// Lines from one that begins with \[ or $$ to one that ends with its pair; it may not have come yet.
+function formulaBlock(state, first, last, silent) {
+  const line = (number) => state.src.slice(state.bMarks[number] + state.tShift[number], state.eMarks[number]);
+  const begin = /^(\\\[|\$\$)/.exec(line(first))?.[1];
+  if (!begin) return false;
+  const end = begin === "$$" ? "$$" : "\\]";
+  let at = first;
+  while (at < last && !(line(at).trimEnd().endsWith(end) && (at > first || line(at).trimEnd().length > 2))) at++;
+  if (at >= last) return false;
+  if (silent) return true;
+  const token = state.push("formula", "math", 0);
+  token.map = [first, at + 1];
+  token.block = true;
+  token.markup = state.getLines(first, at + 1, state.blkIndent, false);
+  token.content = token.markup.trim().slice(2, -2).trim();
+  state.line = at + 1;
+  return true;
 }
 
-function table(rows) {
-  const cells = (row) => row.trim().slice(1, -1).split("|").map((cell) => cell.trim());
-  const body = rows.filter((row) => !/^[|\s:-]+$/.test(row));
-  const [head, ...rest] = body.map(cells);
+function formula(token) {
+  const node = el("span", { class: token.block ? "formula wide" : "formula" }, token.markup);
+  import("./vendor-maths.js").then(({ katex }) => {
+    katex.render(token.content, node, { output: "mathml", displayMode: token.block, trust: false, maxExpand: 500 });
+  }).catch(() => node.replaceChildren(token.markup)); // not a formula after all
+  return node;
+}
+
+// --- code ------------------------------------------------------------------------------------
+
+function coloured(code, language) {
+  if (!hljs.getLanguage(language) || code.length > COLOURED) return [code];
+  const nodes = ({ children }) => children.map((child) =>
+    typeof child === "string" ? child : el("span", { class: child.scope ? `hljs-${child.scope.split(".")[0]}` : null }, ...nodes(child)));
+  return nodes(hljs.highlight(code, { language, ignoreIllegals: true })._emitter.rootNode);
+}
+
+function codeBlock(token, done) {
+  const language = token.info.trim().split(/\s+/)[0].slice(0, 40);
+  const code = token.content.replace(/\n$/, "");
   return el(
-    "div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Table" },
-    el(
-      "table", {},
-      el("thead", {}, el("tr", {}, ...head.map((cell) => el("th", {}, ...inline(cell))))),
-      el("tbody", {}, ...rest.map((row) =>
-        el("tr", {}, ...row.map((cell) => el("td", {}, ...inline(cell)))))),
-    ),
+    "div", { class: "code-block" },
+    el("div", { class: "code-head" }, el("span", {}, language || "code"), copyButton(() => code)),
+    el("pre", { tabindex: "0", "data-language": language || null },
+      el("code", {}, ...(done ? coloured(code, language) : [code]))),
   );
 }
 
-function list(rows) {
-  const numbered = ITEM.exec(rows[0])[1];
-  const items = rows.map((row) => el("li", {}, ...inline(ITEM.exec(row)?.[2] ?? row)));
-  return numbered === undefined ? el("ul", {}, ...items) : el("ol", { start: numbered }, ...items);
-}
+// --- nodes from tokens -----------------------------------------------------------------------
 
-// One block: what stands between blank lines, or a fence.
-function block(rows) {
-  const first = rows[0];
-  const fence = FENCE.exec(first);
-  if (fence) {
-    const closed = rows.length > 1 && rows.at(-1).trim() === fence[1];
-    const code = rows.slice(1, closed ? -1 : undefined).join("\n");
-    return el("pre", { tabindex: "0", "data-language": fence[2] || null }, el("code", {}, code));
-  }
-  const heading = HEADING.exec(first);
-  if (heading && rows.length === 1) {
-    return el(`h${Math.min(6, heading[1].length + 2)}`, {}, ...inline(heading[2]));
-  }
-  if (/^ {0,3}(-{3,}|\*{3,})\s*$/.test(first) && rows.length === 1) return el("hr");
-  if (rows.every((row) => ITEM.test(row))) return list(rows);
-  if (rows.length > 1 && rows.every((row) => ROW.test(row))) return table(rows);
-  if (rows.every((row) => row.startsWith(">"))) {
-    const text = rows.map((row) => row.replace(/^> ?/, "")).join("\n");
-    return el("blockquote", {}, ...lines(text, () => el("br")));
-  }
-  return el("p", {}, ...lines(rows.join("\n"), () => el("br")));
-}
+const HEADINGS = { h1: "h3", h2: "h4", h3: "h5", h4: "h6", h5: "h6", h6: "h6" };
+const TASK = /^\[([ xX])\] /;
 
-const kind = (row) =>
-  HEADING.test(row) ? "heading" : ITEM.test(row) ? "item" : ROW.test(row) ? "row" : "text";
+// Builds nodes from tokens: an opening token begins a node, its closing token ends it.
+class Builder {
+  constructor(done) {
+    this.done = done;
+    this.root = el("div");
+    this.open = [this.root];
+  }
 
-// Blocks of a text from an offset on, each with where it begins, and whether it has ended for good:
-// a row that still grows may yet belong to the block before it.
-function* blocks(text, from) {
-  let rows = [], start = from, at = from, fence = null;
-  for (const row of text.slice(from).split("\n")) {
-    const next = at + row.length + 1;
-    const opens = fence === null && FENCE.exec(row);
-    const apart = rows.length && (opens || kind(row) !== kind(rows.at(-1)) || kind(row) === "heading");
-    if (fence === null && rows.length && (row.trim() === "" || apart)) {
-      yield { rows, start, ended: row.trim() === "" };
-      rows = [];
+  add(node) {
+    this.open.at(-1).append(node);
+  }
+
+  take(tokens) {
+    for (const token of tokens) {
+      if (token.nesting === 1) this.open.push(this.begun(token));
+      else if (token.nesting === -1) this.end(token);
+      else if (token.type === "inline") this.take(token.children);
+      else if (!token.hidden) this.leaf(token);
     }
-    if (fence !== null || row.trim() !== "") {
-      if (!rows.length) start = at;
-      rows.push(row);
-    }
-    if (fence !== null && row.trim() === fence) {
-      yield { rows, start, ended: true };
-      rows = [];
-      fence = null;
-    } else if (opens) fence = opens[1];
-    at = next;
+    return this;
   }
-  if (rows.length) yield { rows, start, ended: false };
+
+  begun(token) {
+    if (token.hidden) return el("p", { class: "tight" });
+    if (token.type === "link_open") return Object.assign(el("span"), { url: token.attrGet("href") });
+    if (token.type === "footnote_block_open") return el("section", { class: "footnotes" });
+    if (token.type === "footnote_open") return el("p", {}, `${token.meta.id + 1}. `);
+    const node = el(HEADINGS[token.tag] ?? (token.tag || "div"));
+    if (token.attrGet("start")) node.setAttribute("start", token.attrGet("start"));
+    const align = /text-align:(\w+)/.exec(token.attrGet("style") ?? "");
+    if (align) node.style.textAlign = align[1];
+    return node;
+  }
+
+  end(token) {
+    let node = this.open.pop();
+    if (token.hidden) return this.open.at(-1).append(...node.childNodes);
+    if (token.type === "link_close") node = link(node.url, [...node.childNodes]);
+    if (token.type === "table_close") node = el("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Table" }, node);
+    if (token.type === "list_item_close") task(node);
+    this.add(node);
+  }
+
+  leaf(token) {
+    switch (token.type) {
+      case "text": return this.add(token.content);
+      case "code_inline": return this.add(el("code", {}, token.content));
+      case "fence":
+      case "code_block": return this.add(codeBlock(token, this.done));
+      case "softbreak":
+      case "hardbreak": return this.add(el("br"));
+      case "hr": return this.add(el("hr"));
+      case "image": return this.add(link(token.attrGet("src"), token.content || token.attrGet("src")));
+      case "formula": return this.add(formula(token));
+      case "footnote_ref": return this.add(el("sup", {}, `[${token.meta.id + 1}]`));
+      case "footnote_anchor": return undefined;
+      default: return this.add(token.content);
+    }
+  }
 }
 
-// A text that grows: only the blocks that have not ended for good are made anew.
+// "[x] done" at the beginning of an item is a box.
+function task(item) {
+  const text = document.createTreeWalker(item, NodeFilter.SHOW_TEXT).nextNode();
+  const found = text && TASK.exec(text.data);
+  if (!found) return;
+  text.data = text.data.slice(found[0].length);
+  text.before(el("input", { type: "checkbox", disabled: true, checked: found[1] !== " ", "aria-label": "Done" }), " ");
+}
+
+// The nodes of a text. Code gets its colours when it is complete.
+export function rendered(text, done = true) {
+  return [...new Builder(done).take(parser.parse(text, {})).root.childNodes];
+}
+
+// Where the last block of a text begins: what stands before it cannot change any more.
+function lastBlock(text) {
+  const starts = parser.parse(text, {}).filter((token) => token.level === 0 && token.map).map((token) => token.map[0]);
+  let at = 0;
+  for (let line = starts.at(-1) ?? 0; line > 0; line--) at = text.indexOf("\n", at) + 1;
+  return at;
+}
+
+const LATE = /\[\^|^ {0,3}\[[^\]\n]{1,200}\]:/m; // a footnote or a link that is defined elsewhere
+
+// A text that grows: only its last block is made anew.
 export class Growing {
   constructor() {
     this.node = el("div", { class: "text" });
-    this.settled = 0;
-    this.open = [];
+    this.settled = 0; // where the last block begins
+    this.open = []; // its nodes
     this.shown = 0;
+    this.done = false;
   }
 
-  update(text) {
-    if (text.length === this.shown) return;
-    if (this.long && text.length > this.shown) {
-      this.long.appendData(text.slice(this.shown));
-      this.shown = text.length;
+  // `done`: no more will come.
+  update(text, done = false) {
+    if (text.length === this.shown && done === this.done) return;
+    if (this.long && text.length > this.shown) this.long.appendData(text.slice(this.shown));
+    else if (!this.long) this.draw(text, done);
+    this.shown = text.length;
+    this.done = done;
+  }
+
+  draw(text, done) {
+    if (done && LATE.test(text) && text.length < 5 * LONG) {
+      this.node.replaceChildren(...rendered(text));
       return;
     }
-    this.shown = text.length;
-    const found = [...blocks(text, this.settled)];
     for (const node of this.open) node.remove();
-    this.open = [];
-    for (const [place, { rows, start }] of found.entries()) {
-      if (place > 0 && found[place - 1].ended) {
-        this.settled = start;
-        this.open = [];
-      }
-      const node = block(rows);
-      this.node.append(node);
-      this.open.push(node);
-      if (place < found.length - 1) continue;
-      if (text.length - start > LONG && node.tagName === "P" && rows.length === 1) {
-        this.long = node.firstChild; // a line without end: it only grows
-      }
-    }
+    const rest = text.slice(this.settled);
+    const last = rest.length > LONG && !rest.includes("\n") ? 0 : lastBlock(rest);
+    if (last) this.node.append(...rendered(rest.slice(0, last)));
+    this.settled += last;
+    const block = rest.slice(last);
+    if (block.length > LONG && !/\n|```|~~~/.test(block)) {
+      this.long = document.createTextNode(block); // a line without end: it only grows
+      this.open = [el("p", {}, this.long)];
+    } else this.open = rendered(block, done);
+    this.node.append(...this.open);
   }
 }

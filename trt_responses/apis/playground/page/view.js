@@ -30,7 +30,7 @@ class Thought {
   }
 
   update(item, turn) {
-    this.text.update(textOf(item));
+    this.text.update(textOf(item), item.status !== "in_progress");
     const tokens = turn.response?.usage?.output_tokens_details.reasoning_tokens;
     const done = item.status !== "in_progress";
     this.summary.textContent = done ? `Thought${tokens ? `, ${tokens} tokens` : ""}` : "Thinking…";
@@ -45,7 +45,7 @@ class Message {
   }
 
   update(item) {
-    this.text.update(textOf(item));
+    this.text.update(textOf(item), item.status !== "in_progress");
     this.node.classList.toggle("preamble", item.phase === "commentary");
     const cited = (item.content ?? []).flatMap((part) => part.annotations ?? []).filter((a) => a.url);
     if (cited.length === this.cited) return;
@@ -116,7 +116,7 @@ export class TurnView {
     this.tools = el("span", { class: "actions" });
     this.node = el(
       "article", { class: "turn", "aria-label": "Question and answer" },
-      this.question(), this.body, this.error,
+      el("h2", { class: "hidden" }, "Question and answer"), this.question(), this.body, this.error,
       el("footer", {}, this.status, this.figures, this.tools),
     );
     this.update();
@@ -126,11 +126,25 @@ export class TurnView {
     const { turn, actions } = this;
     if (!turn.question) return null;
     const text = el("p", {}, turn.question);
-    return el("div", { class: "question" }, text, button("Edit", () => actions.edit(turn)));
+    this.versions = el("span", { class: "versions" });
+    return el("div", { class: "question" }, text, this.versions, button("Edit", () => actions.edit(turn)));
+  }
+
+  // Where the conversation branches: which branch this is, and the way to the others.
+  showVersions() {
+    const all = this.actions.siblings(this.turn), at = all.indexOf(this.turn);
+    if (!this.versions || this.branches === `${at} ${all.length}`) return;
+    this.branches = `${at} ${all.length}`;
+    const to = (number, label, sign) =>
+      button(sign, () => this.actions.choose(all[number]), { "aria-label": label, disabled: !all[number] });
+    this.versions.replaceChildren(...(all.length < 2 ? [] : [
+      to(at - 1, "Earlier branch", "‹"), `${at + 1}/${all.length}`, to(at + 1, "Later branch", "›"),
+    ]));
   }
 
   update() {
     const { turn } = this;
+    this.showVersions();
     for (const [place, item] of turn.items.entries()) {
       if (!item) continue;
       this.items[place] ??= this.show(item);
@@ -163,18 +177,4 @@ export class TurnView {
     if (turn.answer) some.push(copyButton(() => turn.answer));
     return some;
   }
-}
-
-// The tree of all turns as nested lists; the path that is shown is marked.
-export function tree(roots, active, choose) {
-  const onPath = new Set(active?.path ?? []);
-  const list = (turns) => el("ul", {}, ...turns.map((turn) => {
-    const label = turn.question || `result of ${turn.input.length === 1 ? "a call" : "calls"}`;
-    const name = el("button", {
-      type: "button", class: onPath.has(turn) ? "plain on" : "plain",
-      "aria-current": turn === active ? "true" : null, onclick: () => choose(turn),
-    }, label.slice(0, 60));
-    return el("li", {}, name, turn.children.length ? list(turn.children) : null);
-  }));
-  return list(roots);
 }
