@@ -72,6 +72,7 @@ def test_the_operator_s_settings_come_before_the_chart_s(tmp_path: Path) -> None
 
 
 @needs_helm
+@pytest.mark.slow  # a command line of its own, twice
 def test_the_page_s_command_gives_the_chart_its_keys(tmp_path: Path) -> None:
     manifests = copied(tmp_path)
     shutil.copytree(CHART, manifests.parent / "helm")
