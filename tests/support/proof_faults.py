@@ -149,7 +149,7 @@ class StubServer:
     def end(self, limit_s: float = 0) -> int:
         return 0
 
-    def stop(self) -> None:
+    def close(self) -> None:
         with suppress(ProcessLookupError):
             os.kill(self._worker, signal.SIGKILL)
         self._process.communicate()

@@ -144,8 +144,8 @@ class Bench:
 
     def engine(self) -> Loaded:
         """The loaded engine. Stops the server."""
-        self.stop_server()
         if self._engine is None:
+            self.close()
             self._check_prepared()
             if self.card is not None and self.card.dialect is not None:
                 raise Skipped("the prompts of this step are for gpt-oss")
@@ -154,31 +154,23 @@ class Bench:
 
     def server(self) -> Server:
         """The running server. Stops the engine."""
-        self.stop_engine()
         if self._server is None or self._server.has_ended():
+            self.close()
             self._check_prepared()
             self._server = self._serve(self)
             self.secrets |= {*self._server.secrets}
             try:
                 self._server.wait_ready(LOAD_LIMIT_S)
             except Failed:
-                self.stop_server()
+                self.close()
                 raise
         return self._server
 
-    def stop_engine(self) -> None:
-        if self._engine is not None:
-            engine, self._engine = self._engine, None
-            engine.close()
-
-    def stop_server(self) -> None:
-        if self._server is not None:
-            server, self._server = self._server, None
-            server.stop()
-
     def close(self) -> None:
-        self.stop_engine()
-        self.stop_server()
+        parts, self._engine, self._server = (self._engine, self._server), None, None
+        for part in parts:
+            if part is not None:
+                part.close()
 
     def reference(self) -> Checkpoint:
         """The checkpoint that our own forward pass reads. Raises a `Skipped` without one."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 import http.client
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -27,7 +26,7 @@ class Reply(NamedTuple):
     """A status, the headers, and the JSON body."""
 
     status: int
-    headers: Mapping[str, str]
+    headers: http.client.HTTPMessage
     body: Json
 
 
@@ -105,12 +104,6 @@ class Client(NamedTuple):
             yield connection.getresponse()
         finally:
             connection.close()
-
-
-def at_once(work: Sequence[Callable[[], Streamed]]) -> list[Streamed]:
-    """The results of all work, each on a thread of its own."""
-    with ThreadPoolExecutor(len(work)) as pool:
-        return list(pool.map(lambda each: each(), work))
 
 
 def broken(streams: Sequence[Streamed]) -> list[str]:

@@ -6,12 +6,12 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Sequence
-from functools import partial
+from concurrent.futures import ThreadPoolExecutor
 
 from trt_responses.prepare.hardware import visible_gpus
 from trt_responses.prove.bench import Bench
 from trt_responses.prove.claims import Figures, check
-from trt_responses.prove.client import Client, Streamed, at_once, broken
+from trt_responses.prove.client import Client, Streamed, broken
 from trt_responses.prove.server import Server, below, resident_mib
 
 QUESTION = "Tell me about the number {}, in as many words as you can."
@@ -24,11 +24,12 @@ LIMITS_MIB = {"server": 24.0, "its other processes": 256.0, "GPU": 512.0}
 
 def streams(client: Client, count: int, tokens: int, seed: int = 0) -> list[Streamed]:
     """So many streams at once. Raises a `Failed` if one of them fails."""
-    work = [
-        partial(client.stream, input=QUESTION.format(seed + n), max_output_tokens=tokens)
-        for n in range(count)
-    ]
-    ends = at_once(work)
+
+    def stream(n: int) -> Streamed:
+        return client.stream(input=QUESTION.format(seed + n), max_output_tokens=tokens)
+
+    with ThreadPoolExecutor(count) as pool:
+        ends = list(pool.map(stream, range(count)))
     check({f"{count} streams: {why}": why for why in broken(ends)[:3]})
     return ends
 

@@ -11,13 +11,15 @@ from trt_responses.prove.bench import Bench
 from trt_responses.prove.claims import Failed, Figures, Skipped
 from trt_responses.prove.steps import Step
 
+State = Literal["held", "failed", "skipped"]
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What became of one step."""
 
     step: Step
-    state: Literal["held", "failed", "skipped"]
+    state: State
     seconds: float
     figures: Figures
     why: str = ""
@@ -53,22 +55,20 @@ def run(steps: Sequence[Step], bench: Bench, say: Callable[[str], object]) -> li
 
 def attempt(step: Step, bench: Bench) -> Outcome:
     """The outcome of one step."""
-    began = time.monotonic()
-
-    def seconds() -> float:
-        return round(time.monotonic() - began, 1)
-
     if why := step.skip(bench):
         return Outcome(step, "skipped", 0.0, {}, why)
+    began, why = time.monotonic(), ""
+    state: State = "held"
+    figures: Figures = {}
     try:
         figures = step.run(bench)
     except Skipped as reason:
-        return Outcome(step, "skipped", seconds(), {}, str(reason))
+        state, why = "skipped", str(reason)
     except Exception as error:  # of any class: the other steps go on, with an engine of their own
         bench.close()
+        state, figures = "failed", getattr(error, "figures", {})
         why = str(error) if isinstance(error, Failed) else f"{type(error).__name__}: {error}"
-        return Outcome(step, "failed", seconds(), getattr(error, "figures", {}), why)
-    return Outcome(step, "held", seconds(), figures)
+    return Outcome(step, state, round(time.monotonic() - began, 1), figures, why)
 
 
 def shown(seconds: float) -> str:

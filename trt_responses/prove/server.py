@@ -73,7 +73,7 @@ class Server:
             self._process.wait()
             return None
 
-    def stop(self) -> None:
+    def close(self) -> None:
         if not self.has_ended():
             self._process.send_signal(signal.SIGINT)  # no linger
             self.end()
