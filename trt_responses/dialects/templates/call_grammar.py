@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import json
 import re
-from itertools import groupby, takewhile
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trt_responses.dialects.templates.pieces import is_mark, pieces
-from trt_responses.dialects.templates.read.arguments import TEXT, TYPES, type_of, types_of
+from trt_responses.dialects.templates.read.arguments import TEXT, TYPES, types_of
 from trt_responses.dialects.templates.read.tag_body import CDATA
 from trt_responses.language.steering import Unguided
 
@@ -204,7 +204,7 @@ class _Tagged(_Grammar):
         if "string" not in types:
             texts = [
                 " ".join((*self._symbols(f"{tags.open}{key}{key_end}"), self._json(one), *behind))
-                for key_end, one in self._key_ends(part, key)
+                for key_end, one in self._key_ends(part, types)
             ]
             return self._rule(" | ".join(texts))
         texts = self._strings(part, key, behind)
@@ -215,31 +215,16 @@ class _Tagged(_Grammar):
         before = self._symbols(f"{tags.open}{key}{tags.key_end}")
         return self._rule(f"{' '.join(before)} ({' | '.join(texts)})")
 
-    def _key_ends(self, part: object, key: str) -> Sequence[tuple[str, Json]]:
+    def _key_ends(self, part: object, types: Collection[str]) -> Sequence[tuple[str, Json]]:
         """The texts between a key and a value that is no string, each with the schema of the value:
         one for each type, if the form names the type there."""
-        tags, whole = self._tags, part if isinstance(part, dict) else {}
-        if tags.key_end.replace("string", "number") != tags.other:
-            return [(tags.other or tags.key_end, whole)]
-        types = self._types(whole, DEPTH)
-        if not types:
-            raise Unguided(f"'{key}' names no type")
-        number = {"integer": "number"}
-        return [(tags.key_end.replace("string", number.get(t, t)), one) for t, one in types]
-
-    def _types(self, part: Json, depth: int) -> Sequence[tuple[str, Json]]:
-        """The types that a schema names, each with the schema of its values."""
-        if "enum" in part:
-            values = groupby(sorted(part["enum"], key=type_of), type_of)
-            return [(kind, {"enum": [*same]}) for kind, same in values]
-        kinds = part.get("type", [])
-        if kinds:
-            return [
-                (t, {**part, "type": t}) for t in ([kinds] if isinstance(kinds, str) else kinds)
-            ]
-        several = [self._definition(part["$ref"])] if "$ref" in part else part.get("anyOf", ())
-        found = (one for one in several if isinstance(one, dict) and depth)
-        return [pair for one in found for pair in self._types(one, depth - 1)]
+        end, other = self._tags.key_end, self._tags.other
+        if end.replace("string", "number") != other:
+            return [(other or end, part if isinstance(part, dict) else {})]
+        kinds = sorted({"number" if kind == "integer" else kind for kind in types})
+        if len(kinds) == 1 and isinstance(part, dict):
+            return [(end.replace("string", kinds[0]), part)]
+        return [(end.replace("string", kind), {"allOf": [part, {"type": kind}]}) for kind in kinds]
 
 
 class _Literals(_Grammar):
