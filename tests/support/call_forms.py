@@ -51,8 +51,8 @@ FORMS = {
 """Marks that are text, types in tags, and literals with quotes that are signs or a token."""
 
 
-def dialect_for(calls: Calls) -> TemplateDialect:
-    family = Family("template", ("<|end|>",), calls=calls)
+def dialect_for(calls: Calls, thought: tuple[str, str] | None = None) -> TemplateDialect:
+    family = Family("template", ("<|end|>",), thought=thought, calls=calls)
     tokeniser = vocabulary(template_forms.controls(family))
     end = tokeniser.control_id("<|end|>")
     return TemplateDialect(Template("{{ messages }}"), tokeniser, family, (end,))

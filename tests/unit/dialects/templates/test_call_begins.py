@@ -21,6 +21,7 @@ from trt_responses.schema.compile import Forms
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from trt_responses.dialects.templates.dialect import TemplateDialect
     from trt_responses.language.steering import Guides, Segment
 
 BARE = Calls(
@@ -33,6 +34,8 @@ OTHERS = {
     "token": json_calls("<tool_call>", "</tool_call>"),
 }
 DIALECTS = {name: dialect_for(calls) for name, calls in (FORMS | OTHERS).items()}
+THINKING = dialect_for(OTHERS["spelled"], ("<think>", "</think>"))
+"""Calls that are text, behind a thought."""
 WRITTEN = {
     "quoted": '<function name="NAME"><param name="city">Oslo</param>'
     '<param name="days">2</param></function>',
@@ -65,8 +68,9 @@ GUIDES: Guides = dict.fromkeys(("json_schema", "regex", "lark"), frozenset({0}))
 class Driven:
     """A plan over a model that writes a text, and writes on where the plan forced some of it."""
 
-    def __init__(self, form: str, turn: Turn, text: str, size: int) -> None:
-        self._dialect, self._text, self._size = DIALECTS[form], f"{text}<|end|>", size
+    def __init__(self, form: str | TemplateDialect, turn: Turn, text: str, size: int) -> None:
+        self._dialect = DIALECTS[form] if isinstance(form, str) else form
+        self._text, self._size = f"{text}<|end|>", size
         self._reader = self._dialect.reader(ReaderOptions(call_ends=False, tools=TOOLS))
         self.segments: list[Segment] = []
         self.fault: object = None
@@ -155,6 +159,16 @@ def test_an_answer_of_a_schema_or_a_call(form: str, size: int) -> None:
     driven = Driven(form, turn, json.dumps(ARGUMENTS), size)
     assert driven.guided == ["body"]
     assert driven.lines == [f"final: {json.dumps(ARGUMENTS)}"]
+
+
+def test_a_thought_is_not_ended_by_a_part_of_a_calls_mark() -> None:
+    choice = Choice("call", "get", THINKING.arguments(AS_JSON, TOOLS[0]))
+    turn = Turn(choices=[Choice("answer", form=AS_JSON), choice], offered=[choice])
+    call = WRITTEN["spelled"].replace("NAME", "get")
+    text = f"<think>\na < b, so </b> it is.</think>\n\n{call}"
+    lines = Driven(THINKING, turn, text, 1).lines
+    assert lines[0] == "analysis: a < b, so </b> it is."
+    assert is_call(lines[1], "get")
 
 
 @pytest.mark.parametrize("form", ["quoted", "spelled", "token", "marked"])
