@@ -1,7 +1,8 @@
 """`make release`: builds the wheel and the sdist, tries them, and says what is left for a person.
 
 Each interpreter gets an empty environment with the wheel alone, and in an empty directory a server
-of it answers one request. The sdist must give the same wheel. Nothing is published from here.
+of it answers one request, and one of a GGUF file. The sdist must give the same wheel. Nothing is
+published from here.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ ROOT = Path(__file__).parents[1]
 DIST = ROOT / "dist"
 PYTHONS = ("python3.11", "python3.12", "python3.13", "python3.14")
 START_S = 300
+MODELS = ("capitals.gguf", "capitals.gguf", "capitals")
+"""A file, the same again, and the name of the engine that was prepared from it."""
 PUBLISH = """
 Left for you, once the tests are green (`make check test-all`):
   git tag -a v{version} -m 'trt_responses {version}' && git push origin v{version}
@@ -106,9 +109,15 @@ def try_wheel(python: str, wheel: Path) -> bool:
         version = run(str(program), "--version").strip()
         if version != __version__:
             raise ReleaseFault(f"{python}: --version says {version!r}")
-        answer = answer_of(program, Path(folder) / "empty")
-    if "Paris" not in answer:
-        raise ReleaseFault(f"{python}: wrong capital of France: {answer!r}")
+        empty = Path(folder) / "empty"
+        empty.mkdir()
+        answers = [answer_of(program, empty, "demo")]
+        (model,) = empty.glob("engines/demo/*/model.gguf")
+        model.rename(empty / "capitals.gguf")
+        shutil.rmtree(empty / "engines")
+        answers += [answer_of(program, empty, "capitals", typed) for typed in MODELS]
+    if wrong := [answer for answer in answers if "Paris" not in answer]:
+        raise ReleaseFault(f"{python}: wrong capital of France: {wrong[0]!r}")
     print(f"{python}: installed, served, answered")
     return True
 
@@ -120,15 +129,15 @@ def runs(python: str) -> bool:
     return subprocess.run([python, "-c", "0"], capture_output=True).returncode == 0
 
 
-def answer_of(program: Path, folder: Path) -> str:
-    """What a new server answers that starts in an empty folder, which is its home too."""
-    folder.mkdir()
+def answer_of(program: Path, folder: Path, model: str, *typed: str) -> str:
+    """What a new server of a model answers that starts in a folder, which is its home too. `typed`:
+    the command's MODEL."""
     port = free_port()
     inherited = {
         k: v for k, v in os.environ.items() if k.split("_")[0] not in ("PYTHONPATH", "TRT")
     }
     with subprocess.Popen(
-        [str(program), "serve", "--port", str(port)],
+        [str(program), "serve", *typed, "--port", str(port)],
         cwd=folder,
         env=inherited | {"HOME": str(folder)},
         stdout=subprocess.PIPE,
@@ -138,13 +147,13 @@ def answer_of(program: Path, folder: Path) -> str:
             assert server.stdout is not None
             if "is ready" not in server.stdout.readline():
                 raise ReleaseFault(f"{program}: the server did not start")
-            return ask(port)
+            return ask(port, model)
         finally:
             server.terminate()
 
 
-def ask(port: int) -> str:
-    body = {"model": "demo", "input": "What is the capital of France?", "temperature": 0}
+def ask(port: int, model: str) -> str:
+    body = {"model": model, "input": "What is the capital of France?", "temperature": 0}
     request = urllib.request.Request(
         f"http://127.0.0.1:{port}/v1/responses",
         json.dumps(body).encode(),

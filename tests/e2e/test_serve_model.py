@@ -128,7 +128,10 @@ def test_with_move_one_copy_stays_and_the_same_command_finds_it(tmp_path: Path) 
     assert served.stat().st_nlink == 1
     assert not in_place or served.stat().st_ino == inode
     card = read_card(served.parent)
-    write_card(served.parent, replace(card, libraries={**card.libraries, "xllamacpp": "1.0"}))
+    assert card.dialect is not None
+    older = replace(card.dialect, form={"name": "qwen3", "gone": True})  # of another release
+    packages = {**card.libraries, "xllamacpp": "1.0"}
+    write_card(served.parent, replace(card, libraries=packages, dialect=older))
     with serve(tmp_path, "tiny.gguf", "--move") as command:
         answers(command)
         assert "Preparing" not in command.printed

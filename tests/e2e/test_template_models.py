@@ -51,6 +51,11 @@ MODELS = {
     "published": ("qwen3", PUBLISHED),
 }
 """Each with its template and its architecture: what a model speaks does not hang on the latter."""
+FORMS = {
+    "literals": ("google-gemma-4-31B-it", "qwen3"),
+    "spelled": ("meetkai-functionary-medium-v3.1", "llama"),
+}
+"""Those that only guide here: calls that are literals, and calls that begin as text."""
 SEEDS = {"coder": 1}
 """Of the weights: no control token may be the likeliest in a thought, which is mended then."""
 FAMILIES = {"qwen3": "qwen3", "coder": "qwen3-xml", "glm": "glm", "deepseek": "deepseek-v3.1"}
@@ -122,7 +127,7 @@ def settings_of(engines_dir: Path) -> Settings:
 
 
 def built(engines_dir: Path, name: str, family: str | None = None) -> Built:
-    template, architecture = MODELS[name]
+    template, architecture = (MODELS | FORMS)[name]
     path = engines_dir / (name if architecture == PUBLISHED else f"{name}.gguf")
     if not path.exists():
         fresh = path.with_name(f"{uuid4().hex}.part")
@@ -332,7 +337,7 @@ def test_a_call_that_is_forced_runs_here_and_the_model_goes_on_behind_its_answer
     asyncio.run(ask())
 
 
-@pytest.mark.parametrize("name", WITH_TOOLS)
+@pytest.mark.parametrize("name", [*WITH_TOOLS, *FORMS])
 def test_strict_tools_are_guided_in_the_familys_own_words(engines_dir: Path, name: str) -> None:
     """Streamed, and by a schema that holds a text, a number, a list and what may be left out."""
     tool = {"type": "function", "name": "book", "strict": True, "parameters": BOOKING}

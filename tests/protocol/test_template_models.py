@@ -13,7 +13,9 @@ import pytest
 from tests.support.asgi import JSON
 from tests.support.scripted_tool import ScriptedTool
 from tests.support.served import WEATHER
+from tests.support.template_families import checkpoint
 from tests.support.template_served import template_served
+from tests.support.template_turns import ids_of
 
 if TYPE_CHECKING:
     from tests.support.served import Served
@@ -129,5 +131,45 @@ def test_a_custom_tools_input_comes_as_text() -> None:
             assert call.status == 200, call.body
             (item,) = call.json()["output"]
             assert (item["type"], item["input"]) == ("custom_tool_call", 'ls "x"')
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("thought", ["<think>\nHm.\n</think>\n\n", "<think>\nHm.", "Hm.</think>"])
+def test_a_turn_that_ends_after_its_thought_continues_once(thought: str) -> None:
+    name = "qwen3_5_think" if not thought.startswith("<") else "qwen3"
+
+    async def story() -> None:
+        written = f"{thought}<|im_end|>", "It is 2.<|im_end|>", f"{thought}<|im_end|>"
+        async with template_served(name, *written) as s:
+            reply = (await create(s)).json()
+            assert [item["type"] for item in reply["output"]] == ["reasoning", "message"]
+            assert reply["output"][1]["content"][0]["text"] == "It is 2."
+            begun = [*s.prompt(0), *ids_of(name, thought)]
+            assert s.prompt(1)[: len(begun)] == begun
+            shown = checkpoint(name).tokeniser.text(s.prompt(1))
+            assert shown.rstrip().endswith("</think>")
+            more = (await create(s, previous_response_id=reply["id"], input="Sure?")).json()
+            kinds = [item["type"] for item in more["output"]]  # behind an end, no thought is open
+            assert kinds == ["reasoning", "reasoning" if thought.startswith("<") else "message"]
+            assert len(s.engine.requests) == 4
+
+    asyncio.run(story())
+
+
+def test_a_call_after_a_turn_of_thought_alone_is_answered() -> None:
+    """The template writes the call and its result behind the turn that was reopened."""
+    call = '<tool_call>\n{"name": "python", "arguments": {"code": "1+1"}}\n</tool_call>'
+
+    async def story() -> None:
+        written = "<think>\nHm.\n</think><|im_end|>", call, "It is 2.<|im_end|>"
+        async with template_served("qwen3", *written, tools=[ScriptedTool("two!")]) as s:
+            tool = {"type": "code_interpreter", "container": {"type": "auto"}}
+            reply = (await create(s, tools=[tool])).json()
+            assert reply["status"] == "completed", reply
+            kinds = [item["type"] for item in reply["output"]]
+            assert kinds == ["reasoning", "code_interpreter_call", "message"]
+            shown = checkpoint("qwen3").tokeniser.text(s.prompt())
+            assert shown.count('"code": "1+1"') == shown.count("two!") == 1
 
     asyncio.run(story())

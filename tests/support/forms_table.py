@@ -13,9 +13,19 @@ from typing import Any
 
 from tests.support import template_forms
 from tests.support.template_served import dialect_of
+from trt_responses.language.messages import FunctionTool
+from trt_responses.language.steering import Unguided
+from trt_responses.schema.compile import Forms
 
 PAGE = Path(__file__).parents[2] / "docs" / "models.md"
 BEGIN, END = "| templates | calls | thoughts | guided |\n", "\n\n"
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}, "days": {"type": "integer"}},
+    "required": ["city", "days"],
+    "additionalProperties": False,
+}
+FORM = Forms(cached=1).form(SCHEMA, "tools[0].parameters")
 BODIES = {
     "json": "JSON",
     "named": "name and JSON",
@@ -42,7 +52,11 @@ def short(name: str) -> str:
 
 def guided(name: str) -> bool:
     """Whether a tool's schema can guide its arguments."""
-    return dialect_of(name).places.guided
+    try:
+        dialect_of(name).arguments(FORM, FunctionTool("get_weather", "", SCHEMA))
+    except Unguided:
+        return False
+    return True
 
 
 def table() -> str:

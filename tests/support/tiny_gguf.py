@@ -12,6 +12,7 @@ import gguf
 import numpy as np
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from tests.support import template_forms
 from tests.support.template_families import CONTROLS, FOLDER, SENTENCES
 
 if TYPE_CHECKING:
@@ -33,10 +34,10 @@ SPOKEN_LETTERS = "déjà vu 日本 "
 def write_tiny(
     path: Path, template: str, architecture: str = "qwen3", *, seed: int = 0, end_bias: float = 0.0
 ) -> Path:
-    """A file at this path; `template` names one of `tests/data/templates`."""
+    """A file at this path; `template` names one of `tests/data/templates` or of its `forms`."""
     random = np.random.default_rng(seed)
     tokens, merges = tiny_vocabulary()
-    controls = CONTROLS[template]
+    controls, source, end = _language(template)
     names = [*tokens, *controls]
     writer = gguf.GGUFWriter(path, architecture)
     writer.add_block_count(LAYERS)
@@ -55,10 +56,10 @@ def write_tiny(
     normal, control = int(gguf.TokenType.NORMAL), int(gguf.TokenType.CONTROL)
     writer.add_token_types([normal] * len(tokens) + [control] * len(controls))
     writer.add_token_merges(merges)
-    writer.add_eos_token_id(names.index(END[template]))
-    if template in BEGIN:
-        writer.add_bos_token_id(names.index(BEGIN[template]))
-    writer.add_chat_template((FOLDER / f"{template}.jinja").read_text("utf-8"))
+    writer.add_eos_token_id(names.index(end))
+    if (begin := BEGIN.get(template, template_forms.SPECIAL["bos_token"])) in controls:
+        writer.add_bos_token_id(names.index(begin))
+    writer.add_chat_template(source)
 
     def add(name: str, *shape: int) -> None:
         writer.add_tensor(name, (random.standard_normal(shape) * 0.4).astype(np.float32))
@@ -88,6 +89,16 @@ def write_tiny(
     writer.write_tensors_to_file()
     writer.close()
     return path
+
+
+def _language(template: str) -> tuple[tuple[str, ...], str, str]:
+    """The control strings of a template's vocabulary, its text, and the one that ends a turn."""
+    if template in CONTROLS:
+        source = (FOLDER / f"{template}.jinja").read_text("utf-8")
+        return CONTROLS[template], source, END[template]
+    family = template_forms.family(template)
+    controls = (*template_forms.controls(family), template_forms.SPECIAL["bos_token"])
+    return controls, template_forms.source(template), family.terminators[0]
 
 
 def tiny_vocabulary() -> tuple[list[str], list[str]]:

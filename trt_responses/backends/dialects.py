@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -45,8 +47,14 @@ def dialect_named(name: str) -> Dialect:
 
 
 def _recorded(directory: Path, facts: DialectFacts) -> TemplateDialect:
-    """The dialect of a prepared model, as its card describes it."""
-    return template_dialect(directory / DIALECT, facts.family, facts.form)
+    """The dialect of a prepared model, as its card describes it. If another release wrote the card,
+    the template is read again."""
+    with needed("The reader of chat templates"):
+        from trt_responses.dialects.templates.families import OtherForm
+    with suppress(OtherForm):
+        return template_dialect(directory / DIALECT, facts.family, facts.form or {})
+    with ThreadPoolExecutor(1) as thread:  # it runs an event loop of its own
+        return thread.submit(_fitted, directory / DIALECT, facts.family).result()
 
 
 def template_dialect(

@@ -140,9 +140,9 @@ class TemplateDialect:
         return plan_of(turn, self.places, guides, tokens, written)
 
     def arguments(self, of_json: Form, tool: FunctionTool) -> Form:
-        forms = self.places.forms
-        if self._family.calls is not None and not self.places.guided:
-            raise Unguided("its calls are written in a form that is not guided")
+        forms, bare = self.places.forms, self.places.bare
+        if self._family.calls is not None and bare and self._family.thought is not None:
+            raise Unguided("nothing marks where a call begins behind a thought")
         return of_json if forms is None else forms.form(of_json, tool.parameters or {})
 
     def messages(self, ids: Sequence[int]) -> list[Sequence[int]]:

@@ -138,6 +138,10 @@ class Family:
     """Texts that identify the family: all occur in its templates."""
 
 
+class OtherForm(StartupError):
+    """A card's form that another release wrote."""
+
+
 _FAMILY = TypeAdapter(Family)
 _THINK = ("<think>", "</think>")
 _THINKING = Switch("enable_thinking")
@@ -248,11 +252,11 @@ def to_dict(family: Family) -> dict[str, Any]:
 
 
 def from_dict(values: Mapping[str, Any]) -> Family:
-    """The family of a card. Raises a `StartupError` for other values."""
+    """The family of a card. Raises an `OtherForm` for other fields than these."""
     try:
-        return _FAMILY.validate_python(values)
+        return _FAMILY.validate_python(values, extra="forbid")
     except ValidationError as error:
-        raise StartupError(f"The card's form is damaged: {error.error_count()} errors.") from None
+        raise OtherForm(f"{error.error_count()} fields of the card's form are unknown.") from None
 
 
 def text_only(terminators: Collection[str]) -> Family:

@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING
 
 from trt_responses.dialects.templates.call_form import CallForms
-from trt_responses.dialects.templates.gates import CallOrAnswer, MarkedGate
+from trt_responses.dialects.templates.gates import CallBegins, MarkedGate, Signs
 from trt_responses.dialects.templates.pieces import core, is_mark, pieces
 from trt_responses.dialects.templates.read.reader import TemplateReader
 from trt_responses.engine import Guide
@@ -51,6 +51,7 @@ class Places:
         self.foreign = frozenset(token_id for token_id in foreign if token_id is not None)
         """Ids that begin another author's turn."""
         self.controls = tuple(tokeniser.controls)
+        self.signs = Signs(tokeniser.token_bytes, self.controls)
         controls = tokeniser.controls
         self.token_bytes = tuple(
             b"" if token_id in controls else raw
@@ -60,7 +61,7 @@ class Places:
         self.thought = None if thought is None else tuple(map(self.ids, thought))
         self.call_open = () if calls is None else self.ids(calls.open)
         self.call_close = () if calls is None else self.ids(calls.close)
-        in_text = calls is not None and calls.body == "tags"
+        in_text = calls is not None and calls.tags is not None
         self.forms = CallForms(calls, tokeniser.id_of) if calls is not None and in_text else None
         """Forms of arguments that are not JSON."""
         self.several = calls is not None and calls.several and bool(calls.open)
@@ -71,7 +72,7 @@ class Places:
         if calls is not None and calls.section is not None:
             self._begin_section(calls, calls.section, tokeniser.id_of(calls.open) is not None)
         self.marked = len(self.call_open) == 1 and self.call_open[0] in controls
-        """Whether a token shows that a call begins, so that what follows can be guided."""
+        """Whether a token shows that a call begins; else the text does."""
 
     def _begin_section(self, calls: Calls, section: tuple[str, str], marked: bool) -> None:
         """Take the section's mark for the mark of a call, unless each call has one of its own."""
@@ -85,10 +86,17 @@ class Places:
         self.several = False
 
     @property
-    def guided(self) -> bool:
-        """Whether arguments can be guided."""
-        calls = self.family.calls
-        return self.marked and calls is not None and calls.body != "literal"
+    def bare(self) -> bool:
+        """Whether the name of a tool shows that a call begins."""
+        return not self.call_open
+
+    def heads(self, calls: Sequence[Choice], *, first: bool = True) -> list[str]:
+        """The texts that begin one of these calls, as `signs` spells them."""
+        if self.bare:
+            before, behind = self.around
+            return [self.signs.text(self.ids(f"{before}{one.name}{behind[:1]}")) for one in calls]
+        ways = (self.first_call, self.call_open) if first else (self.call_open,)
+        return [*dict.fromkeys(map(self.signs.text, ways))]
 
     @property
     def separated(self) -> bool:
@@ -123,7 +131,7 @@ class Places:
         """The ids that close a call after its arguments."""
         calls = self.family.calls
         assert calls is not None
-        words = "" if calls.body == "tags" else calls.after_arguments
+        words = "" if calls.tags is not None else calls.after_arguments
         return (*self.ids(words), *self.call_close)
 
 
@@ -169,9 +177,7 @@ class TurnPlan:
             yield from self._calls(calls, (*forced, *self._places.first_call))
         elif not calls:
             yield self._answer(answer, forced)
-        elif not self._places.marked or (
-            answer.form is None and not any(call.form for call in calls)
-        ):
+        elif answer.form is None and not any(call.form for call in calls):
             yield self._free(forced)
         else:
             yield from self._either(answer, calls, forced)
@@ -192,7 +198,7 @@ class TurnPlan:
         most = left if limit is None else min(left, limit)
         behind = places.ids("\n\n")
         if most > 0 and len(closed) == 1:
-            ends = places.ends | places.foreign | {closed[0], *places.call_open[:1]}
+            ends = places.ends | places.foreign | {closed[0], *places.banned}
             gate = Gate(ends, closed, may_be_cut=True)
             return behind, Segment(most, tuple(ends), forced, gate=gate, name="thought")
         if begun:
@@ -224,57 +230,75 @@ class TurnPlan:
     def _either(
         self, answer: Choice, calls: Sequence[Choice], forced: tuple[int, ...]
     ) -> Iterator[Segment]:
-        mark = self._places.call_open
-        yield self._trial(mark, forced)
-        assert self._reader is not None
-        if tuple(self._reader.kept[-len(mark) :]) == mark:
-            yield from self._calls(calls, ())
+        gate = self._gate(calls, holds=True)
+        yield self._trial(gate, forced)
+        if gate.head:
+            yield from self._begun(gate, calls)
         else:
             yield self._answer(answer, ())
 
-    def _trial(self, mark: tuple[int, ...], forced: tuple[int, ...]) -> Segment:
-        gate = CallOrAnswer(mark, self._places.ends, self._places.token_bytes)
-        most = min(self._left(forced), BEFORE_CALL + len(mark))
+    def _gate(self, calls: Sequence[Choice], *, holds: bool, first: bool = True) -> CallBegins:
+        places = self._places
+        heads = places.heads(calls, first=first)
+        return CallBegins(heads, places.signs, anchored=holds or places.bare, holds=holds)
+
+    def _trial(self, gate: CallBegins, forced: tuple[int, ...]) -> Segment:
+        """A segment that ends with the head of a call, or where an answer begins."""
+        most = min(self._left(forced), BEFORE_CALL + gate.longest)
         return Segment(most, self._places.stops, forced, gate=gate, name="header")
 
     # --- calls --------------------------------------------------------------------------------
 
     def _watched(self) -> Iterator[Segment]:
         """Unsteered until the model begins a call; then its name and its arguments are guided."""
-        mark = self._places.call_open
+        places, begun, calls = self._places, self._turn.begun, self._turn.offered
         assert self._reader is not None
-        if not self._places.marked:
-            yield self._free(self._turn.begun)
+        if places.marked:
+            mark = places.call_open
+            yield Segment(self._left(), (*places.stops, mark[-1]), begun)
+            if tuple(self._reader.kept[-len(mark) :]) == mark:
+                yield from self._calls(calls, ())
             return
-        stops = (*self._places.stops, mark[-1])
-        yield Segment(self._left(), stops, self._turn.begun)
-        if tuple(self._reader.kept[-len(mark) :]) == mark:
-            yield from self._calls(self._turn.offered, ())
+        if places.bare and begun:
+            yield self._free(begun)
+            return
+        gate = self._gate(calls, holds=False)
+        yield Segment(self._left(), places.stops, begun, gate=gate)
+        if gate.head:
+            yield from self._begun(gate, calls)
+
+    def _begun(self, gate: CallBegins, calls: Sequence[Choice]) -> Iterator[Segment]:
+        """Segments for calls of which the model has begun the first one."""
+        places = self._places
+        forced = places.signs.ids(gate.rest, places.ids)
+        if not places.bare:
+            yield from self._calls(calls, forced)
+            return
+        call = calls[places.heads(calls).index(gate.head)]
+        yield self._arguments(call, (*forced, *places.ids(places.around[1][1:])))
 
     def _calls(self, calls: Sequence[Choice], forced: tuple[int, ...]) -> Iterator[Segment]:
         """Segments for calls. Forced ids or the model have already begun the first one."""
-        mark = self._places.call_open
-        assert self._reader is not None
+        places = self._places
         for number in range(self._turn.calls):
             if number:
-                if not self._places.several or self._left() < LEAST_TOKENS:
+                if not places.several or self._left() < LEAST_TOKENS:
                     return
-                yield self._trial(mark, ())
-                if tuple(self._reader.kept[-len(mark) :]) != mark:
+                gate = self._gate(calls, holds=True, first=False)
+                yield self._trial(gate, ())
+                if not gate.head:
                     return
-                forced = ()
+                forced = places.signs.ids(gate.rest, places.ids)
+            before, behind = places.around
             if len(calls) == 1:
-                call, forced = calls[0], (*forced, *self._places.head(calls[0].name))
+                call, forced = calls[0], (*forced, *places.head(calls[0].name))
             else:
-                before, behind = self._places.around
-                if self._places.separated:
-                    behind = ""
-                words = Words([call.name + behind for call in calls])
-                yield self._header(words, (*forced, *self._places.ids(before)))
-                name = words.text.decode().removesuffix(behind)
-                call, forced = next(one for one in calls if one.name == name), ()
-                if not behind:
-                    forced = self._places.ids(self._places.around[1])
+                ending = "" if places.separated else behind
+                words = Words([call.name + ending for call in calls])
+                yield self._header(words, (*forced, *places.ids(before)))
+                name = words.text.decode().removesuffix(ending)
+                call = next(one for one in calls if one.name == name)
+                forced = () if ending else places.ids(behind)
             yield self._arguments(call, forced)
 
     def _header(self, words: Words, forced: tuple[int, ...]) -> Segment:
@@ -292,10 +316,13 @@ class TurnPlan:
 
     def _arguments(self, call: Choice, forced: tuple[int, ...]) -> Segment:
         places = self._places
+        marks = NO_MARKS if places.forms is None else places.forms.marks
         if call.form is not None:
-            marks = {} if places.forms is None else places.forms.marks
             return self._guided(call.form, forced, places.tail, call.what, marks)
-        ends = places.ends | {*places.call_close[-1:]}
+        close = {*places.call_close[-1:]}
+        if not close & {*places.controls} - {*marks}:  # text, or a mark inside calls too
+            return self._free(forced)
+        ends = places.ends | close
         gate = Gate(ends, places.call_close)
         return Segment(self._left(forced), tuple(ends), forced, gate=gate, name="body")
 

@@ -13,11 +13,11 @@ import pytest
 from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
 
 from tests.support import schema_judge
+from tests.support.call_forms import FORMS, dialect_for
 from tests.support.random_schemas import schema as random_schema
 from tests.support.requests import accepted
-from tests.support.template_families import checkpoint
 from tests.support.template_served import dialect_of
-from tests.support.template_turns import ids_of, merged
+from tests.support.template_turns import merged
 from trt_responses.errors import Unsupported
 from trt_responses.language.messages import FunctionTool
 from trt_responses.language.reader import ReaderOptions
@@ -32,9 +32,15 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 XML, KV = "qwen3_5_think", "glm4moe"
-HEADS = {XML: "<tool_call>\n<function=f>\n", KV: "<tool_call>f\n"}
-DIALECTS = {name: dialect_of(name) for name in HEADS}
-both = pytest.mark.parametrize("name", HEADS)
+DIALECTS = {name: dialect_of(name) for name in (XML, KV)} | {
+    name: dialect_for(calls) for name, calls in FORMS.items()
+}
+both = pytest.mark.parametrize("name", [XML, KV])
+each = pytest.mark.parametrize("name", DIALECTS)
+SLOW = pytest.mark.slow  # sixty schemas, two seconds of CPU
+each_slowly = pytest.mark.parametrize(
+    "name", [XML, KV, *(pytest.param(name, marks=SLOW, id=name) for name in FORMS)]
+)
 
 
 def member(schema: Json, **others: Any) -> Json:
@@ -62,7 +68,8 @@ def followed(name: str, text: str) -> list[bytes]:
     dialect = DIALECTS[name]
     forms = dialect.places.forms
     assert forms is not None
-    return [forms.marks.get(n) or dialect.tokeniser.bytes_of(n) for n in ids_of(name, text)]
+    ids = dialect.tokeniser.encode(text)
+    return [forms.marks.get(n) or dialect.tokeniser.bytes_of(n) for n in ids]
 
 
 def verdict(name: str, schema: Json, text: str) -> str:
@@ -88,7 +95,7 @@ class Vocabulary:
     bos_token_id = None
 
     def __init__(self, name: str) -> None:
-        one = checkpoint(name).tokeniser
+        one = DIALECTS[name].tokeniser
         self.tokens = [*one.token_bytes, b"<end>"]
         self.eos_token_id = len(self.tokens) - 1
         self.special_token_ids = (*one.controls, self.eos_token_id)
@@ -105,7 +112,7 @@ TOKENISERS = {
         eos_token=one.eos_token_id,
         slices=[],
     )
-    for name in HEADS
+    for name in DIALECTS
 }
 
 
@@ -131,12 +138,13 @@ def walk(name: str, form: Form, random: Random, most: int = 250) -> list[int] | 
 def read_back(name: str, schema: Json, ids: list[int]) -> tuple[Any, TemplateReader]:
     """The arguments that a client gets, and their reader."""
     reader = DIALECTS[name].reader(ReaderOptions(call_ends=False, tools=(tool(schema),)))
-    whole = [*ids_of(name, HEADS[name]), *ids, *ids_of(name, "</tool_call>")]
+    places = DIALECTS[name].places
+    whole = [*places.first_call, *places.head("f"), *ids, *places.tail]
     (text,) = [one for one in merged(reader.feed(whole)) if isinstance(one, str)]
     return json.loads(text), reader
 
 
-@both
+@each_slowly
 def test_whatever_a_guide_lets_through_is_followed_and_reads_back_under_the_schema(
     name: str,
 ) -> None:
@@ -197,7 +205,7 @@ def test_a_value_is_followed_by_its_schema(name: str, number: int) -> None:
     schema = member(part, **{"$defs": DEFINED})
     assert verdict(name, schema, value(name, text)) == expected
     if expected == "followed":
-        told, _ = read_back(name, schema, ids_of(name, value(name, text)))
+        told, _ = read_back(name, schema, DIALECTS[name].tokeniser.encode(value(name, text)))
         assert schema_judge.valid(told["a"], part, schema)
 
 
@@ -230,7 +238,7 @@ def test_members_may_be_left_out_as_the_schema_says(name: str) -> None:
     assert verdict(name, member({"type": "string"}), nothing) in ("cut", "departed")
 
 
-@both
+@each
 def test_a_function_without_arguments_is_called_with_none(name: str) -> None:
     schema = {"type": "object", "properties": {}, "additionalProperties": False}
     ids = walk(name, form_of(name, schema), Random(0))
@@ -300,7 +308,7 @@ def test_a_plan_lets_the_marks_of_arguments_through_and_no_other_control_id(name
         assert segment.gate is not None
         assert marks.isdisjoint(segment.banned_ids)
         assert marks | {*segment.banned_ids} == {*dialect.tokeniser.controls}
-        written = ids_of(name, value(name, "x"))
+        written = dialect.tokeniser.encode(value(name, "x"))
         if stranger is None:
             assert list(segment.gate.admit(written)) == written
             assert segment.gate.finish("stop") == dialect.places.tail

@@ -23,7 +23,6 @@ from trt_responses.dialects.templates.write.template import Template
 from trt_responses.language.messages import FunctionTool
 from trt_responses.language.steering import Unguided
 from trt_responses.prepare.shelf.card import DialectFacts
-from trt_responses.schema.compile import Forms
 
 if TYPE_CHECKING:
     from tests.support.template_written import Written
@@ -121,28 +120,21 @@ def test_one_id_removed_doubled_or_exchanged_loses_no_word(name: str) -> None:
 
 @each_with_calls
 def test_a_guide_follows_what_the_template_writes_or_is_refused(name: str) -> None:
-    schema = {
-        "type": "object",
-        "properties": {"city": {"type": "string"}, "days": {"type": "integer"}},
-        "required": ["city", "days"],
-        "additionalProperties": False,
-    }
     dialect, calls = dialect_of(name), template_forms.family(name).calls
-    of_json = Forms(cached=1).form(schema, "tools[0].parameters", strict=False)
-    tool = FunctionTool("get_weather", "", schema)
+    tool = FunctionTool("get_weather", "", forms_table.SCHEMA)
     assert calls is not None
-    if not dialect.places.guided:
+    if not forms_table.guided(name):
         with pytest.raises(Unguided):
-            dialect.arguments(of_json, tool)
+            dialect.arguments(forms_table.FORM, tool)
         return
-    form, forms = dialect.arguments(of_json, tool), dialect.places.forms
+    form, forms = dialect.arguments(forms_table.FORM, tool), dialect.places.forms
     if forms is None:
-        assert form is of_json
+        assert form is forms_table.FORM
         return
     head = f"{calls.before_name}get_weather{calls.after_name}"
     for days, follows in ((2, True), ("two", False)):
         text = turn_text(name, "", [{"city": "Oslo", "days": days}])
-        body = text.partition(head)[2].partition(calls.close)[0]
+        body = text.partition(head)[2].partition(calls.close or calls.section[1])[0]  # type: ignore[index]
         follower, ids = form.follow(), ids_of(name, body)
         told = [forms.marks.get(n) or dialect.tokeniser.bytes_of(n) for n in ids]
         assert (all(map(follower.feed, told)) and follower.departure() is None) is follows

@@ -3,15 +3,20 @@ refused."""
 
 from __future__ import annotations
 
+import asyncio
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import gguf
 import numpy as np
 import pytest
 
+from tests.support.cards import carded
 from tests.support.tiny_hf import CONFIG, ROWS, write_tiny_hf
+from trt_responses.backends.dialects import dialect_facts, dialect_of
 from trt_responses.dialects.templates.checkpoint import speech_of
+from trt_responses.dialects.templates.dialect import TemplateDialect
 from trt_responses.errors import StartupError
 from trt_responses.prepare.checkpoint.safetensors import read_tensors, widen
 from trt_responses.prepare.faults import PrepareError
@@ -22,6 +27,8 @@ from trt_responses.prepare.llamacpp.template_gguf import write_served
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from trt_responses.dialect import Dialect
 
 CALLS = {
     "fields": {
@@ -83,6 +90,27 @@ def test_a_checkpoint_that_says_how_it_is_read_is_read_so(tmp_path: Path) -> Non
     assert found.calls.body == "json"
     assert speech_of(told, "response_template").family == found, "as its card names it"
     assert speech_of(told, "qwen3-xml").family.name == "qwen3-xml", "the operator's word is first"
+
+
+@pytest.mark.parametrize("form", [None, {}, {"name": "qwen3", "gone": True}])
+def test_a_card_of_another_release_is_read_again(tmp_path: Path, form: Any) -> None:
+    source = open_qwen3(write_tiny_hf(tmp_path / "m"))
+    assert source is not None
+    card, place = carded(tmp_path)
+    (place / DIALECT).write_text(json.dumps(source.vocabulary))
+    facts = dialect_facts(place / DIALECT, None)
+    assert facts.form is not None
+    same = dialect_of(place, replace(card, dialect=facts))
+    older = replace(card, dialect=replace(facts, form=form))
+
+    async def serving() -> Dialect:
+        return dialect_of(place, older)
+
+    again = asyncio.run(serving())  # a version may be loaded while others serve
+    assert isinstance(again, TemplateDialect)
+    assert isinstance(same, TemplateDialect)
+    assert again.form() == same.form() == facts.form
+    assert again.takes == same.takes
 
 
 def _config(**changed: object) -> Callable[[Path], None]:

@@ -149,9 +149,7 @@ class _Reader:
     def _members(self, equals: str, depth: int) -> dict[str, Any]:
         members: dict[str, Any] = {}
         while not self._ends():
-            key = self._value(depth + 1)
-            if not isinstance(key, str):
-                key = str(key)
+            key = self._string(sign) if (sign := self._next()) in self._quotes else self._word()
             self._expect(equals)
             members[key] = self._value(depth + 1)
         return members
@@ -190,11 +188,14 @@ class _Reader:
         if sign == "{":
             self._at += 1
             return self._members(":", depth)
+        return _typed(self._word())
+
+    def _word(self) -> str:
         word = _WORD.match(self._text, self._at)
         if word is None:
             raise Unreadable
         self._at = word.end()
-        return _word(self._plain(word[0]))
+        return self._plain(word[0])
 
     def _string(self, quote: str) -> str:
         signs: list[str] = []
@@ -216,7 +217,7 @@ class _Reader:
         return self._plain("".join(signs))
 
 
-def _word(word: str) -> Any:
+def _typed(word: str) -> Any:
     """A number, a word of JSON or Python, or the word as text."""
     try:
         return json.loads(PYTHON.get(word, word))

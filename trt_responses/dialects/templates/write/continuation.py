@@ -34,6 +34,8 @@ class Whole(Protocol):
 
     async def opening(self, *, thinks: bool) -> array[int]: ...
 
+    def reopened(self, kept: Sequence[int]) -> array[int]: ...
+
     async def whole(
         self,
         system: System,
@@ -91,8 +93,11 @@ class Continuation:
         self._read = len(reader.kept) + len(ids)
         return Answered(ids, stored, None if keeps else whole[:])
 
-    def reopened(self, kept: Sequence[int]) -> None:
-        """None: templates render nothing of the model's between two of its messages."""
+    def reopened(self, kept: Sequence[int]) -> array[int]:
+        """The ids of a turn without its end, with its thought closed."""
+        ids = self._renderer.reopened(kept)
+        self._prompt, self._read = self._prompt + ids, self._read + len(kept)
+        return ids
 
     async def behind(self, prompt: array[int], message: Message) -> array[int]:
         """The whole prompt of the conversation with one more message."""

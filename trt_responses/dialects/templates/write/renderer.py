@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 CACHE_CHARS = 16 << 20
 AT_ONCE_CHARS = 4096
 """Longest text tokenised on the event loop, in about a millisecond; longer ones use a thread."""
+CLOSING_IDS = 32
+"""Maximum ids of the mark behind a thought and the white space there."""
 QUESTION: list[Json] = [{"role": "user", "content": "?"}]
 
 
@@ -164,6 +166,16 @@ class Renderer:
     async def user_prompt(self, text: str) -> array[int]:
         """The prompt for a single user message."""
         return await self._rendered([{"role": "user", "content": text}], None, thinks=True)
+
+    def reopened(self, kept: Sequence[int]) -> array[int]:
+        """The ids of a turn without its end, with its thought closed."""
+        ids = array("I", kept)
+        while ids and ids[-1] in self._ends:
+            ids.pop()
+        closing = "" if self._family.thought is None else self._family.thought[1]
+        if not self._tokeniser.text(ids[-CLOSING_IDS:].tolist()).rstrip().endswith(closing):
+            ids.extend(self._tokeniser.encode(f"{closing}\n\n"))
+        return ids
 
     # --- the model's own ids ------------------------------------------------------------------
 

@@ -11,8 +11,10 @@ import pytest
 from tests.support.template_families import checkpoint
 from tests.support.template_served import dialect_of
 from trt_responses.dialect import Entry
-from trt_responses.dialects.templates.families import BY_NAME
+from trt_responses.dialects.templates.families import BY_NAME, text_only
+from trt_responses.dialects.templates.forms import fitted
 from trt_responses.dialects.templates.write.conversation import THOUGHT_KEYS, Conversation
+from trt_responses.dialects.templates.write.template import Template
 from trt_responses.language.messages import Developer, Message, System
 
 if TYPE_CHECKING:
@@ -66,6 +68,26 @@ def test_what_developers_say_first_is_the_systems_and_later_the_users() -> None:
         {"role": "user", "content": "Hi"},
         {"role": "user", "content": "Three."},
     ]
+
+
+GEMMA_LIKE = (
+    "{% for m in messages %}"
+    "{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}"
+    "{{ raise_exception('roles must alternate, and the system has none') }}{% endif %}"
+    "<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}"
+)
+
+
+def test_a_template_that_refuses_a_system_message_has_it_in_the_first_user_message() -> None:
+    template = Template(GEMMA_LIKE)
+    family = fitted(text_only(("<|end|>",)), template.render, GEMMA_LIKE)
+    assert (family.folds_system, family.merges_users) == (True, True)
+    told = messages([developer("One."), user("Hi"), developer("Two."), user("?")], family, "Zero.")
+    assert [message["role"] for message in told] == ["user"]
+    words = [told[0]["content"].find(word) for word in ("Zero.", "One.", "Hi", "Two.", "?")]
+    assert -1 not in words
+    assert words == sorted(words)
+    assert told[0]["content"] in template.render(told)
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
