@@ -48,7 +48,8 @@ LINGER_S = 0.3
 """Watched after each input, for what the server does behind its reply."""
 CPU_CLOCK = 2
 """Of another process, in the low bits of a clock's id: clock_getcpuclockid(3)."""
-PATIENCE_S = 20.0
+PATIENCE_S = 300.0
+"""Against a hang, and no claim of speed."""
 
 
 class Gap(NamedTuple):
