@@ -14,6 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE  # containers set it, and each of a thousand pr
 WORKERS ?= 2
 PYTEST = $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
 ENGINES := tests/unit/engines tests/unit/prepare tests/unit/tools
+SPEECH := $(addprefix tests/unit/,dialects harmony log run schema steering tokens wire)
 GRAPHS_E2E := tests/e2e/test_steering.py tests/e2e/test_prepare_numeric.py
 
 help: ## List the targets
@@ -50,9 +51,10 @@ check: $(DEV) ## ruff, mypy, hadolint and the direction of imports
 test: $(DEV) ## The tests to run between two commits: [ROOM=cli]
 ifdef ROOM
 	$(PYTEST) --suite fast --room $(ROOM) tests
-else  # in four runs, so that a process does not hold what the others need
+else  # in five runs, so that a process does not hold what the others need
 	$(PYTEST) --suite fast $(ENGINES)
-	$(PYTEST) --suite fast $(ENGINES:%=--ignore=%) tests/unit
+	$(PYTEST) --suite fast $(SPEECH)
+	$(PYTEST) --suite fast $(patsubst %,--ignore=%,$(ENGINES) $(SPEECH)) tests/unit
 	$(PYTEST) --suite fast tests/protocol
 	$(PYTEST) --suite fast tests/e2e
 endif
