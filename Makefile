@@ -112,7 +112,7 @@ faults: $(DEV) ## Servers that are stopped, killed, stalled and starved under lo
 	$(BIN)/python -m scripts.engine_deaths
 	$(BIN)/python -m scripts.faults.bodies
 
-gaps: $(DEV) ## Hostile input at every door beside a stream that another process reads: none may hold it for 50 ms [ONLY=…]
+gaps: $(DEV) ## Hostile input at every door beside a stream that another process reads: none may hold it for 50 ms (15 minutes) [ONLY=…]
 	$(BIN)/python -m scripts.faults.gaps $(if $(ONLY),--only '$(ONLY)')
 
 rollout: $(DEV) ## Replace servers, and versions of the engine, behind HAProxy and Envoy under load: what clients noticed (10 minutes) [ONLY=haproxy|envoy|versions]
