@@ -14,6 +14,8 @@ unexport PYTHONDONTWRITEBYTECODE  # containers set it, and each of a thousand pr
 WORKERS ?= 2
 PYTEST = $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
 ENGINES := tests/unit/engines tests/unit/prepare tests/unit/tools
+SPEECH := $(addprefix tests/unit/,dialects harmony log run schema steering tokens wire)
+GRAPHS_E2E := tests/e2e/test_steering.py tests/e2e/test_prepare_numeric.py
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -49,17 +51,18 @@ check: $(DEV) ## ruff, mypy, hadolint and the direction of imports
 test: $(DEV) ## The tests to run between two commits: [ROOM=cli]
 ifdef ROOM
 	$(PYTEST) --suite fast --room $(ROOM) tests
-else  # in four runs, so that a process does not hold what the others need
+else  # in five runs, so that a process does not hold what the others need
 	$(PYTEST) --suite fast $(ENGINES)
-	$(PYTEST) --suite fast $(ENGINES:%=--ignore=%) tests/unit
+	$(PYTEST) --suite fast $(SPEECH)
+	$(PYTEST) --suite fast $(patsubst %,--ignore=%,$(ENGINES) $(SPEECH)) tests/unit
 	$(PYTEST) --suite fast tests/protocol
 	$(PYTEST) --suite fast tests/e2e
 endif
 
 test-rest: $(DEV) ## The tests that make test leaves out
-	$(PYTEST) --suite rest $(ENGINES)
+	$(PYTEST) --suite rest $(ENGINES) $(GRAPHS_E2E)
 	$(PYTEST) --suite rest $(ENGINES:%=--ignore=%) tests/unit tests/protocol
-	$(PYTEST) -n 3 --suite rest tests/e2e  # these mostly wait
+	$(PYTEST) -n 3 --suite rest $(GRAPHS_E2E:%=--ignore=%) tests/e2e  # these mostly wait
 
 test-all: test test-rest ## Every test that needs no GPU
 
@@ -109,7 +112,7 @@ faults: $(DEV) ## Servers that are stopped, killed, stalled and starved under lo
 	$(BIN)/python -m scripts.engine_deaths
 	$(BIN)/python -m scripts.faults.bodies
 
-gaps: $(DEV) ## Hostile input at every door beside a stream that another process reads: none may hold it for 50 ms [ONLY=…]
+gaps: $(DEV) ## Hostile input at every door beside a stream that another process reads: none may hold it for 50 ms (15 minutes) [ONLY=…]
 	$(BIN)/python -m scripts.faults.gaps $(if $(ONLY),--only '$(ONLY)')
 
 rollout: $(DEV) ## Replace servers, and versions of the engine, behind HAProxy and Envoy under load: what clients noticed (10 minutes) [ONLY=haproxy|envoy|versions]

@@ -48,7 +48,8 @@ LINGER_S = 0.3
 """Watched after each input, for what the server does behind its reply."""
 CPU_CLOCK = 2
 """Of another process, in the low bits of a clock's id: clock_getcpuclockid(3)."""
-PATIENCE_S = 20.0
+PATIENCE_S = 300.0
+"""Against a hang, and no claim of speed."""
 
 
 class Gap(NamedTuple):
@@ -217,13 +218,9 @@ async def watched() -> AsyncIterator[Watch]:
             for label, how in MCP.values()
         }
         path.write_text(json.dumps(entries))
-        boxed = {} if no_box() else {"python": "boxed"}
-        server = Server(
-            Path(folder),
-            "steady",
-            **{"api_keys": "", "mcp_servers": path, "mcp_call_s": 1.0, "log_level": "warning"},
-            **boxed,
-        )
+        settings: dict[str, Any] = {} if no_box() else {"python": "boxed"}
+        settings |= {"api_keys": "", "mcp_servers": path, "mcp_call_s": 1.0}
+        server = Server(Path(folder), "steady", log_level="warning", **settings)
         with server.running():
             watch = Watch(server)
             try:

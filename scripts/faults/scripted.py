@@ -53,7 +53,12 @@ class Paced(ScriptedEngine):
     ) -> None:
         clock = StepClock.manual(settle_turns=1)
         super().__init__(
-            answer, clock=clock, context_tokens=context_tokens, max_batch=8, guides=guides
+            answer,
+            clock=clock,
+            context_tokens=context_tokens,
+            max_batch=8,
+            guides=guides,
+            keep_records=1,  # else they are what grows under load
         )
         self._pacing: asyncio.Task[None] | None = None
 

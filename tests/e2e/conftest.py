@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import subprocess
 import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -12,12 +13,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scripts.checkpoints import TINY, Recipe, write_checkpoint
-from scripts.demo.wordings import SOURCE
 from scripts.gguf_model import convert
 from tests.support.graphs import Graph, planned, written
+from tests.support.imports import ROOT
 from tests.support.tokens import vocabulary
 from trt_responses.prepare.checkpoint.open import open_checkpoint
-from trt_responses.prepare.demo import expand
 from trt_responses.prepare.llamacpp.build import prepare
 from trt_responses.prepare.pipeline import BuildTools
 
@@ -105,9 +105,6 @@ def demo_gguf(shared_dir: Path) -> Path:
     with (shared_dir / "demo.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not target.exists():
-            grown, part = shared_dir / "demo", shared_dir / "demo.part"
-            expand(SOURCE, grown)
-            convert(open_checkpoint(grown), part, vocabulary(), weight_type="q8_0")
-            part.rename(target)
-            shutil.rmtree(grown)
+            program = (sys.executable, "-m", "tests.support.demo_file", str(target))
+            subprocess.run(program, cwd=ROOT, check=True)
     return target

@@ -53,8 +53,9 @@ def built(engines_dir: Path, demo_gguf: Path) -> None:
         directory = home / f"{number:012x}"
         directory.mkdir(parents=True)
         if number == BROKEN:
-            whole = demo_gguf.read_bytes()
-            (directory / MODEL).write_bytes(whole[:100_000].ljust(len(whole), b"\0"))
+            with demo_gguf.open("rb") as whole, (directory / MODEL).open("wb") as begun:
+                begun.write(whole.read(100_000))
+                begun.truncate(demo_gguf.stat().st_size)
         else:
             os.link(demo_gguf, directory / MODEL)
         assert versions.new_number(home, directory.name) == number

@@ -7,6 +7,7 @@ import asyncio
 import gc
 import json
 import os
+import re
 import sys
 import tempfile
 import threading
@@ -73,6 +74,12 @@ class Client:
         tools = [offer(server_label=label)]
         return await self.ask(input=f"CALL {label}", tools=tools, max_tool_calls=1, **fields)
 
+    async def talk(self) -> bytes:
+        """The reply to a response in a conversation of its own."""
+        made = await self.ask("/v1/conversations")
+        (name,) = re.findall(rb'"id":"(conv_\w+)"', made)
+        return await self.ask(input="Hello", conversation=name.decode())
+
     async def vanish(self) -> None:
         """A WebSocket that is reset while a response runs."""
         await self._sent(UPGRADE, b"\r\n\r\n", text(input="LONG"), b"output_text.delta")
@@ -121,6 +128,10 @@ def kinds(client: Client) -> list[Callable[[], Awaitable[object]]]:
         lambda: client.ask(input=5),
         lambda: client.ask(**say, previous_response_id="resp_none"),
         lambda: client.ask(**say, text={"format": {"type": "json_object"}}),
+        lambda: client.ask("/v1/responses/input_tokens", **say),
+        lambda: client.ask("/v1/responses/compact", input=user),
+        lambda: client.ask("/v2/models/demo/generate", text_input="Hello"),
+        client.talk,
         *(partial(client.call, label) for label in ("calm", "dying")),
         partial(client.call, "silent", stream=True, leave_at=b"mcp_call_arguments.done"),
         client.vanish,

@@ -6,6 +6,7 @@ from time import process_time
 
 import pytest
 
+from tests.support.hold import slowness
 from tests.support.metrics_judge import read_open_metrics, read_text, samples
 from trt_responses.features.metrics.families import (
     Counter,
@@ -88,4 +89,4 @@ def test_a_scrape_of_836_lines_takes_less_than_half_a_millisecond() -> None:
         begun_s = process_time()
         text(shown)
         spent_s.append(process_time() - begun_s)
-    assert min(spent_s) < 0.0005
+    assert min(spent_s) < 0.0005 * slowness()
