@@ -90,6 +90,10 @@ REFUSED: Mapping[str, Sequence[Post | Start | str]] = {
         "DELETE /v1/responses/resp_1",
         "GET /v1/responses/resp_1/input_items",
     ],
+    "features.tool_items": [
+        Post({"input": [{"type": "web_search_call"}]}, "input[0]"),
+        Post({"input": [{"type": "shell_call", "call_id": "c", "action": {}}]}, "input[0]"),
+    ],
     "features.traces": [Start({"otlp_endpoint": "http://127.0.0.1:1/v1/traces"})],
     "apis.chat": ["/v1/chat/completions"],
     "apis.kserve": ["GET /v2/health/ready"],

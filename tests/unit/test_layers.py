@@ -91,7 +91,7 @@ MAY_IMPORT = {
     "features.description": CORE,
     "features.explain": CORE,
     "features.health": CORE,
-    "features.hosted_tools": CORE,
+    "features.hosted_tools": f"{CORE} features.tool_items",
     "features.idempotency": CORE,
     "features.include": CORE,
     "features.limits": CORE,
@@ -106,6 +106,7 @@ MAY_IMPORT = {
     "features.stall": CORE,
     "features.stop": CORE,
     "features.stored": f"{CORE} features.listing",
+    "features.tool_items": CORE,
     "features.traces": CORE,
     # APIs
     "apis": "",

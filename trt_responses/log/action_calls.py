@@ -6,8 +6,7 @@ that, so it gets the call when it is whole. Knows no tool of a request.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Literal
 
 from pydantic_core import from_json
@@ -113,14 +112,4 @@ def _number(value: object) -> int | None:
 def action_text(item: o.OutputActionCall) -> str:
     """The text that the model writes to make this call."""
     action = item.operation if isinstance(item, o.OutputPatchCall) else item.action
-    return arguments_of(vars(action))
-
-
-def arguments_of(action: Mapping[str, Any]) -> str:
-    """The arguments of an action or an operation as the model writes them."""
-    present = {
-        key: action[key]
-        for key in sorted(action, key=lambda key: key != "type")
-        if action[key] not in (None, {}) and (key, action[key]) != ("type", "exec")
-    }
-    return json.dumps(present, ensure_ascii=False)
+    return o.arguments_of(vars(action))

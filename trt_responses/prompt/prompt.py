@@ -16,7 +16,6 @@ from trt_responses.errors import InvalidRequest
 from trt_responses.frozen import dataclass
 from trt_responses.language.messages import Developer, Namespace, ResponseFormat, System
 from trt_responses.prompt import conversation
-from trt_responses.prompt.hosted_calls import settled_places
 from trt_responses.prompt.references import resolved
 from trt_responses.prompt.truncation import truncated_places
 from trt_responses.prompt.vocabulary import spoken_here
@@ -30,6 +29,7 @@ from trt_responses.wire.items import (
     FunctionCallOutput,
     InputMessage,
 )
+from trt_responses.wire.past_calls import settled_places
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
