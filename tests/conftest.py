@@ -16,7 +16,9 @@ from hypothesis.internal import charmap
 from hypothesis.internal.conjecture import providers
 
 from tests.suites import ALL, PEAK_MB, SUITES, Suite
+from trt_responses.features.action_tools.tools import KINDS as ACTION_TOOLS
 from trt_responses.features.tool_items.items import ITEMS
+from trt_responses.log.action_calls import ACTIONS
 from trt_responses.wire.past_calls import KINDS
 
 if TYPE_CHECKING:
@@ -26,7 +28,9 @@ if TYPE_CHECKING:
 
 pytest.register_assert_rewrite("tests.support")
 
-KINDS.update(ITEMS)  # for tests without a server, which would install them
+# For tests without a server, which would install them.
+KINDS.update(ITEMS)
+ACTIONS.update(ACTION_TOOLS)
 
 # The same examples in each run, however busy the machine is.
 settings.register_profile(

@@ -54,6 +54,10 @@ class Start(NamedTuple):
 
 
 REFUSED: Mapping[str, Sequence[Post | Start | str]] = {
+    "features.action_tools": [
+        Post(ASKED | {"tools": [{"type": kind}]}, "tools[0]")
+        for kind in ("shell", "local_shell", "apply_patch")
+    ],
     "features.background": [Post(ASKED | {"background": True}, "background")],
     "features.compaction": [
         Post(ASKED | {"context_management": [{"type": "compaction"}]}, "context_management"),

@@ -84,6 +84,7 @@ MAY_IMPORT = {
     "prove": f"{LEAVES} settings tokens engine engines prepare.* doctor backends fleet",
     # features
     "features": "",
+    "features.action_tools": CORE,
     "features.background": f"{CORE} features.stored",
     "features.compaction": f"{CORE} features.listing",
     "features.containers": f"{CORE} features.listing",
@@ -145,7 +146,7 @@ MAY_IMPORT = {
     "prepare.checkpoint": f"{LEAVES} tokens engine prepare",
     "prepare.graph": f"{LEAVES} tokens engine prepare prepare.checkpoint",
     "prepare.shelf": f"{LEAVES} prepare prepare.checkpoint prepare.graph",
-    "prepare.llamacpp": TARGET,
+    "prepare.llamacpp": f"{TARGET} engines",
     "prepare.tensorrt": TARGET,
     "prepare.triton": TARGET,
     "prepare.trtllm": TARGET,

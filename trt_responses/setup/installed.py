@@ -33,6 +33,7 @@ FOLDERS = (
     "features.seal",
     "features.conversations",
     "features.compaction",
+    "features.action_tools",
     "features.tool_items",
     "features.hosted_tools",
     "features.stop",

@@ -397,6 +397,12 @@ def written(output: Iterable[OutputItem]) -> list[OutputItem]:
     return [item for item in output if not isinstance(item, BESIDE)]
 
 
+def action_text(item: OutputActionCall) -> str:
+    """The text that the model writes to make this call."""
+    action = item.operation if isinstance(item, OutputPatchCall) else item.action
+    return arguments_of(vars(action))
+
+
 def arguments_of(action: Mapping[str, Any]) -> str:
     """The arguments of an action or an operation as the model writes them."""
     present = {
