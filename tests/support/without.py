@@ -69,6 +69,7 @@ REFUSED: Mapping[str, Sequence[Post | Start | str]] = {
         Post(ASKED | {"conversation": "conv_1"}, "conversation"),
         "/v1/conversations",
     ],
+    "features.dense_text": [],
     "features.description": ["GET /v1/fields", "GET /docs", "GET /openapi.json"],
     "features.explain": ["GET /v1/responses/resp_1/explain"],
     "features.health": ["GET /health", "GET /health/live", "GET /v1/health/ready"],

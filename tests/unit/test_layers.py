@@ -89,6 +89,7 @@ MAY_IMPORT = {
     "features.compaction": f"{CORE} features.listing",
     "features.containers": f"{CORE} features.listing",
     "features.conversations": f"{CORE} features.listing",
+    "features.dense_text": CORE,
     "features.description": CORE,
     "features.explain": CORE,
     "features.health": CORE,

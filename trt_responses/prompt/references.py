@@ -83,13 +83,9 @@ class Resolved:
                 # What the server ran within a thought leaves the prompt with the thought.
                 kind = "reasoning" if ours else block.kind
                 exact.append(replace(block, ids=ids, kind=kind))
-                if ours and (call_id := getattr(item, "call_id", None)):
-                    answered.add(call_id)
-            elif (
-                answered
-                and not isinstance(self.items, str)
-                and _answers(self.items[place], answered)
-            ):
+                if isinstance(item, PastCall) and item.ran_here and item.inner_call:
+                    answered.add(item.inner_call)
+            elif not isinstance(self.items, str) and _answers(self.items[place], answered):
                 exact.append(replace(block, ids=b"", kind="preamble"))
             else:
                 exact.append(block)

@@ -44,6 +44,7 @@ FOLDERS = (
     "features.metrics",
     "features.explain",
     "features.containers",
+    "features.dense_text",
     "features.stored",
     "features.background",
     "features.description",
