@@ -100,6 +100,7 @@ REFUSED: Mapping[str, Sequence[Post | Start | str]] = {
         Post({"input": [{"type": "shell_call", "call_id": "c", "action": {}}]}, "input[0]"),
     ],
     "features.traces": [Start({"otlp_endpoint": "http://127.0.0.1:1/v1/traces"})],
+    "features.truncation": [Post(ASKED | {"truncation": "auto"}, "truncation")],
     "apis.chat": ["/v1/chat/completions"],
     "apis.kserve": ["GET /v2/health/ready"],
     "apis.messages": ["/v1/messages"],

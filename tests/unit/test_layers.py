@@ -110,6 +110,7 @@ MAY_IMPORT = {
     "features.stored": f"{CORE} features.listing",
     "features.tool_items": CORE,
     "features.traces": CORE,
+    "features.truncation": CORE,
     # APIs
     "apis": "",
     "apis.chat": CORE,

@@ -176,7 +176,8 @@ class Accepted:
         return self.sampling.logprobs is not None
 
 
-DEFAULTS = {one.name: one.default for one in fields(Accepted)} | {"seals": False, "scored": False}
+DEFAULTS = {one.name: one.default for one in fields(Accepted)}
+DEFAULTS |= {"seals": False, "scored": False, "truncates": False}
 """The fields as a request has them that does not ask for anything by them."""
 FEATURES = {
     "conversation": ("conversation", "conversations"),
@@ -188,6 +189,7 @@ FEATURES = {
     "seals": ("include", "encrypted thoughts"),
     "built_in": ("tools", "tools that the server runs"),
     "stop": ("stop", "stop sequences"),
+    "truncates": ("truncation", "truncations"),
 }
 """The fields that no one serves but a feature, each with the request's field and what it asks
 for."""

@@ -39,6 +39,7 @@ FOLDERS = (
     "features.stop",
     "features.logprobs",
     "features.prefill",
+    "features.truncation",
     "features.include",
     "features.traces",
     "features.metrics",

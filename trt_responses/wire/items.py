@@ -13,7 +13,7 @@ from pydantic import Field
 from trt_responses.wire.base import ByType, ClientObject, Kinds, ListOf, NonEmpty, TextOrListOf
 from trt_responses.wire.choice import Effort, TextFormat
 from trt_responses.wire.fields import honoured
-from trt_responses.wire.past_calls import Brought, ItemKinds
+from trt_responses.wire.past_calls import Installed, ItemKinds
 from trt_responses.wire.tools import Tool
 
 
@@ -197,7 +197,7 @@ InputItem = Annotated[
     | AgentMessage
     | CustomToolCall
     | CustomToolCallOutput
-    | Brought
+    | Installed
     | AdditionalTools
     | ConfigurationUpdate
     | Compaction

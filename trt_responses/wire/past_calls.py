@@ -92,9 +92,9 @@ KINDS: dict[str, type[PastCall]] = {}
 
 
 if TYPE_CHECKING:
-    Brought = PastCall
+    Installed = PastCall
 else:
-    Brought = Any  # FastAPI describes each class of a union, and this one is no kind
+    Installed = Any  # FastAPI describes each class of a union, and this one is no kind
 """Stands in a union for the kinds that folders bring."""
 
 
@@ -102,13 +102,13 @@ class ItemKinds(ByType):
     """Chooses an item by its type; the names that no other kind has are those of folders."""
 
     def tagged(self, kinds: tuple[Any, ...]) -> dict[str, Any]:
-        place = kinds.index(Brought)
+        place = kinds.index(Installed)
         before, after = super().tagged(kinds[:place]), super().tagged(kinds[place + 1 :])
-        brought = {f"~{name}": Annotated[Any, _Brought(name)] for name in self._names}
-        return before | {t: k for t, k in brought.items() if t not in {*before, *after}} | after
+        installed = {f"~{name}": Annotated[Any, _InstalledKind(name)] for name in self._names}
+        return before | {t: k for t, k in installed.items() if t not in {*before, *after}} | after
 
 
-class _Brought:
+class _InstalledKind:
     """Reads items of one kind with the class that a folder brings."""
 
     def __init__(self, name: str) -> None:
