@@ -33,10 +33,10 @@ from tests.support.steering_bench import (
 )
 from trt_responses.app import create_app
 from trt_responses.engines.llamacpp.engine import LlamaCppEngine
+from trt_responses.engines.stand_ins import StandIns
 from trt_responses.prepare.checkpoint.open import open_checkpoint
 from trt_responses.settings import Settings
 from trt_responses.tokens import vocabulary as vocabularies
-from trt_responses.tokens.stand_ins import StandIns
 
 if TYPE_CHECKING:
     from tests.support.asgi import Call

@@ -16,6 +16,10 @@ from hypothesis.internal import charmap
 from hypothesis.internal.conjecture import providers
 
 from tests.suites import ALL, PEAK_MB, SUITES, Suite
+from trt_responses.features.action_tools.tools import KINDS as ACTION_TOOLS
+from trt_responses.features.tool_items.items import ITEMS
+from trt_responses.log.action_calls import ACTIONS
+from trt_responses.wire.past_calls import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -23,6 +27,10 @@ if TYPE_CHECKING:
     from trt_responses.tokens.vocabulary import Vocabulary
 
 pytest.register_assert_rewrite("tests.support")
+
+# For tests without a server, which would install them.
+KINDS.update(ITEMS)
+ACTIONS.update(ACTION_TOOLS)
 
 # The same examples in each run, however busy the machine is.
 settings.register_profile(

@@ -24,10 +24,10 @@ from tests.support.steering import GUIDES, Noting, Play
 from trt_responses.engine import Chunk, GenerateOptions
 from trt_responses.engines.llamacpp.engine import LlamaCppEngine
 from trt_responses.engines.scripted.engine import Script, ScriptedEngine
+from trt_responses.engines.stand_ins import StandIns
 from trt_responses.engines.trtllm.engine import TrtLlmEngine
 from trt_responses.harmony.read.reader import Tables
 from trt_responses.tokens.control import CONTROL, VOCABULARY_SIZE
-from trt_responses.tokens.stand_ins import StandIns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

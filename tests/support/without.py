@@ -54,6 +54,10 @@ class Start(NamedTuple):
 
 
 REFUSED: Mapping[str, Sequence[Post | Start | str]] = {
+    "features.action_tools": [
+        Post(ASKED | {"tools": [{"type": kind}]}, "tools[0]")
+        for kind in ("shell", "local_shell", "apply_patch")
+    ],
     "features.background": [Post(ASKED | {"background": True}, "background")],
     "features.card": [],
     "features.compaction": [
@@ -66,6 +70,7 @@ REFUSED: Mapping[str, Sequence[Post | Start | str]] = {
         Post(ASKED | {"conversation": "conv_1"}, "conversation"),
         "/v1/conversations",
     ],
+    "features.dense_text": [],
     "features.description": ["GET /v1/fields", "GET /docs", "GET /openapi.json"],
     "features.explain": ["GET /v1/responses/resp_1/explain"],
     "features.health": ["GET /health", "GET /health/live", "GET /v1/health/ready"],
@@ -91,7 +96,12 @@ REFUSED: Mapping[str, Sequence[Post | Start | str]] = {
         "DELETE /v1/responses/resp_1",
         "GET /v1/responses/resp_1/input_items",
     ],
+    "features.tool_items": [
+        Post({"input": [{"type": "web_search_call"}]}, "input[0]"),
+        Post({"input": [{"type": "shell_call", "call_id": "c", "action": {}}]}, "input[0]"),
+    ],
     "features.traces": [Start({"otlp_endpoint": "http://127.0.0.1:1/v1/traces"})],
+    "features.truncation": [Post(ASKED | {"truncation": "auto"}, "truncation")],
     "apis.chat": ["/v1/chat/completions"],
     "apis.kserve": ["GET /v2/health/ready"],
     "apis.messages": ["/v1/messages"],

@@ -175,7 +175,7 @@ class Accepted:
     """The reply has the likelihood of each token, as `sampling.logprobs` asks."""
 
 
-DEFAULTS = {one.name: one.default for one in fields(Accepted)} | {"seals": False}
+DEFAULTS = {one.name: one.default for one in fields(Accepted)} | {"seals": False, "truncates": False}
 """The fields as a request has them that does not ask for anything by them."""
 FEATURES = {
     "conversation": ("conversation", "conversations"),
@@ -187,6 +187,7 @@ FEATURES = {
     "seals": ("include", "encrypted thoughts"),
     "built_in": ("tools", "tools that the server runs"),
     "stop": ("stop", "stop sequences"),
+    "truncates": ("truncation", "truncations"),
 }
 """The fields that no one serves but a feature, each with the request's field and what it asks
 for."""

@@ -7,8 +7,8 @@ from typing import Protocol
 
 from trt_responses.accept.accepted import BuiltInTool, Grammar, Tool
 from trt_responses.errors import InvalidRequest, invalid_value, unsupported_value
+from trt_responses.log.action_calls import action_of
 from trt_responses.log.item_events import Callee
-from trt_responses.steering.action_tools import description_of, parameters_of
 from trt_responses.wire import tools as t
 
 OUTPUTS = {
@@ -38,9 +38,9 @@ def client_tools(placed: Sequence[t.Placed]) -> list[Tool]:
     for one in placed:
         tool, space = one.tool, one.namespace
         if isinstance(tool, t.ActionTool):
-            callee, description = Callee(tool.type, action=tool.type), description_of(tool)
-            parameters = parameters_of(tool.type)
-            tools.append(Tool(one.name, one.place, callee, description, parameters, strict=True))
+            callee, action = Callee(tool.type, action=tool.type), action_of(tool.type, one.place)
+            shown = (action.describe(tool), action.parameters)
+            tools.append(Tool(one.name, one.place, callee, *shown, strict=True))
             continue
         texts = [tool.description]
         if space is not None and space.name not in described:

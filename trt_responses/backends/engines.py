@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from trt_responses.backends.dialects import template_dialect, vocabulary
 from trt_responses.backends.installed import maker, needed
 from trt_responses.engines.cores import spare_cores
+from trt_responses.engines.stand_ins import StandIns
 from trt_responses.prepare.files import DIALECT, GRAPH, MODEL
 from trt_responses.prepare.machine import this_machine
 from trt_responses.prepare.shelf import shelf
 from trt_responses.prepare.shelf.adapters import FOLDER, adapters_of
 from trt_responses.prepare.shelf.card import architecture_of, chain_of, read_card
-from trt_responses.tokens.stand_ins import StandIns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

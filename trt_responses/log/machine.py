@@ -14,7 +14,7 @@ import orjson
 
 from trt_responses.frozen import replace
 from trt_responses.language.fragments import Closed, Opened, Repaired, RepairKind, Scored, Text
-from trt_responses.log.action_calls import PREFIXES, ActionCall
+from trt_responses.log.action_calls import ACTIONS, ActionCall
 from trt_responses.log.custom_input import Unwrapper
 from trt_responses.log.entries import ScoredDeltas
 from trt_responses.log.hosted_calls import ROWS, HostedCall, Outcome
@@ -197,7 +197,7 @@ class Machine:
             return HostedCall(self._mint(ROWS[runner.kind].prefix), index, runner)
         callee = self.callees.get(opened.recipient) if opened.recipient else None
         if callee is not None and callee.action is not None:
-            item_id = self._mint(PREFIXES[callee.action])
+            item_id = self._mint(ACTIONS[callee.action].prefix)
             return ActionCall(item_id, index, callee.action, self._mint("call"))
         if callee is not None and callee.custom:
             return CustomCall(self._mint("ctc"), index, callee, self._mint("call"))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable, Sequence
 from typing import assert_never
 
@@ -17,12 +18,12 @@ from trt_responses.dialect import Entry, Renderer
 from trt_responses.errors import InvalidRequest, invalid_value
 from trt_responses.frozen import dataclass
 from trt_responses.language.messages import FUNCTIONS, Message
-from trt_responses.prompt import hosted_calls
-from trt_responses.prompt.hosted_calls import call_message as call_message
-from trt_responses.prompt.hosted_calls import result_message
+from trt_responses.prompt.calls import call_message as call_message
+from trt_responses.prompt.calls import result_message
 from trt_responses.store import Block, Kind, lasting_json
 from trt_responses.wire import items as i
 from trt_responses.wire import output as o
+from trt_responses.wire.past_calls import CallText, PastCall
 from trt_responses.wire.tools import SEPARATOR
 
 ITEM: TypeAdapter[i.InputItem] = TypeAdapter(i.InputItem)
@@ -35,23 +36,13 @@ ID_PREFIXES = {
     "agent_message": "agm",
     "custom_tool_call": "ctc",
     "custom_tool_call_output": "ctco",
-    "web_search_call": "ws",
-    "code_interpreter_call": "ci",
-    "mcp_call": "mcp",
-    "mcp_list_tools": "mcpl",
-    "mcp_approval_request": "mcpr",
-    "mcp_approval_response": "mcpa",
-    "local_shell_call": "lsh",
-    "local_shell_call_output": "lsho",
-    "shell_call": "sh",
-    "shell_call_output": "sho",
-    "apply_patch_call": "apc",
-    "apply_patch_call_output": "apco",
     "compaction": "cmp",
     "additional_tools": "at",
     "configuration_update": "cu",
 }
 
+NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]")
+"""What would be structure in a header."""
 ITEMS_AT_ONCE = 100
 """Items that are written down between two pauses, about 2 ms: not each of them is rendered."""
 
@@ -166,7 +157,7 @@ def _with_call(
 async def _text_block(text: str, renderer: Renderer, at_most: int | None) -> Block:
     """A text alone: a user's message that is written as such, for what most requests bring."""
     ids = await renderer.message(Message("user", text), at_most=at_most)
-    item = {"type": "message", "role": "user", "content": text, "id": _item_id("message")}
+    item = {"type": "message", "role": "user", "content": text, "id": f"msg_{os.urandom(12).hex()}"}
     return Block("user", lasting_json(item | {"status": "completed"}), ids.tobytes())
 
 
@@ -194,11 +185,11 @@ def _shown(item: i.InputItem, callees: dict[str, str], place: i.ItemPlace) -> Sh
         case i.Compaction() | i.CompactionTrigger():
             return Shown("summary", None)  # its ids are sealed
         case _:
-            call_text = hosted_calls.hosted_call_text(item)
+            call_text = item.text()
             request_id = getattr(item, "approval_request_id", None)
-            if call_text.callee is not None and request_id in callees:
-                call_text = hosted_calls.HostedCallText(result=call_text.result, call_id=request_id)
-            elif call_text.callee is None and request_id is not None and request_id not in callees:
+            if call_text.name is not None and request_id in callees:
+                call_text = CallText(result=call_text.result, call_id=request_id)
+            elif call_text.name is None and request_id is not None and request_id not in callees:
                 raise _unknown_request(request_id, place)
             return _past_call(call_text, callees, place)
 
@@ -213,14 +204,13 @@ def wrapped(text: str) -> str:
     return f'{{"input": {json.dumps(text, ensure_ascii=False)}}}'
 
 
-def _past_call(
-    text: hosted_calls.HostedCallText, callees: dict[str, str], place: i.ItemPlace
-) -> Shown:
-    if text.callee is None:
+def _past_call(text: CallText, callees: dict[str, str], place: i.ItemPlace) -> Shown:
+    if text.name is None:
         return Shown("result", _result(text.call_id or "", text.result or "", callees, place))
-    result = None if text.result is None else result_message(text.callee, text.result)
-    call = call_message(text.callee, text.arguments or "{}")
-    return Shown("call" if text.lasts else "reasoning", call, text.call_id, text.callee, result)
+    callee = FUNCTIONS + NOT_IN_NAMES.sub("_", text.name)
+    result = None if text.result is None else result_message(callee, text.result)
+    call = call_message(callee, text.arguments or "{}")
+    return Shown("call" if text.lasts else "reasoning", call, text.call_id, callee, result)
 
 
 def _refuse_media(item: i.InputItem, place: i.ItemPlace) -> None:
@@ -328,7 +318,7 @@ def _as_json(item: i.InputItem, place: i.ItemPlace) -> bytes:
         item = item.model_copy(update=dict.fromkeys(blank))
     # As bytes at once: the text between takes ten times as long where scripts are mixed.
     text = item.__pydantic_serializer__.to_json(item, exclude_none=True)
-    filled = {} if item.id is not None else {"id": _item_id(item.type)}
+    filled = {} if item.id is not None else {"id": _item_id(item)}
     if item.__dict__.get("status", "") is None:
         filled["status"] = "completed"
     if filled:  # at the end, where the store's phrases have them; a copy of the item takes longer
@@ -340,5 +330,6 @@ def _as_json(item: i.InputItem, place: i.ItemPlace) -> bytes:
     return text
 
 
-def _item_id(kind: str) -> str:
-    return f"{ID_PREFIXES[kind]}_{os.urandom(12).hex()}"
+def _item_id(item: i.InputItem) -> str:
+    prefix = item.prefix if isinstance(item, PastCall) else ID_PREFIXES[item.type]
+    return f"{prefix}_{os.urandom(12).hex()}"

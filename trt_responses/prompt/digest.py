@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from hashlib import blake2b
-from typing import Any
 
-import orjson
-
-from trt_responses.log.action_calls import action_text, arguments_of
-from trt_responses.wire import hosted_items as h
 from trt_responses.wire import items as i
 from trt_responses.wire import output as o
+from trt_responses.wire.past_calls import KINDS, canonical
 
 DIGEST_BYTES = 16
 
@@ -37,53 +31,17 @@ def _content(item: i.InputItem | o.OutputItem) -> Texts | None:
         case i.Reasoning() | o.OutputReasoning():
             return ("reasoning", *(part.text for part in item.content or item.summary))
         case i.FunctionCall() | o.OutputFunctionCall():
-            return ("function_call", item.call_id, item.name, _canonical(item.arguments))
+            return ("function_call", item.call_id, item.name, canonical(item.arguments))
         case i.CustomToolCall() | o.OutputCustomCall():
             return ("custom_tool_call", item.call_id, item.name, item.input)
-        case h.CodeInterpreterCall() | o.OutputCodeCall():
-            return ("code_interpreter_call", item.id or "", item.code or "")
-        case h.WebSearchCall() | o.OutputWebSearchCall():
-            return ("web_search_call", item.id or "", _action(item.action or {}))
-        case h.McpCall() | o.OutputMcpCall():
-            return ("mcp_call", item.id or "", _canonical(item.arguments))
-        case h.McpApprovalRequest() | o.OutputMcpApprovalRequest():
-            named = (item.id or "", item.server_label, item.name)
-            return ("mcp_approval_request", *named, _canonical(item.arguments))
-        case h.ShellCall() | h.LocalShellCall():
-            return (item.type, item.call_id, _sorted(arguments_of(item.action)))
-        case h.ApplyPatchCall():
-            return (item.type, item.call_id, _sorted(arguments_of(item.operation)))
-        case o.OutputShellCall() | o.OutputLocalShellCall() | o.OutputPatchCall():
-            return (item.type, item.call_id, _sorted(action_text(item)))
-        case o.OutputContainerShellCall():
-            return (item.type, item.call_id, _sorted(arguments_of(vars(item.action))))
         case o.OutputMessage():
             return ("message", item.phase, *(part.text for part in item.content))
         case i.InputMessage(role="assistant"):
             texts = _texts(item)
             return None if texts is None else ("message", item.phase or "final_answer", *texts)
         case _:
-            return None
-
-
-def _sorted(action: str) -> str:
-    """The JSON of an action, with its keys in order: clients' libraries reorder them."""
-    return json.dumps(json.loads(action), sort_keys=True)
-
-
-def _action(action: Mapping[str, Any]) -> str:
-    """An action without what a client may not have been given, or has left out."""
-    kept = {key: value for key, value in action.items() if key != "sources" and value is not None}
-    return orjson.dumps(kept, option=orjson.OPT_SORT_KEYS).decode()
-
-
-def _canonical(arguments: str) -> str:
-    """Arguments without the spaces that clients put elsewhere when they read and write them
-    again."""
-    try:
-        return orjson.dumps(orjson.loads(arguments)).decode()
-    except ValueError:
-        return arguments
+            kind = KINDS.get(item.type)
+            return None if kind is None else kind.digested(item)
 
 
 def _texts(item: i.InputMessage) -> Texts | None:

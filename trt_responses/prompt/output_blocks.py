@@ -8,7 +8,6 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING, assert_never
 
-from trt_responses.log.action_calls import action_text
 from trt_responses.log.hosted_calls import row_of
 from trt_responses.prompt import conversation as c
 from trt_responses.store import Block, lasting_json
@@ -147,7 +146,7 @@ async def _rendered(item: WrittenItem, span: Span, renderer: Renderer) -> array[
         case o.OutputCustomCall():
             message = c.call_message(_callee(item, span), c.wrapped(item.input))
         case o.OutputShellCall() | o.OutputLocalShellCall() | o.OutputPatchCall():
-            message = c.call_message(_callee(item, span), action_text(item))
+            message = c.call_message(_callee(item, span), o.action_text(item))
         case o.OutputCodeCall():
             message = c.code_message(span.recipient or "", item.code, _channel(item, span))
         case o.OutputWebSearchCall() | o.OutputContainerShellCall():

@@ -16,9 +16,7 @@ from trt_responses.errors import InvalidRequest
 from trt_responses.frozen import dataclass
 from trt_responses.language.messages import Developer, Namespace, ResponseFormat, System
 from trt_responses.prompt import conversation
-from trt_responses.prompt.hosted_calls import settled_places
 from trt_responses.prompt.references import resolved
-from trt_responses.prompt.truncation import truncated_places
 from trt_responses.prompt.vocabulary import spoken_here
 from trt_responses.steering.tools import shown
 from trt_responses.store import Block
@@ -30,6 +28,7 @@ from trt_responses.wire.items import (
     FunctionCallOutput,
     InputMessage,
 )
+from trt_responses.wire.past_calls import settled_places
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -62,7 +61,6 @@ ALONE = (
     CustomToolCallOutput,
 )
 """Kinds of items that, without an id, refer to nothing and carry nothing sealed."""
-ID_BYTES = 4
 OLD_CONTEXTS = 8
 """The length, in contexts, up to which an old message may be dropped with `truncation: auto`; a
 longer one is refused."""
@@ -225,7 +223,8 @@ async def _joined(
     gone: frozenset[int] = frozenset()
     if accepted.truncates:
         frame = await renderer.preface(system, developer, context)
-        gone = _overflow(blocks, selected, context - frame - _reserve(accepted, context))
+        assert parts.overflow is not None, "another request is refused"
+        gone = parts.overflow(blocks, selected, context - frame - _reserve(accepted, context))
     held = [
         block
         for place, (block, keep) in enumerate(zip(blocks, selected, strict=True))
@@ -239,15 +238,6 @@ async def _joined(
 def _reserve(accepted: Accepted, context: int) -> int:
     """The tokens that `truncation: auto` leaves for the answer."""
     return min(accepted.max_output_tokens or context // 8, context // 2)
-
-
-def _overflow(blocks: Sequence[Block], selected: Sequence[bool], room: int) -> frozenset[int]:
-    sizes = [
-        len(block.ids) // ID_BYTES if keep else 0
-        for block, keep in zip(blocks, selected, strict=True)
-    ]
-    excess = sum(sizes) - room
-    return truncated_places(blocks, sizes, excess) if excess > 0 else frozenset()
 
 
 def _system(accepted: Accepted, parts: Parts, date: str) -> System:

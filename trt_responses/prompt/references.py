@@ -18,12 +18,7 @@ from trt_responses.prompt.conversation import joined
 from trt_responses.prompt.digest import digest
 from trt_responses.store import Record
 from trt_responses.wire import items as i
-from trt_responses.wire.hosted_items import (
-    CodeInterpreterCall,
-    ShellCall,
-    ShellCallOutput,
-    WebSearchCall,
-)
+from trt_responses.wire.past_calls import PastCall
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -83,12 +78,13 @@ class Resolved:
                 not isinstance(self.items, str)
                 and (ids := turns.ids_at(place, self.items[place])) is not None
             ):
-                ours = _ran_here(item := self.items[place])
+                item = self.items[place]
+                ours = isinstance(item, PastCall) and item.ran_here
                 # What the server ran within a thought leaves the prompt with the thought.
                 kind = "reasoning" if ours else block.kind
                 exact.append(replace(block, ids=ids, kind=kind))
-                if isinstance(item, ShellCall) and ours:
-                    answered.add(item.call_id)
+                if isinstance(item, PastCall) and item.ran_here and item.inner_call:
+                    answered.add(item.inner_call)
             elif not isinstance(self.items, str) and _answers(self.items[place], answered):
                 exact.append(replace(block, ids=b"", kind="preamble"))
             else:
@@ -103,15 +99,9 @@ class _Stored(NamedTuple):
     is_ours: bool
 
 
-def _ran_here(item: i.InputItem) -> bool:
-    if isinstance(item, ShellCall):
-        return (item.environment or {}).get("type") == "container_reference"
-    return isinstance(item, CodeInterpreterCall | WebSearchCall)
-
-
 def _answers(item: i.InputItem, answered: Collection[str]) -> bool:
     """Whether an item says what stands behind the ids of its call already."""
-    return isinstance(item, ShellCallOutput) and item.call_id in answered
+    return isinstance(item, PastCall) and item.answered_call in answered
 
 
 async def resolved(

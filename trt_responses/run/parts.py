@@ -28,9 +28,10 @@ if TYPE_CHECKING:
     from trt_responses.run.recovery import Recovery
     from trt_responses.run.request import RunRequest
     from trt_responses.steering.steering import Steering
-    from trt_responses.store import Store
+    from trt_responses.store import Block, Store
     from trt_responses.tool import Tool
 
+    Overflow = Callable[[Sequence[Block], Sequence[bool], int], frozenset[int]]
 
 ID_LETTERS = 22
 
@@ -77,6 +78,8 @@ class Parts:
     """Opens what clients carry sealed."""
     names: ModelNames | None = None
     """The names by which clients ask; None: whatever they say is the one model."""
+    overflow: Overflow | None = None
+    """Chooses the places of blocks that leave a prompt, by those selected and the room for them."""
     note_media: bool = False
     """Whether a line stands for what a text model cannot read; else it is refused."""
 

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from trt_responses.prompt.sealed import Sealing
     from trt_responses.run.admission import Admission
     from trt_responses.run.facts import Listener
-    from trt_responses.run.parts import Leases
+    from trt_responses.run.parts import Leases, Overflow
     from trt_responses.settings import Settings
     from trt_responses.setup.engine import Served
     from trt_responses.store import Store
@@ -120,6 +120,7 @@ class Server:
         """The versions of the engine by which clients may ask for it."""
         self.admission: Admission | None = None
         self.sealing: Sealing | None = None
+        self.overflow: Overflow | None = None
         self.keys: Keys | None = None
         self.jobs: Jobs | None = None
         self.repeats: Repeats | None = None
@@ -239,6 +240,7 @@ class Server:
             leases=self.leases,
             opener=self.sealing or NO_OPENER,
             names=names,
+            overflow=self.overflow,
             note_media=settings.note_images,
         )
 

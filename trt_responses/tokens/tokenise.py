@@ -1,20 +1,18 @@
 """Turns any text into its exact o200k ids without blocking the event loop.
 
 openai-harmony does the common work, in slices cut where it would cut itself. Its merge takes
-quadratic time in one unbroken run, so `merge.py` merges such runs. `dense.py` tokenises dense text,
-such as base64, twice as fast. All ids are ordinary: a control id spelled in a text is text. Works
-on text alone: no message and no request.
+quadratic time in one unbroken run, so `merge.py` merges such runs. All ids are ordinary: a control
+id spelled in a text is text. Works on text alone: no message and no request.
 """
 
 from __future__ import annotations
 
 import re
 from array import array
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from trt_responses.errors import refuse_longer
 from trt_responses.tasks import give_way
-from trt_responses.tokens.dense import Dense
 from trt_responses.tokens.merge import LongRun
 from trt_responses.tokens.pretokens import (
     BLOCK,
@@ -30,6 +28,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from trt_responses.tokens.vocabulary import Vocabulary
+
+    class Ids(Protocol):
+        """Unsigned 32-bit ids in this machine's byte order."""
+
+        def tobytes(self) -> bytes: ...
+
 
 SLICE = 2048
 """Characters per call of openai-harmony: 0.2 ms of prose, 2 ms at worst."""
@@ -47,6 +51,14 @@ RANKED_AT_ONCE = 16_384
 _SURROGATES = re.compile("[\ud800-\udfff]+")
 
 
+class Shortcut(Protocol):
+    """Tokenises some texts faster than openai-harmony, to the same ids."""
+
+    def encode(self, text: str, at: int) -> tuple[Ids, int] | None:
+        """The ids from `at`, the start of a pre-token, and their end; None if this is no faster."""
+        ...
+
+
 class Tokeniser:
     """Turns texts into ids, in bounded steps."""
 
@@ -56,14 +68,14 @@ class Tokeniser:
         *,
         slice_chars: int = SLICE,
         native: Callable[[str], list[int]] | None = None,
-        dense: Dense | None = None,
+        shortcut: Shortcut | None = None,
     ) -> None:
         self._native = native or vocabulary.encode_plain
         self._slice_chars = slice_chars
         self._unpaused = 0
         self._shapes = Shapes(self._native)
-        self._dense = dense or Dense(vocabulary.token_bytes)
-        self._token_bytes = vocabulary.token_bytes
+        self.shortcut = shortcut
+        self.token_bytes = vocabulary.token_bytes
         self._ranks: dict[bytes, int] = {}
 
     async def encode(self, text: str, *, at_most: int | None = None) -> array[int]:
@@ -91,8 +103,9 @@ class Tokeniser:
         while at < len(text):
             if at:
                 yield
-            if (dense := self._dense.encode(text, at)) is not None:
-                some, at = dense
+            short = self.shortcut.encode(text, at) if self.shortcut is not None else None
+            if short is not None:
+                some, at = short
                 ids.frombytes(some.tobytes())
             else:
                 at = yield from self._slice(scanner, text, at, ids, at_most)
@@ -165,8 +178,8 @@ class Tokeniser:
         """Number the tokens for the first long run: most servers never see one (15 MB)."""
         if not self._ranks:
             ranks: dict[bytes, int] = {}
-            for low in range(0, len(self._token_bytes), RANKED_AT_ONCE):
-                some = self._token_bytes[low : low + RANKED_AT_ONCE]
+            for low in range(0, len(self.token_bytes), RANKED_AT_ONCE):
+                some = self.token_bytes[low : low + RANKED_AT_ONCE]
                 ranks.update(zip(some, range(low, low + len(some)), strict=True))
                 yield
             self._ranks = ranks

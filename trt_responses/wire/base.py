@@ -82,7 +82,7 @@ class Kinds:
         self.which = which
         self._tags = tags
 
-    def tagged(self, kinds: tuple[Any, ...]) -> Mapping[str, Any]:
+    def tagged(self, kinds: tuple[Any, ...]) -> dict[str, Any]:
         """The kind that reads the values of each tag."""
         return dict(zip(self._tags, kinds, strict=True))
 
@@ -112,7 +112,7 @@ class ByType(Kinds):
         self._key = key
         self._known: Collection[str] = ()
 
-    def tagged(self, kinds: tuple[Any, ...]) -> Mapping[str, Any]:
+    def tagged(self, kinds: tuple[Any, ...]) -> dict[str, Any]:
         tagged = {f"~{name}": kind for kind in kinds for name in self._names_of(kind)}
         given = tuple(f"~{name}" for name in self._names)
         self._known = frozenset(given or tagged)

@@ -5,7 +5,7 @@ Knows no tool of the request: whether a name is one of them is judged when the r
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field
@@ -69,7 +69,7 @@ Mode = Literal["none", "auto", "required"]
 class ByChoice(ByType):
     """Tells the kinds of a tool choice apart, the first of which is a mode."""
 
-    def tagged(self, kinds: tuple[Any, ...]) -> Mapping[str, Any]:
+    def tagged(self, kinds: tuple[Any, ...]) -> dict[str, Any]:
         return {"~mode": kinds[0], **super().tagged(kinds[1:])}
 
     def fault(self, tags: Collection[str]) -> tuple[str, str]:

@@ -1,7 +1,7 @@
 """The items of a request's input, spelled as the API spells them.
 
 They are pydantic models, for they come from outside; what the server gives is in `output.py`, and
-items of tools that others ran are in `hosted_items.py`.
+items of tools that others ran are those of `past_calls.py`.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
 
-from trt_responses.wire import hosted_items
 from trt_responses.wire.base import ByType, ClientObject, Kinds, ListOf, NonEmpty, TextOrListOf
 from trt_responses.wire.choice import Effort, TextFormat
 from trt_responses.wire.fields import honoured
+from trt_responses.wire.past_calls import Installed, ItemKinds
 from trt_responses.wire.tools import Tool
 
 
@@ -197,23 +197,12 @@ InputItem = Annotated[
     | AgentMessage
     | CustomToolCall
     | CustomToolCallOutput
-    | hosted_items.WebSearchCall
-    | hosted_items.CodeInterpreterCall
-    | hosted_items.McpCall
-    | hosted_items.McpListTools
-    | hosted_items.McpApprovalRequest
-    | hosted_items.McpApprovalResponse
-    | hosted_items.LocalShellCall
-    | hosted_items.LocalShellCallOutput
-    | hosted_items.ShellCall
-    | hosted_items.ShellCallOutput
-    | hosted_items.ApplyPatchCall
-    | hosted_items.ApplyPatchCallOutput
+    | Installed
     | AdditionalTools
     | ConfigurationUpdate
     | Compaction
     | CompactionTrigger,
-    ByType(
+    ItemKinds(
         *(kind for kind in honoured("input[].type=") if kind != "item_reference"),
         untyped="message",
     ),

@@ -5,6 +5,7 @@ Like all values that are written down they have no slots: orjson takes 8 times a
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 from typing import Any, Literal
@@ -394,3 +395,19 @@ OutputPart = OutputText | OutputReasoningText
 def written(output: Iterable[OutputItem]) -> list[OutputItem]:
     """The items that messages of the model became: each has a message, in the same order."""
     return [item for item in output if not isinstance(item, BESIDE)]
+
+
+def action_text(item: OutputActionCall) -> str:
+    """The text that the model writes to make this call."""
+    action = item.operation if isinstance(item, OutputPatchCall) else item.action
+    return arguments_of(vars(action))
+
+
+def arguments_of(action: Mapping[str, Any]) -> str:
+    """The arguments of an action or an operation as the model writes them."""
+    present = {
+        key: action[key]
+        for key in sorted(action, key=lambda key: key != "type")
+        if action[key] not in (None, {}) and (key, action[key]) != ("type", "exec")
+    }
+    return json.dumps(present, ensure_ascii=False)

@@ -53,11 +53,6 @@ def tool(name: str) -> Json:
 TOOLS = [tool(FIRST), tool(SECOND)]
 
 
-def read_form(render: Render, source: str, name: str) -> Family:
-    """The family that a template describes, named `name`. `source`: the template's text."""
-    return _Form(render, source).family(name)
-
-
 def fitted(row: Family, render: Render, source: str) -> Family:
     """A row of the table as far as it fits the template; the rest is read out of the template."""
     form = _Form(render, source)

@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from trt_responses.engine import Guide
-from trt_responses.tokens.stand_ins import stand_in
+from trt_responses.engines.stand_ins import stand_in
 
 
 def _range(low: int, high: int) -> str:

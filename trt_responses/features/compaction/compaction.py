@@ -23,7 +23,7 @@ from trt_responses.frozen import replace as replace_frozen
 from trt_responses.language.fragments import Closed, Fragment, Opened, Text
 from trt_responses.language.messages import Message
 from trt_responses.log.machine import OPENS, Machine
-from trt_responses.prompt.prompt import ID_BYTES, Prompt
+from trt_responses.prompt.prompt import Prompt
 from trt_responses.prompt.sealed import SealedCompaction, Sealing
 from trt_responses.run.ending import End
 from trt_responses.run.generation import Generation
@@ -35,6 +35,7 @@ Json = dict[str, Any]
 
 logger = logging.getLogger(__name__)
 
+ID_BYTES = 4
 SUMMARY_TOKENS, THOUGHT_TOKENS = 4096, 512
 """At most, of what is written and of the thought before it."""
 REQUEST = """This conversation becomes too long and goes on without its older messages. Write a \

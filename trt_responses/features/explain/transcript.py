@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import orjson
 
 from trt_responses.errors import ApiError, InvalidRequest
-from trt_responses.log.action_calls import PREFIXES
+from trt_responses.log.action_calls import ActionKind
 from trt_responses.log.item_events import Callee
 from trt_responses.log.log import Cursor, Log
 from trt_responses.log.machine import Machine
@@ -119,7 +119,7 @@ def callees_of(tools: Iterable[str]) -> dict[str, Callee]:
     callees: dict[str, Callee] = {}
     for tool in tools:
         kind, _, name = tool.rpartition(":")
-        action = next((known for known in PREFIXES if known == kind), None)
+        action = next((known for known in get_args(ActionKind) if known == kind), None)
         callee = Callee(name, custom=kind == "custom", action=action)
         callees |= {name: callee, f"functions.{name}": callee}
     return callees

@@ -13,13 +13,13 @@ import orjson
 
 from trt_responses.errors import InvalidRequest, invalid_value
 from trt_responses.features.hosted_tools.loop import Approved
-from trt_responses.store import Lock
-from trt_responses.wire.hosted_items import (
+from trt_responses.features.tool_items.items import (
     McpApprovalRequest,
     McpApprovalResponse,
     McpCall,
     McpListTools,
 )
+from trt_responses.store import Lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence

@@ -43,7 +43,7 @@ class Renderer:
     def __init__(
         self, vocabulary: Vocabulary, tokeniser: Tokeniser, *, cache_bytes: int = CACHE_BYTES
     ) -> None:
-        self._tokeniser = tokeniser
+        self.tokeniser = tokeniser
         self._cache = IdCache(cache_bytes)
         self._hits = 0
         assistant = vocabulary.encode_plain("assistant")
@@ -63,7 +63,7 @@ class Renderer:
 
     async def pause(self) -> None:
         """Let other tasks run, as rendering itself does between pieces of work."""
-        await self._tokeniser.pause()
+        await self.tokeniser.pause()
 
     async def system(self, system: System) -> array[int]:
         """The ids of the system message."""
@@ -82,7 +82,7 @@ class Renderer:
         for place, piece in enumerate(developer_pieces(developer), 1):
             pieces.append(piece)
             if place % PIECES_AT_ONCE == 0:
-                await self._tokeniser.pause()
+                await self.tokeniser.pause()
         if not pieces:
             return array("I")
         ids = await self._encode(("developer",), "".join(pieces), CONTROL.end, at_most)
@@ -199,14 +199,14 @@ class Renderer:
             refuse_longer(len(ids), at_most)
         self._hits += 1
         if self._hits % HITS_AT_ONCE == 0:
-            await self._tokeniser.pause()
+            await self.tokeniser.pause()
         return ids
 
     async def _encode(self, header: Header, text: str, end: int, at_most: int | None) -> array[int]:
         ids = array("I", [CONTROL.start])
         for part in (*header, CONTROL.message, text):
             if isinstance(part, str):
-                ids.extend(await self._tokeniser.encode(part, at_most=at_most))
+                ids.extend(await self.tokeniser.encode(part, at_most=at_most))
             else:
                 ids.append(part)
         ids.append(end)

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Protocol
 import gguf
 import numpy as np
 
+from trt_responses.engines.stand_ins import spelled
 from trt_responses.prepare.faults import refusal
 from trt_responses.prepare.llamacpp.merges import both_spellings, merges, stand_in_merges
 from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID
-from trt_responses.tokens.stand_ins import spelled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trt_responses.tokens.stand_ins import is_whole, spelled, stand_in
+from trt_responses.engines.stand_ins import is_whole, spelled, stand_in
 
 
 def merges(token_bytes: tuple[bytes, ...]) -> tuple[tuple[bytes, bytes], ...]:

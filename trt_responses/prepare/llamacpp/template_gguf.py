@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
 import gguf
 
+from trt_responses.engines.stand_ins import is_whole, spelled
 from trt_responses.files import write_whole
 from trt_responses.frozen import dataclass
 from trt_responses.prepare.checkpoint.open import WeightSource
@@ -37,7 +38,6 @@ from trt_responses.prepare.llamacpp.region import region_of
 from trt_responses.prepare.machine import this_machine
 from trt_responses.prepare.pipeline import Product, prepared
 from trt_responses.prepare.shelf.card import DialectFacts, compare
-from trt_responses.tokens.stand_ins import is_whole, spelled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

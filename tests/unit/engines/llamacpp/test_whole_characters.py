@@ -12,8 +12,8 @@ import pytest
 from tests.support.schemas import compact, form, verdict
 from trt_responses.engine import Guide
 from trt_responses.engines.llamacpp.whole_characters import whole_characters
+from trt_responses.engines.stand_ins import StandIns, spelled
 from trt_responses.schema.matching import json_grammar, matcher
-from trt_responses.tokens.stand_ins import StandIns, spelled
 
 if TYPE_CHECKING:
     from trt_responses.engine import GuideKind

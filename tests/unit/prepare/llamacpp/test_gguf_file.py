@@ -18,13 +18,13 @@ from scripts.gguf_model import planned_bytes
 from tests.support.downloads import write_download
 from tests.support.sampled import sampled
 from trt_responses.engines.scripted.engine import Script, ScriptedEngine
+from trt_responses.engines.stand_ins import is_whole
 from trt_responses.prepare.checkpoint.open import open_checkpoint
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.llamacpp.build import prepare
 from trt_responses.prepare.llamacpp.gguf_checkpoint import open_gguf
 from trt_responses.prepare.llamacpp.gguf_file import read_gguf
 from trt_responses.prepare.pipeline import BuildTools
-from trt_responses.tokens.stand_ins import is_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable

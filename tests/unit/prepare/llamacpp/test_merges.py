@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from trt_responses.engines.stand_ins import StandIns, spelled
 from trt_responses.prepare.llamacpp.merges import both_spellings, merges, stand_in_merges
-from trt_responses.tokens.stand_ins import StandIns, spelled
 
 if TYPE_CHECKING:
     from trt_responses.tokens.vocabulary import Vocabulary

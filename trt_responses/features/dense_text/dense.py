@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trt_responses.tokens.shorttokens import LONGEST, MISSING, ShortTokens
+from trt_responses.features.dense_text.shorttokens import LONGEST, MISSING, ShortTokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

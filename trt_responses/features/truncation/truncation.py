@@ -17,6 +17,19 @@ if TYPE_CHECKING:
     from trt_responses.store import Block
 
 
+ID_BYTES = 4
+
+
+def overflow(blocks: Sequence[Block], selected: Sequence[bool], room: int) -> frozenset[int]:
+    """The places that leave, so that the selected blocks fit into so many tokens."""
+    sizes = [
+        len(block.ids) // ID_BYTES if keep else 0
+        for block, keep in zip(blocks, selected, strict=True)
+    ]
+    excess = sum(sizes) - room
+    return truncated_places(blocks, sizes, excess) if excess > 0 else frozenset()
+
+
 def truncated_places(blocks: Sequence[Block], sizes: Sequence[int], excess: int) -> frozenset[int]:
     """The places that leave, as few turns as will do; all that may leave, when none will do.
 

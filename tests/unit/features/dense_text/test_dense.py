@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import gc
 import random
@@ -14,10 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.sampled import sampled
+from tests.support.served import served
 from tests.support.tokens import encoded
-from trt_responses.tokens import shorttokens
-from trt_responses.tokens.dense import ALPHABET, LEAST, LONGEST_PIECE, MOST, Dense
-from trt_responses.tokens.shorttokens import LONGEST, MISSING, ShortTokens
+from trt_responses.features.dense_text import shorttokens
+from trt_responses.features.dense_text.dense import ALPHABET, LEAST, LONGEST_PIECE, MOST, Dense
+from trt_responses.features.dense_text.shorttokens import LONGEST, MISSING, ShortTokens
 from trt_responses.tokens.tokenise import Tokeniser
 
 if TYPE_CHECKING:
@@ -67,7 +69,7 @@ def dense(vocabulary: Vocabulary) -> Dense:
 def changeable(vocabulary: Vocabulary) -> Tokeniser:
     """It goes from the one way to the other as often as it can."""
     dense = Dense(vocabulary.token_bytes, least=8, most=40)
-    return Tokeniser(vocabulary, slice_chars=50, dense=dense)
+    return Tokeniser(vocabulary, slice_chars=50, shortcut=dense)
 
 
 # Equality
@@ -126,7 +128,7 @@ def test_dense_texts_get_the_ids_of_openai_harmony_without_it(
         given_away.append(text)
         return expected(vocabulary, text)
 
-    tokeniser = Tokeniser(vocabulary, native=native)
+    tokeniser = Tokeniser(vocabulary, native=native, shortcut=Dense(vocabulary.token_bytes))
     given_away.clear()  # it asked for some classes
     text = dense_texts()[kind]
     assert encoded(tokeniser, text).tolist() == expected(vocabulary, text)
@@ -147,6 +149,15 @@ def test_every_word_of_the_vocabulary_gets_the_ids_of_openai_harmony(
         text = "1".join(words[low : low + 20])
         if (found := dense.encode(text, 0)) is not None:
             assert found[0].tolist() == expected(vocabulary, text)
+
+
+def test_a_server_of_harmony_has_it() -> None:
+    async def story() -> None:
+        async with served() as s:
+            renderer = s.app.state.server.served.dialect.renderer
+            assert isinstance(renderer.tokeniser.shortcut, Dense)
+
+    asyncio.run(story())
 
 
 # Never holding the loop
@@ -186,7 +197,7 @@ def test_little_is_done_between_two_pauses(
         return find(self, numbers)
 
     monkeypatch.setattr(ShortTokens, "find", counted)  # patched: work is counted where it is done
-    tokeniser = Tokeniser(vocabulary)
+    tokeniser = Tokeniser(vocabulary, shortcut=Dense(vocabulary.token_bytes))
     text = (slow_texts() | dense_texts())[kind]
     ids: array[int] = array("I")
     known = 0

@@ -7,10 +7,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from trt_responses.features.action_tools.calls import (
+    begin_local_shell,
+    begin_patch,
+    begin_shell,
+    end_local_shell,
+    end_patch,
+    end_shell,
+)
+from trt_responses.log.action_calls import Action
 from trt_responses.wire.tools import ShellTool
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from trt_responses.log.action_calls import ActionKind
     from trt_responses.wire.tools import ActionTool
@@ -41,36 +50,45 @@ def _object(needed: list[str], **properties: Json) -> Json:
 TEXT: Json = {"type": "string"}
 TEXTS: Json = {"type": "array", "items": TEXT, "minItems": 1}
 COUNT: Json = {"type": "integer", "minimum": 1}
-TOOLS: dict[ActionKind, tuple[str, Json]] = {
-    "shell": (
-        SHELL,
+
+
+def _plain(text: str) -> Callable[[ActionTool], str]:
+    return lambda tool: text
+
+
+def _shell(tool: ActionTool) -> str:
+    """The description of a shell, with the skills that the client names."""
+    environment = tool.environment if isinstance(tool, ShellTool) else None
+    skills = getattr(environment, "skills", None) or ()
+    named = [f"Skill {one.name}, in {one.path}: {one.description}" for one in skills]
+    return "\n".join([SHELL, *named])
+
+
+KINDS: Mapping[ActionKind, Action] = {
+    "shell": Action(
+        "sh",
+        _shell,
         _object(["commands"], commands=TEXTS, timeout_ms=COUNT, max_output_length=COUNT),
+        begin_shell,
+        end_shell,
     ),
-    "local_shell": (
-        LOCAL_SHELL,
+    "local_shell": Action(
+        "lsh",
+        _plain(LOCAL_SHELL),
         _object(["command"], command=TEXTS, working_directory=TEXT, timeout_ms=COUNT),
+        begin_local_shell,
+        end_local_shell,
     ),
-    "apply_patch": (
-        APPLY_PATCH,
+    "apply_patch": Action(
+        "apc",
+        _plain(APPLY_PATCH),
         _object(
             ["type", "path"],
             type={"type": "string", "enum": ["create_file", "update_file", "delete_file"]},
             path=TEXT,
             diff=TEXT,
         ),
+        begin_patch,
+        end_patch,
     ),
 }
-
-
-def description_of(tool: ActionTool) -> str:
-    """The description of a tool in the prompt, with the skills that the client names."""
-    lines = [TOOLS[tool.type][0]]
-    if isinstance(tool, ShellTool) and tool.environment is not None:
-        skills = getattr(tool.environment, "skills", None) or ()
-        lines += [f"Skill {one.name}, in {one.path}: {one.description}" for one in skills]
-    return "\n".join(lines)
-
-
-def parameters_of(kind: ActionKind) -> Mapping[str, object]:
-    """The schema of its calls."""
-    return TOOLS[kind][1]

@@ -1,0 +1,105 @@
+"""The events of calls of shells and of patches, from the JSON that the model wrote."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pydantic_core import from_json
+
+from trt_responses.frozen import replace
+from trt_responses.wire import events as e
+from trt_responses.wire import output as o
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trt_responses.log.action_calls import ActionCall
+
+
+def begin_shell(call: ActionCall) -> Iterator[e.Event]:
+    yield e.OutputItemAdded(call.index, _shell_call(call, {}))
+
+
+def end_shell(call: ActionCall, written: str, status: o.Status) -> Iterator[e.Event]:
+    item = _shell_call(call, _read(written))
+    for number, command in enumerate(item.action.commands):
+        yield e.ShellCommandAdded(call.index, number, "")
+        if command:
+            yield e.ShellCommandDelta(call.index, number, command)
+        yield e.ShellCommandDone(call.index, number, command)
+    yield e.OutputItemDone(call.index, replace(item, status=status))
+
+
+def _shell_call(call: ActionCall, written: dict[str, Any]) -> o.OutputShellCall:
+    action = o.ShellAction(
+        _texts(written.get("commands")),
+        _number(written.get("timeout_ms")),
+        _number(written.get("max_output_length")),
+    )
+    return o.OutputShellCall(call.id, call.call_id, action)
+
+
+def begin_local_shell(call: ActionCall) -> Iterator[e.Event]:
+    yield e.OutputItemAdded(call.index, _local_shell_call(call, {}))
+
+
+def end_local_shell(call: ActionCall, written: str, status: o.Status) -> Iterator[e.Event]:
+    item = _local_shell_call(call, _read(written))
+    yield e.OutputItemDone(call.index, replace(item, status=status))
+
+
+def _local_shell_call(call: ActionCall, written: dict[str, Any]) -> o.OutputLocalShellCall:
+    command = o.LocalShellAction(
+        _texts(written.get("command")),
+        timeout_ms=_number(written.get("timeout_ms")),
+        working_directory=_text(written.get("working_directory")) or None,
+    )
+    return o.OutputLocalShellCall(call.id, call.call_id, command)
+
+
+def begin_patch(call: ActionCall) -> Iterator[e.Event]:
+    """None yet: the item says from its first event what it is about."""
+    yield from ()
+
+
+def end_patch(call: ActionCall, written: str, status: o.Status) -> Iterator[e.Event]:
+    item = o.OutputPatchCall(call.id, call.call_id, _operation(_read(written)))
+    yield e.OutputItemAdded(call.index, _without_diff(item))
+    done = replace(item, status="completed") if status == "completed" else item
+    yield e.OutputItemDone(call.index, done)
+
+
+def _read(written: str) -> dict[str, Any]:
+    """The JSON object that was written, as far as it goes."""
+    try:
+        found = from_json(written, allow_partial="trailing-strings")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _operation(written: dict[str, Any]) -> o.PatchedFile | o.DeletedFile:
+    path, diff = _text(written.get("path")), _text(written.get("diff"))
+    if written.get("type") == "delete_file":
+        return o.DeletedFile(path)
+    return o.PatchedFile(
+        path, diff, "create_file" if written.get("type") == "create_file" else "update_file"
+    )
+
+
+def _without_diff(item: o.OutputPatchCall) -> o.OutputPatchCall:
+    if isinstance(item.operation, o.DeletedFile):
+        return item
+    return replace(item, operation=replace(item.operation, diff=""))
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(map(_text, value)) if isinstance(value, list) else ()
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _number(value: object) -> int | None:
+    return value if isinstance(value, int) else None

@@ -1,0 +1,15 @@
+"""Shells and patches that the client runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trt_responses.features.action_tools.tools import KINDS
+from trt_responses.log.action_calls import ACTIONS
+
+if TYPE_CHECKING:
+    from trt_responses.setup.server import Server
+
+
+def install(server: Server) -> None:
+    ACTIONS.update(KINDS)

@@ -1,0 +1,15 @@
+"""Items of tools that others ran, as a conversation's history."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trt_responses.features.tool_items.items import ITEMS
+from trt_responses.wire.past_calls import KINDS
+
+if TYPE_CHECKING:
+    from trt_responses.setup.server import Server
+
+
+def install(server: Server) -> None:
+    KINDS.update(ITEMS)

@@ -1,0 +1,152 @@
+"""The seam of items that say what tools did, which clients send back as history.
+
+A folder brings the kinds, each a class of `PastCall` that it adds to `KINDS`. Three rules bind it:
+
+1. Only what is shown to the model is read; other keys are kept as they came.
+2. A kind says by itself what the model reads of it, and never raises.
+3. `digested` reads the item that the server wrote as it reads the one that comes back.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
+
+import orjson
+from pydantic_core import PydanticCustomError
+from pydantic_core.core_schema import definitions_schema, no_info_plain_validator_function
+
+from trt_responses.wire.base import ByType, ClientObject
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+    from pydantic.json_schema import JsonSchemaValue
+    from pydantic_core import CoreSchema
+
+NOT_KEPT = "[The output of this call was not kept.]"
+
+
+class CallText(NamedTuple):
+    """An item in the model's terms: a call, a result, or both."""
+
+    name: str | None = None
+    """The function that stands for the tool."""
+    arguments: str | None = None
+    result: str | None = None
+    call_id: str | None = None
+    """The id that joins a call without its result, and a result without its call."""
+
+    @property
+    def lasts(self) -> bool:
+        """Whether it says something once the model has answered: a call whose output was not kept
+        only says why a tool loop goes on."""
+        return self.result is not NOT_KEPT
+
+
+class PastCall(ClientObject):
+    """An item of a tool's call, as it is sent back."""
+
+    prefix: ClassVar[str]
+    """The beginning of the ids of its kind."""
+    id: str | None = None
+    type: str
+
+    def text(self) -> CallText:
+        raise NotImplementedError
+
+    @staticmethod
+    def digested(item: Any) -> tuple[str, ...] | None:
+        """What tells an item of this kind from another, sent or written; None where no model writes
+        such items."""
+        return None
+
+    @property
+    def ran_here(self) -> bool:
+        """Whether a server like this one has run the call within a thought."""
+        return False
+
+    @property
+    def inner_call(self) -> str | None:
+        """The call whose output stands behind its ids, where it ran here."""
+        return None
+
+    @property
+    def answered_call(self) -> str | None:
+        """The call of which this is the output."""
+        return None
+
+    @property
+    def approved(self) -> str | None:
+        """The request for approval that this item grants."""
+        return None
+
+    @property
+    def approved_by(self) -> str | None:
+        """The request for approval of which this is the outcome."""
+        return None
+
+
+KINDS: dict[str, type[PastCall]] = {}
+"""The kinds by their types."""
+
+
+if TYPE_CHECKING:
+    Installed = PastCall
+else:
+    Installed = Any  # FastAPI describes each class of a union, and this one is no kind
+"""Stands in a union for the kinds that folders bring."""
+
+
+class ItemKinds(ByType):
+    """Chooses an item by its type; the names that no other kind has are those of folders."""
+
+    def tagged(self, kinds: tuple[Any, ...]) -> dict[str, Any]:
+        place = kinds.index(Installed)
+        before, after = super().tagged(kinds[:place]), super().tagged(kinds[place + 1 :])
+        installed = {f"~{name}": Annotated[Any, _InstalledKind(name)] for name in self._names}
+        return before | {t: k for t, k in installed.items() if t not in {*before, *after}} | after
+
+
+class _InstalledKind:
+    """Reads items of one kind with the class that a folder brings."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get_pydantic_core_schema__(self, _: Any, read: GetCoreSchemaHandler) -> CoreSchema:
+        return no_info_plain_validator_function(self._read)
+
+    def __get_pydantic_json_schema__(
+        self, _: CoreSchema, describe: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        if (kind := KINDS.get(self._name)) is None:
+            return {"type": "object"}
+        return describe(definitions_schema(kind.__pydantic_core_schema__, []))  # by reference
+
+    def _read(self, value: Any) -> PastCall:
+        if isinstance(value, PastCall):
+            return value
+        if (kind := KINDS.get(self._name)) is None:
+            raise PydanticCustomError("not_installed", "is of a kind that is not installed here")
+        found: PastCall = kind.__pydantic_validator__.validate_python(value)
+        return found
+
+
+def settled_places(items: Sequence[object]) -> list[int]:
+    """The places of approvals that say nothing: what their calls gave stands among the items."""
+    answered = {item.approved_by for item in items if isinstance(item, PastCall)} - {None}
+    return [
+        place
+        for place, item in enumerate(items)
+        if answered and isinstance(item, PastCall) and item.approved in answered
+    ]
+
+
+def canonical(arguments: str) -> str:
+    """Arguments without the spaces that clients put elsewhere when they read and write them
+    again."""
+    try:
+        return orjson.dumps(orjson.loads(arguments)).decode()
+    except ValueError:
+        return arguments
