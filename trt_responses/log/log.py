@@ -7,9 +7,9 @@ replay and for the fold; frames are made when somebody reads them.
 
 A token's whole path, within one engine step and one turn of the event loop:
 
-1. `engine/<kind>/engine.py` pushes a `Chunk` of ids into its sink, the `Generation`.
-2. `run/generation.py` asks the gate of a steered segment (`language/gate.py`) which of
-   the ids count, and hands them to the reader.
+1. `engines/<kind>/engine.py` pushes a `Chunk` of ids into the sink.
+2. `run/sink.py` asks the gate of a steered segment (`language/gate.py`) which of the ids count, and
+   hands them to the reader.
 3. `harmony/read/reader.py` makes the ids text of the open message: a piece of JSON for each.
 4. `log/machine.py` has decided where such pieces go: into the log's last entry, `Deltas`
    (`entries.py`). Whatever is more than text goes through it as fragments, and becomes events
