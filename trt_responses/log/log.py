@@ -66,6 +66,8 @@ class Log:
         self.dialect = dialect
         self._spelling = spelling or ResponsesSpelling(dialect)
         self.closed = False
+        self.closing: list[Callable[[], None]] = []
+        """Called before the last step, at the end of the log."""
         self.begun = response
         """The response as the last whole snapshot has it; its items may have gone on."""
         self._output = response.output
@@ -101,6 +103,8 @@ class Log:
     def close(self) -> None:
         self._settle()
         self.closed = True
+        for closing in self.closing:
+            closing()
         self.wake()
         for tell in tuple(self._listeners):
             tell(None)

@@ -133,19 +133,19 @@ class Draft:
         self._after_storing.append(release)
 
     async def generated(self) -> None:
-        await _release(self._after_generating)
+        if self._after_generating:
+            await _release(self._after_generating)
 
     async def stored(self) -> None:
-        await _release(self._after_storing)
+        if self._after_storing:
+            await _release(self._after_storing)
 
     async def release(self) -> None:
         """Let go of all that is still held."""
         try:
-            if self._after_generating:
-                await self.generated()
+            await self.generated()
         finally:
-            if self._after_storing:
-                await self.stored()
+            await self.stored()
 
 
 async def _release(held: list[Release]) -> None:

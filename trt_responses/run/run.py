@@ -207,7 +207,8 @@ class Run:
             self.log.settle(last)
 
     def _last(self, end: End) -> r.Response:
-        output, used = self.log.output, self._generation.usage(self.log.output)
+        output = self.log.output
+        used = self._generation.usage(output)
         return last_snapshot(self.log.begun, output, end, int(self._clock_s()), used)
 
     def facts(self, last: r.Response) -> RunFacts:
