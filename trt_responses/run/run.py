@@ -106,6 +106,7 @@ class Run:
                 await draft.stored()
         except asyncio.CancelledError:  # the owner was stopped; others may still be reading
             self._generation.close(stopped=False)
+            self.log.wake()  # its stream does not come to its end, with which the last step leaves
             self._conclude(end := End("cancelled"), self._last(end))
             raise
         except Exception as fault:  # likewise the edge of a run
