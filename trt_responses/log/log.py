@@ -7,9 +7,9 @@ replay and for the fold; frames are made when somebody reads them.
 
 A token's whole path, within one engine step and one turn of the event loop:
 
-1. `engine/<kind>/engine.py` pushes a `Chunk` of ids into its sink, the `Generation`.
-2. `run/generation.py` asks the gate of a steered segment (`language/gate.py`) which of
-   the ids count, and hands them to the reader.
+1. `engines/<kind>/engine.py` pushes a `Chunk` of ids into the sink.
+2. `run/sink.py` asks the gate of a steered segment (`language/gate.py`) which of the ids count, and
+   hands them to the reader.
 3. `harmony/read/reader.py` makes the ids text of the open message: a piece of JSON for each.
 4. `log/machine.py` has decided where such pieces go: into the log's last entry, `Deltas`
    (`entries.py`). Whatever is more than text goes through it as fragments, and becomes events
@@ -66,6 +66,8 @@ class Log:
         self.dialect = dialect
         self._spelling = spelling or ResponsesSpelling(dialect)
         self.closed = False
+        self.closing: list[Callable[[], None]] = []
+        """Called before the last step, at the end of the log."""
         self.begun = response
         """The response as the last whole snapshot has it; its items may have gone on."""
         self._output = response.output
@@ -101,6 +103,8 @@ class Log:
     def close(self) -> None:
         self._settle()
         self.closed = True
+        for closing in self.closing:
+            closing()
         self.wake()
         for tell in tuple(self._listeners):
             tell(None)

@@ -282,9 +282,11 @@ class Machine:
     def add_carrier(self) -> None:
         """Tell a thought without text, where no other can carry what a tool has answered: the
         client brings it back with the seal that the last snapshot gives it."""
+        if self._seal is None:
+            return
         output = self._log.output
         called = any(isinstance(item, OutputHostedCall) for item in output)
-        if self._seal is None or not called or any(item.type == "reasoning" for item in output):
+        if not called or any(item.type == "reasoning" for item in output):
             return
         item = OutputReasoning(self._mint("rs"))
         self.tell(item, (), replace(item, status="completed"))

@@ -75,6 +75,7 @@ async def assembled(draft: Draft) -> Run:
         recovery=parts.recovery,
         joints=Joints(draft.joints["before"], draft.joints["after"], second),
         notes=draft.notes,
+        sink=draft.sink,
     )
     return Run(generation, draft, commit_run)
 

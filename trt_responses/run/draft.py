@@ -14,6 +14,7 @@ from trt_responses.feature import joints_of
 from trt_responses.language.steering import Free
 from trt_responses.log.machine import Machine
 from trt_responses.run.generation import Generation
+from trt_responses.run.sink import Sink
 from trt_responses.run.turns import Notes
 
 if TYPE_CHECKING:
@@ -96,6 +97,7 @@ class Draft:
         self.notes = Notes()
         self.engine: Engine = parts.engine
         self.generation: Callable[..., Generation] = Generation
+        self.sink: Callable[..., Sink] = Sink
         self.machine: Callable[..., Machine] = Machine
         self.machine_options: MachineOptions = {}
         self._after_generating: list[Release] = []
@@ -131,19 +133,19 @@ class Draft:
         self._after_storing.append(release)
 
     async def generated(self) -> None:
-        await _release(self._after_generating)
+        if self._after_generating:
+            await _release(self._after_generating)
 
     async def stored(self) -> None:
-        await _release(self._after_storing)
+        if self._after_storing:
+            await _release(self._after_storing)
 
     async def release(self) -> None:
         """Let go of all that is still held."""
         try:
-            if self._after_generating:
-                await self.generated()
+            await self.generated()
         finally:
-            if self._after_storing:
-                await self.stored()
+            await self.stored()
 
 
 async def _release(held: list[Release]) -> None:

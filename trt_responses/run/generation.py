@@ -1,7 +1,7 @@
-"""A generation asks the engine for one segment after another, and is the sink of each.
+"""The life of a generation: it asks the engine for one segment after another, turn by turn.
 
-A step's ids are read, given to the machine and shown to the log's readers before `push` returns.
-Knows the plan and the engine's seam; knows no store, and not how a response ends.
+What the engine gives goes to the sink (`sink.py`). Knows the plan and the engine's seam; knows no
+store, and not how a response ends.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ import logging
 from dataclasses import replace as replace_slots
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
-from trt_responses.engine import CONTINUATION_PRIORITY, Chunk
+from trt_responses.engine import CONTINUATION_PRIORITY
 from trt_responses.errors import ApiError, EngineLost, EngineUnavailable
 from trt_responses.frozen import replace
 from trt_responses.language.fragments import Closed
 from trt_responses.log.hosted_calls import Outcome
-from trt_responses.run.ending import End, end_of, usage, usage_of_both
-from trt_responses.run.recovery import PausedRun
+from trt_responses.run.ending import End, usage, usage_of_both
+from trt_responses.run.sink import Beginnings, Sink, broken
 from trt_responses.run.trace import SegmentNotes, Trace
 from trt_responses.run.turns import Notes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
 
-    from trt_responses.engine import Engine, GenerateOptions, Handle, Loss
+    from trt_responses.engine import Engine, GenerateOptions, Loss
     from trt_responses.language.gate import Gate
     from trt_responses.language.reader import Reader
     from trt_responses.language.steering import Segment, SteeringPlan
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
-NO_TEXT: Mapping[int, bytes] = {}
 LOSSES: Mapping[Loss, str] = {
     "died": "The engine died",
     "exchanged": "The engine was exchanged",
@@ -71,10 +70,7 @@ NO_JOINTS = Joints()
 
 
 class Generation:
-    """A row of engine requests, and the sink of each. Its run awaits `end`.
-
-    It has 30 attributes at most: with one more CPython gives it a dict, and `push` takes longer.
-    """
+    """A row of engine requests. Its run awaits `end`."""
 
     def __init__(
         self,
@@ -91,6 +87,7 @@ class Generation:
         recovery: Recovery | None = None,
         joints: Joints = NO_JOINTS,
         notes: Notes | None = None,
+        sink: Callable[..., Sink] = Sink,
     ) -> None:
         """With a `place`, the engine gets a request when its turn has come; with a `recovery`, the
         run resumes when the engine was lost and is back."""
@@ -104,11 +101,7 @@ class Generation:
         self.options = options
         self.prompt_tokens = len(prompt_ids)
         self.requested_ns: int | None = None
-        self.first_token_ns: int | None = None
         self.last_token_ns: int | None = None
-        self.cached_tokens: list[int | None] = []
-        """The cached tokens of each turn's prompt, as the engine reports."""
-        self._turn_begins = True
         self.prompt_ids = prompt_ids
         self.base = prompt_ids
         """The prompt of the present turn, and how many of the ids that count stand in it."""
@@ -118,91 +111,11 @@ class Generation:
         self._clock_ns = clock_ns
         self._place = place
         self._recovery = recovery
-        self._pauses = PausedRun()
+        self._beginnings = Beginnings(clock_ns, recovery)
+        self._sink: Sink = sink(reader, machine, log, self._beginnings)
         self._guided_from: int | None = None
         """Where the text of the present segment begins, if it is under a guide."""
-        self._handle: Handle | None = None
-        self._segment_end: asyncio.Future[End] | None = None
-        self._gate: Gate | None = None
         self.segments: list[SegmentTrace] = []
-        self._metrics: Mapping[str, float] | None = None
-        """The engine's own, of the segment that ended last."""
-        self._verdict: End | None = None
-        self._plain = NO_TEXT
-
-    # --- the engine's side --------------------------------------------------------------------
-
-    def push(self, chunk: Chunk) -> None:
-        """One engine step: read, decide, append, wake. The hot path of the whole server."""
-        token_ids, reader = chunk.token_ids, self.reader
-        if len(token_ids) != 1 or chunk.finish or not reader.clear:
-            self._push(chunk)
-        elif piece := self._plain.get(token_ids[0]):
-            reader.kept.append(token_ids[0])
-            self.log.add_text(piece)
-        else:
-            self._push(chunk)
-
-    def _flow(self, text: list[bytes] | None) -> None:
-        """Set where text can only go, which is where the machine's goes; None while a gate, a
-        verdict or the first chunk stands before it. Then `_plain` has the text of each id that is
-        all text, and else nothing."""
-        self._plain = NO_TEXT if text is None else self.reader.plain
-
-    def _push(self, chunk: Chunk) -> None:
-        """Take a step that may be more than text, or is several ids of it."""
-        pieces = self.machine.pieces if self._plain else None
-        if pieces is None or chunk.finish or not self.reader.text(chunk.token_ids, pieces):
-            self._look(chunk)
-        else:
-            self.log.wake()
-
-    def _look(self, chunk: Chunk) -> None:
-        """Take a step of any kind."""
-        if self._verdict is not None:
-            return  # it was on its way when the run was stopped
-        try:
-            token_ids, gate = chunk.token_ids, self._gate
-            self._metrics = chunk.metrics
-            if gate is not None:
-                token_ids = gate.admit(token_ids)
-                if chunk.finish is not None:
-                    token_ids = (*token_ids, *gate.finish(chunk.finish))
-            self._read(token_ids)
-            if self._pauses.unheard:
-                self._hear()
-            if self._turn_begins:
-                self._first_chunk(chunk)
-            elif gate is None:
-                self._flow(self.machine.pieces)
-            if gate is not None and gate.fault is not None:
-                self.decide(End("failed", gate.fault))
-            elif (stop := self.machine.stopped) is not None:
-                self.machine.take(Closed(whole=True))
-                self.decide(End("completed", stop=stop))
-            elif self.reader.ended or (gate is not None and gate.over):
-                if chunk.finish is None:
-                    self.abort()
-                self._finish_segment(End("completed"))
-            elif chunk.finish is not None:
-                self._finish_segment(end_of(chunk))
-        except Exception as fault:  # the edge of a run: whatever broke, the client hears an end
-            self.decide(self._broken(fault))
-        self.log.wake()
-
-    def _read(self, token_ids: Sequence[int]) -> None:
-        for fragment in self.reader.feed(token_ids):
-            self.machine.take(fragment)
-
-    def _first_chunk(self, chunk: Chunk) -> None:
-        if chunk.token_ids:
-            self._turn_begins = False
-            if self.first_token_ns is None:
-                self.first_token_ns = self._clock_ns()
-        if self.cached_tokens[-1] is None:
-            self.cached_tokens[-1] = chunk.cached_tokens
-
-    # --- the run's side -----------------------------------------------------------------------
 
     async def end(self) -> End:
         """Generate to the end, and close what is open."""
@@ -224,47 +137,33 @@ class Generation:
     def give_up(self, fault: Exception) -> End:
         """End what is open as cut, since something broke, and return the end."""
         self.machine.take(Closed(whole=False))
-        return self._broken(fault)
+        return broken(fault, self.options.request_id)
 
     def decide(self, end: End) -> None:
         """Stop now, if nothing has been decided yet."""
-        if self._verdict is None:
-            self._verdict = end
-            self._flow(None)
+        if self._sink.decide(end):
             if self._aside is not None:
                 self._aside.decide(end)
-            self.abort()
             self.leave()
-            self._finish_segment(end)
 
     def pause(self) -> bool:
         """Take the present request from the engine, which is exchanged: the segment goes on with
-        the next one. Returns whether there was a request. One whose last token has just come waits
-        for nothing."""
-        if self._aside is not None and self._aside.pause():
-            return True
-        ended = self._segment_end is None or self._segment_end.done()
-        if ended or self._handle is None or self._verdict is not None:
-            return False
-        self._handle.abort()
-        self._handle = None
-        self._look(Chunk(finish="error", error="another version is loaded", lost="exchanged"))
-        return True
+        the next one. Returns whether there was a request."""
+        return (self._aside is not None and self._aside.pause()) or self._sink.lose()
 
     def abort(self) -> None:
         if self._aside is not None:
             self._aside.abort()
-        if self._handle is not None:
-            self._handle.abort()
-            self._handle = None
+        self._sink.abort()
 
     def trace(self, owner: str) -> Trace:
         """What the generation did, once it is over."""
+        cached = self._beginnings.cached_tokens
         return Trace(
             owner,
             str(self.plan),
             self.prompt_ids,
-            self.cached_tokens[0] if self.cached_tokens else None,
+            cached[0] if cached else None,
             tuple(self.segments),
             self.reader.call_ends,
             self.machine.callees,
@@ -273,11 +172,12 @@ class Generation:
 
     def usage(self, output: Output) -> Usage:
         """The tokens of all engine requests."""
-        notes, first = self.notes, self.notes.usage_first
-        if first is not None and not self.cached_tokens:  # there was no answer
+        notes, cached = self.notes, self._beginnings.cached_tokens
+        first = notes.usage_first
+        if first is not None and not cached:  # there was no answer
             return first
         # The first turn that is generated reads the prompt too.
-        cached = self.cached_tokens[:1] * notes.answered_first + self.cached_tokens
+        cached = cached[:1] * notes.answered_first + cached
         used = usage(self.prompt_tokens, self.reader, output, cached, notes.tool_ms)
         return used if first is None else usage_of_both(first, used)
 
@@ -304,22 +204,23 @@ class Generation:
     async def _all(self) -> End:
         if self._place is not None and (turn := self._place.turn()) is not None:
             await turn
+        sink = self._sink
         for step in self._joints.before:
-            made = None if self._verdict is not None else await self._wait_for(step(self))
+            made = None if sink.verdict is not None else await self._wait_for(step(self))
             if isinstance(made, End):
-                return self._verdict or made
+                return sink.verdict or made
             self._take(made)
-        end = self._verdict or await self._turn()
-        while end.status == "completed" and self._verdict is None and await self._goes_on():
+        end = sink.verdict or await self._turn()
+        while end.status == "completed" and sink.verdict is None and await self._goes_on():
             end = await self._turn()
-        return self._verdict or end
+        return sink.verdict or end
 
     async def _goes_on(self) -> bool:
         """Whether a step gives one more turn."""
         for step in self._joints.after:
             if self._take(await self._wait_for(step(self))):
                 return True
-            if self._verdict is not None:
+            if self._sink.verdict is not None:
                 return False
         second = self._joints.second
         if second is not None and second.wanted(self):
@@ -337,11 +238,10 @@ class Generation:
 
     async def _wait_for(self, step: Coroutine[Any, Any, T]) -> T | None:
         """Let a step do its work; a verdict breaks it off."""
-        self._segment_end = asyncio.get_running_loop().create_future()
-        working = asyncio.create_task(step)
+        decided, working = self._sink.wait(), asyncio.create_task(step)
         try:
-            await asyncio.wait((working, self._segment_end), return_when=asyncio.FIRST_COMPLETED)
-            return await working if self._verdict is None else None
+            await asyncio.wait((working, decided), return_when=asyncio.FIRST_COMPLETED)
+            return await working if self._sink.verdict is None else None
         finally:
             working.cancel()
             await asyncio.wait((working,))
@@ -363,6 +263,10 @@ class Generation:
         self.prompt_tokens = len(prompt_ids)
 
     @property
+    def first_token_ns(self) -> int | None:
+        return self._beginnings.first_token_ns
+
+    @property
     def written(self) -> Sequence[int]:
         """The ids behind the prompt of the present turn."""
         return self.reader.kept[self._within :]
@@ -373,10 +277,10 @@ class Generation:
         return len(self.base) - self._within + len(self.reader.kept)
 
     async def _turn(self) -> End:
-        self._turn_begins = True
-        self.cached_tokens.append(None)
+        self._beginnings.turn()
+        self._sink.awaited = True
         end = End("completed")
-        while self._verdict is None and (segment := self.plan.next(self.reader)) is not None:
+        while self._sink.verdict is None and (segment := self.plan.next(self.reader)) is not None:
             end = await self._segment(segment)
             if end.status != "completed":
                 break
@@ -388,7 +292,7 @@ class Generation:
         begin = before = len(self.reader.kept) + len(segment.forced)
         self._guided_from = begin if segment.guide is not None else None
         end = await self._noted(segment)
-        while (loss := end.lost) is not None and self._verdict is None:
+        while (loss := end.lost) is not None and self._sink.verdict is None:
             now = len(self.reader.kept)
             if loss != "moved" and self._recovery is None:
                 break
@@ -400,7 +304,7 @@ class Generation:
                     return no_way
             before, left = now, segment.max_tokens - (now - begin)
             if left < 1:
-                return await self._full()
+                return await self._sink.run_out()
             end = await self._noted(replace_slots(segment, forced=(), max_tokens=left))
         return end
 
@@ -409,46 +313,35 @@ class Generation:
         """Whether a text under a guide has been begun, which no other engine can go on with."""
         return self._guided_from is not None and len(self.reader.kept) > self._guided_from
 
-    async def _full(self) -> End:
-        """The end of a segment whose engine went away when there was no room left."""
-        self._segment_end = asyncio.get_running_loop().create_future()
-        self._look(Chunk(finish="length"))
-        return await self._segment_end
-
     async def _noted(self, segment: Segment) -> End:
         notes, end = SegmentNotes(segment, self.reader, self._clock_ns()), End("cancelled")
         try:
             end = await self._generate(segment)
         finally:
-            self.segments.append(notes.ended(end, self._clock_ns(), self._metrics))
-            self._hear()
+            self.segments.append(notes.ended(end, self._clock_ns(), self._sink.metrics))
+            self._beginnings.hear()
         return end
 
     async def _back(self, recovery: Recovery, loss: Loss, *, silent: bool) -> End | None:
         """Wait for the engine. Returns the run's end if it cannot go on. A verdict breaks the wait
         off."""
-        tokens, run = len(self.reader.kept), self._pauses
+        tokens, run, sink = len(self.reader.kept), self._beginnings.pauses, self._sink
         logger.info("pausing %s until the engine is back: loss=%s", self.options.request_id, loss)
-        self._segment_end = asyncio.get_running_loop().create_future()
+        decided = sink.wait()
         waiting = asyncio.create_task(recovery.back(run, loss, silent=silent, tokens=tokens))
         try:
-            await asyncio.wait((waiting, self._segment_end), return_when=asyncio.FIRST_COMPLETED)
-            if self._verdict is not None:
-                return self._verdict
+            await asyncio.wait((waiting, decided), return_when=asyncio.FIRST_COMPLETED)
+            if sink.verdict is not None:
+                return sink.verdict
             await waiting
         except EngineLost as error:
             return End("failed", error)
         finally:
             waiting.cancel()
             await asyncio.wait((waiting,))
-        self._pauses.unheard = True
+        run.unheard = sink.awaited = True
         logger.info("resuming %s after %d tokens (engine back)", self.options.request_id, tokens)
         return None
-
-    def _hear(self) -> None:
-        if self._pauses.unheard and self._recovery is not None:
-            self._pauses.unheard = False
-            self._recovery.note_token(self._pauses)
 
     async def _generate(self, segment: Segment) -> End:
         if segment.max_tokens < 1:
@@ -456,10 +349,9 @@ class Generation:
         first = self.requested_ns is None
         if first:
             self.requested_ns = self._clock_ns()
-        self._read(segment.forced)
-        self._gate = segment.gate
-        self._flow(None)
-        self._segment_end = asyncio.get_running_loop().create_future()
+        sink = self._sink
+        sink.read(segment.forced)
+        ended = sink.begin(segment.gate)
         options = replace(
             self.options,
             max_tokens=segment.max_tokens,
@@ -471,37 +363,26 @@ class Generation:
         kept = self.written
         prompt = [*self.base, *kept] if kept else self.base
         try:
-            self._handle = self._engine.generate(prompt, options, self)
+            sink.handle = self._engine.generate(prompt, options, sink)
         except EngineUnavailable as error:  # between two segments it may have gone away
             return End("failed", error, lost=None if first else "exchanged")
         except ApiError as error:
             return End("failed", error)
-        end = await self._segment_end
-        self._handle = None  # the engine has ended the request
-        if segment.gate is not None and segment.gate.unjudged and self._verdict is None:
+        end = await ended
+        sink.handle = None  # the engine has ended the request
+        if segment.gate is not None and segment.gate.unjudged and sink.verdict is None:
             return await self._judged(segment.gate)
         return end
 
     async def _judged(self, gate: Gate) -> End:
         """Judge a long text in a thread, since that may hold the loop."""
         closing = await asyncio.to_thread(gate.judge)
-        if self._verdict is None and gate.fault is not None:
+        if self._sink.verdict is None and gate.fault is not None:
             return End("failed", gate.fault)
-        if self._verdict is None:
-            self._read(closing)
+        if self._sink.verdict is None:
+            self._sink.read(closing)
             self.log.wake()
         return End("completed")
-
-    def _finish_segment(self, end: End) -> None:
-        if self._segment_end is not None and not self._segment_end.done():
-            self._segment_end.set_result(end)
-
-    def _broken(self, fault: Exception) -> End:
-        if isinstance(fault, ApiError):
-            return End("failed", fault)
-        logger.exception("failed to make response %s", self.options.request_id)
-        name = type(fault).__name__
-        return End("failed", ApiError(f"The server failed while it made the answer ({name})."))
 
 
 def _half_way(loss: Loss) -> EngineLost:

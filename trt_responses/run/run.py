@@ -106,6 +106,7 @@ class Run:
                 await draft.stored()
         except asyncio.CancelledError:  # the owner was stopped; others may still be reading
             self._generation.close(stopped=False)
+            self.log.wake()  # its stream does not come to its end, with which the last step leaves
             self._conclude(end := End("cancelled"), self._last(end))
             raise
         except Exception as fault:  # likewise the edge of a run
@@ -207,7 +208,8 @@ class Run:
             self.log.settle(last)
 
     def _last(self, end: End) -> r.Response:
-        output, used = self.log.output, self._generation.usage(self.log.output)
+        output = self.log.output
+        used = self._generation.usage(output)
         return last_snapshot(self.log.begun, output, end, int(self._clock_s()), used)
 
     def facts(self, last: r.Response) -> RunFacts:

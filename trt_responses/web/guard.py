@@ -60,6 +60,11 @@ class Guard:
         self._keys = keys
         self._lifecycle = lifecycle
 
+    @property
+    def known_hosts(self) -> int:
+        """The number of Host headers that are remembered."""
+        return len(self._known_hosts)
+
     def owner(self, request: Request) -> str:
         """The owner that the request speaks for, or the reason why it may not."""
         self._check_place(request)

@@ -161,7 +161,8 @@ class Responses(Making):
         body = await read_json(request, self._limits)
         dialect = dialect_of(request, self._dialect)
         accepted, stream, _ = await in_pieces(self._shapes.steps(body, dialect))
-        self._names.check(accepted.echo.model)
+        if (model := accepted.echo.model) not in self._names.known:
+            self._names.check(model)
         extra = self._extra(accepted)
         call = Call(request, owner, body, dialect.name.encode(), stream, extra)
         start = partial(self._start, accepted, request, owner, dialect, body)

@@ -18,6 +18,8 @@ from trt_responses.harmony.steer.plans import STOPS
 from trt_responses.language.gate import Gate
 from trt_responses.language.steering import Segment
 from trt_responses.log.log import Cursor
+from trt_responses.run.sink import Beginnings
+from trt_responses.run.sink import Sink as RunSink
 from trt_responses.tokens.control import CONTROL
 
 if TYPE_CHECKING:
@@ -618,3 +620,9 @@ def test_a_generation_has_no_more_attributes_than_cpython_keeps_without_a_dict(
     stage = stage_of(*ANSWER)
     play(stage)
     assert len(vars(stage.generation)) <= 30
+
+
+def test_a_sink_has_a_dozen_attributes(stage_of: Stages) -> None:
+    stage = stage_of(*ANSWER)
+    sink = RunSink(stage.reader, stage.machine, stage.log, Beginnings(lambda: 5, None))
+    assert len(vars(sink)) <= 12

@@ -9,7 +9,7 @@ from starlette.requests import Request
 
 from trt_responses.errors import Forbidden, InvalidRequest, Unauthorized
 from trt_responses.features.limits.keys import KeyRing
-from trt_responses.web.guard import ANYONE, Guard
+from trt_responses.web.guard import ANYONE, KNOWN_HOSTS, Guard
 
 
 def request(**headers: str) -> Request:
@@ -134,6 +134,25 @@ def test_a_request_has_one_host(hosts: str) -> None:
             guard(hosts).owner(asked)
     asked.scope["http_version"], asked.scope["headers"] = "1.0", []
     assert guard("*").owner(asked) == ANYONE
+
+
+def test_a_host_is_remembered_only_once_it_was_allowed() -> None:
+    guarded = guard("a.example")
+    for _ in range(2):
+        with pytest.raises(Forbidden, match="ALLOWED_HOSTS"):
+            guarded.owner(request(host="b.example"))
+        assert guarded.owner(request(host="a.example:1")) == ANYONE
+    two = request(host="a.example:1")
+    two.scope["headers"] *= 2
+    with pytest.raises(InvalidRequest, match="got 2"):
+        guarded.owner(two)
+
+
+def test_the_hosts_of_a_server_that_answers_for_any_are_remembered_within_a_bound() -> None:
+    guarded = guard("*")
+    for number in range(10 * KNOWN_HOSTS):
+        assert guarded.owner(request(host=f"h{number}.example")) == ANYONE
+    assert guarded.known_hosts == KNOWN_HOSTS
 
 
 def test_the_host_is_checked_before_the_key() -> None:

@@ -16,7 +16,14 @@ class FrameWriter(Writer):
     """Writes a run's events, each as a frame. There are no comments between frames."""
 
     def __init__(self, run: Run, send: Send, max_backlog_bytes: int) -> None:
-        super().__init__(run, _as_text(send), max_backlog_bytes=max_backlog_bytes)
+        self._send_frames = _as_text(send)
+        super().__init__(run, self._send_frames, max_backlog_bytes=max_backlog_bytes)
+
+    async def written(self) -> bool:
+        whole = await super().written()
+        if whole and (rest := self.rest()):
+            await self._send_frames({"body": rest})
+        return whole
 
     def ping(self, *, event: bool) -> None:
         if event:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trt_responses.feature import Step
-from trt_responses.features.logprobs.logprobs import ScoredGeneration, check_logprobs
+from trt_responses.features.logprobs.logprobs import ScoredSink, check_logprobs
 
 if TYPE_CHECKING:
     from trt_responses.accept.accepted import Accepted
@@ -31,4 +31,4 @@ class LogprobsStep(Step):
 
     def write(self, draft: Draft) -> None:
         if draft.accepted.scored and draft.answers:
-            draft.generation = ScoredGeneration
+            draft.sink = ScoredSink

@@ -1,11 +1,11 @@
-"""A generation that hands its reader how likely each token was; no other generation knows of it."""
+"""A sink that hands its reader how likely each token was; no other sink knows of it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from trt_responses.errors import unsupported_value
-from trt_responses.run.generation import Generation
+from trt_responses.run.sink import Sink
 from trt_responses.wire.judge import LOGPROBS
 
 if TYPE_CHECKING:
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from trt_responses.language.reader import ScoredReader
 
 
-class ScoredGeneration(Generation):
-    """A generation that gives its reader the engine's log probabilities."""
+class ScoredSink(Sink):
+    """A sink that gives its reader the engine's log probabilities."""
 
-    def __init__(self, *, reader: ScoredReader, **parts: Any) -> None:
-        super().__init__(reader=reader, **parts)
+    def __init__(self, reader: ScoredReader, *parts: Any) -> None:
+        super().__init__(reader, *parts)
         self._take_logprobs = reader.take_logprobs
 
     def push(self, chunk: Chunk) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trt_responses.feature import Step
-from trt_responses.features.prefill.prefill import TOKENS, Prefill
+from trt_responses.features.prefill.prefill import TOKENS, Prefill, PrefillSink
 
 if TYPE_CHECKING:
     from trt_responses.accept.accepted import Accepted
@@ -27,4 +27,4 @@ class PrefillStep(Step):
     async def prompted(self, draft: Draft) -> None:
         if draft.answers:
             draft.answers, draft.writes_tokens = False, TOKENS
-            draft.generation = Prefill
+            draft.generation, draft.sink = Prefill, PrefillSink

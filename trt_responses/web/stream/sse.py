@@ -70,7 +70,7 @@ class Stream:
         finally:  # also when its reply could not even begin
             await self._runs.release(self._run)
         if whole:
-            await send({"type": BODY, "body": self._last()})
+            await send({"type": BODY, "body": writer.rest() + self._last()})
 
 
 class Follow:
@@ -104,15 +104,16 @@ class Follow:
         finally:
             self._leave()
         if whole:
-            await send({"type": BODY, "body": self._last()})
+            await send({"type": BODY, "body": writer.rest() + self._last()})
 
 
 class Writer:
     """Everything in a run's log, to its end: one send for each engine step.
 
-    It writes within the step itself while the server takes the bytes at once. When the server
-    makes it wait, what comes meanwhile leaves together, as the next send, unless it grows too
-    large: then the client is dropped. A connection that cannot be written to has left.
+    It writes within the step itself while the server takes the bytes at once; only the last step
+    leaves with the end of the stream. When the server makes it wait, what comes meanwhile leaves
+    together, as the next send, unless it grows too large: then the client is dropped. A connection
+    that cannot be written to has left.
     """
 
     def __init__(
@@ -134,23 +135,31 @@ class Writer:
         self._free = True
         """The server takes the bytes at once, and nothing is held back or over."""
         self._over = False
+        self._rests = False
+        """The last step is held back for the end of the stream."""
         self._sending: asyncio.Task[None] | None = None
         self._written: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         if missed := run.log.listen(self._write, after=after):
             self._write(missed)
         if run.log.closed:
             self._write(None)
+        run.log.closing.append(self._close)
 
     async def written(self) -> bool:
-        """Wait until the log is closed and all of it is sent. False when the client was dropped;
-        raises what `send` has raised."""
+        """Wait until the log is closed and all is sent but the `rest`. False when the client was
+        dropped; raises what `send` has raised."""
         try:
             return await self._written
         finally:
             self._log.unlisten(self._write)
+            self._log.closing.remove(self._close)
             self._written.cancel()
             if self._sending is not None:
                 self._sending.cancel()
+
+    def rest(self) -> bytes:
+        """The last step's frames, which leave in one send with what ends the stream."""
+        return b"".join(self._held)
 
     def drop(self) -> None:
         """Write no more."""
@@ -182,6 +191,11 @@ class Writer:
             self._sending = asyncio.ensure_future(self._finish(waits_for))
             self._sending.add_done_callback(self._sent)
 
+    def _close(self) -> None:
+        """Leave the last step to the end of the stream, if the server waits for nothing."""
+        self._rests = self._free
+        self._free = False
+
     def _hold_back(self, frames: bytes | None) -> None:
         """Hold frames back, up to the bound at which the client is dropped; None is the end."""
         if self._written.done():
@@ -192,7 +206,9 @@ class Writer:
             return
         self._held.append(frames)
         self._held_bytes += len(frames)
-        if self._max_backlog_bytes is not None and self._held_bytes > self._max_backlog_bytes:
+        if self._rests or self._max_backlog_bytes is None:
+            return
+        if self._held_bytes > self._max_backlog_bytes:
             logger.warning(
                 "timeout: closing a stream of %s: the client reads too slowly",
                 self._log.response.id,
@@ -218,7 +234,7 @@ class Writer:
         self._end()
 
     def _end(self) -> None:
-        """End the stream if the log is closed and the server has sent everything."""
+        """End the stream if the log is closed and the server has sent all but the `rest`."""
         if self._over and self._sending is None and not self._written.done():
             self._free = False
             self._written.set_result(True)

@@ -235,6 +235,30 @@ def test_each_step_is_one_send_and_leaves_within_it() -> None:
     asyncio.run(story())
 
 
+@pytest.mark.parametrize("waits", [False, True])
+def test_the_last_step_is_left_to_the_end_of_the_stream(waits: bool) -> None:
+    async def story() -> None:
+        run, sent, gate = FakeRun(), list[bytes](), asyncio.Event()
+
+        async def send(message: Message) -> None:
+            sent.append(message["body"])
+            if waits:
+                await gate.wait()
+
+        writer = Writer(run, send)  # type: ignore[arg-type]
+        run.say(b"a")
+        run.log.append(e.OutputTextDone("msg_1", 0, 0, "a"))
+        run.log.close()
+        assert len(sent) == 1
+        gate.set()
+        assert await writer.written()
+        assert len(sent) == (2 if waits else 1)
+        assert b"".join(sent) + writer.rest() == Cursor(run.log).take()
+        assert not run.log.closing
+
+    asyncio.run(story())
+
+
 def test_what_comes_while_the_server_waits_leaves_together() -> None:
     async def story() -> None:
         run, sent, gate = FakeRun(), [], asyncio.Event()
