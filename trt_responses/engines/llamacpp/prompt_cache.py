@@ -1,4 +1,4 @@
-"""Prompts beyond the slots: what a slot loses to another prompt is saved, and restored when asked.
+"""Prompts beyond the slots: what a slot loses to another prompt is saved, and restored later.
 
 A slot's state is saved as its request had read its prompt, since a later prompt may begin with that
 and not with the answer. So the slot is cut to that length first. What was restored cannot be cut:
