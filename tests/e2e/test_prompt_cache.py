@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 
 LONG = 420
 """The random model's window is 128."""
-CLOSE = 0.25
-"""Between log probabilities of one prompt read in two ways: measured 0.06. Where a state is cut
-they are 1 apart."""
+CLOSE = 0.15
+"""Between log probabilities of one prompt read in two ways: measured 0.06, and 19 of 20 of the
+likeliest ids are the same. With a cut state 0.21 to 0.35, and 7 to 16 are."""
+COMMON = 17
 
 
 @dataclass
@@ -55,7 +56,7 @@ class Bench:
         assert cold.cached_tokens == 0
         one, other = dict(warm.logprobs[0].top), dict(cold.logprobs[0].top)
         shared = one.keys() & other.keys()
-        assert len(shared) > 10
+        assert len(shared) >= COMMON
         assert max(abs(one[n] - other[n]) for n in shared) < CLOSE
         return warm.cached_tokens
 
@@ -88,8 +89,8 @@ def test_a_prompt_is_warm_after_others_were_read_and_so_is_what_continues_it(ben
 def test_a_prompt_that_parts_from_a_saved_one_is_read_once_and_then_warm(bench: Bench) -> None:
     """A cut of the saved state would be close to its end, where llama.cpp does not notice it."""
     common = bench.ids(LONG - 40)
-    for expected in (0, 0, LONG - 40, LONG - 40):
-        assert bench.cached([*common, *bench.ids(40)], "parting") == expected
+    for rest, expected in ((40, 0), (5, 0), (5, LONG - 40), (5, LONG - 40)):
+        assert bench.cached([*common, *bench.ids(rest)], "parting") == expected
 
 
 @pytest.mark.slow  # reads 5,000 ids

@@ -157,10 +157,7 @@ class LocalEngine(SettingGroup):
         None, ge=1, le=4096, description="Threads of the embedded engine or of onnxruntime."
     )
     prompt_cache_mib: int = Field(
-        256,
-        ge=0,
-        le=2**20,
-        description="Memory in MiB in which the embedded engine keeps prompts beyond its slots.",
+        256, ge=0, le=2**20, description="MiB of prompts the embedded engine keeps beside SLOTS."
     )
 
 

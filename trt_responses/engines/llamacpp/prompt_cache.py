@@ -1,4 +1,4 @@
-"""Prompts beyond the slots: what a slot loses to another prompt is saved, and restored when asked.
+"""Prompts beyond the slots: what a slot loses to another prompt is saved, and restored later.
 
 A slot's state is saved as its request had read its prompt, since a later prompt may begin with that
 and not with the answer. So the slot is cut to that length first. What was restored cannot be cut:
@@ -29,8 +29,8 @@ logger = logging.getLogger(__name__)
 MIN_IDS = 256
 """The least ids that are worth a state: a few steps of the engine beside reading them again."""
 BESIDE_BYTES = 16 * 2**20
-"""The largest state to save while other requests run: llama.cpp runs no step meanwhile, which was
-14 ms."""
+"""The largest state to save while other requests run: llama.cpp takes 1 ms per MiB, and runs no
+step meanwhile."""
 
 
 @dataclass(slots=True)
@@ -129,14 +129,7 @@ class PromptCache:
         state, shared = self._states.find(slot.ids, slot.owner)
         if length(state) - slot.known < MIN_IDS:
             state = None
-        then = Held(slot.owner, request.lora, read=len(slot.ids))
-        then.floor = held.floor if slot.known else 0
-        goes_on = request.options.priority >= CONTINUATION_PRIORITY and held.cuts
-        if goes_on and slot.known >= held.cuts[-1]:
-            then.cuts = held.cuts
-        else:
-            then.cuts = (shared, len(slot.ids) - 1)
-        self._held[slot.number] = then
+        then = self._held[slot.number] = _then(held, slot, request, shared)
         save = self._worth_saving(held, slot) if held.lora == request.lora else []
         if state is None and not save:
             return None
@@ -208,6 +201,16 @@ class PromptCache:
             slot.reusable, slot.known = True, len(state.ids)
             change.then.floor = len(state.ids)
         logger.debug("restored %d ids to slot %d: %s", len(state.ids), slot.number, reply)
+
+
+def _then(held: Held, slot: Slot, request: Request, shared: int) -> Held:
+    """What the slot holds once it has read the request's prompt. `shared`: the prefix that the
+    prompt shares with a state."""
+    ids = len(slot.ids)
+    goes_on = request.options.priority >= CONTINUATION_PRIORITY and held.cuts
+    cuts = held.cuts if goes_on and slot.known >= held.cuts[-1] else (shared, ids - 1)
+    floor = held.floor if slot.known else 0
+    return Held(slot.owner, request.lora, ids, cuts, floor)
 
 
 async def _read(child: Child, number: int, ids: list[int], lora: object) -> None:
