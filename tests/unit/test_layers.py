@@ -78,13 +78,14 @@ MAY_IMPORT = {
     "setup.server": f"{CORE} backends setup.engine",
     "setup": f"{CORE} setup.engine",
     "cli": f"{LEAVES} settings tokens features.limits prepare.* doctor prove app backends fleet"
-    " serve engine cli.engines",
+    " serve engine cli.engines features.cassette",
     "cli.engines": f"{LEAVES} settings tokens prepare.* backends cli engine serve",
     "doctor": f"{SEAMS} settings tokens tools prepare.* backends",
     "prove": f"{LEAVES} settings tokens engine engines prepare.* doctor backends fleet",
     # features
     "features": "",
     "features.background": CORE,
+    "features.cassette": CORE,
     "features.compaction": CORE,
     "features.containers": CORE,
     "features.conversations": CORE,

@@ -67,15 +67,15 @@ def engine_elsewhere(elsewhere: Elsewhere, settings: Settings) -> Engine:
             with needed("The Triton engine"):
                 from trt_responses.engines.triton.engine import TritonEngine, address_of
             return TritonEngine(address_of(elsewhere.place))
-        case "script":
+        case "script" | "record" | "replay" as kind:  # a cassette needs no engine
             with needed("The engine that plays scripts"):
                 from trt_responses.features.script.engine import ScriptEngine
                 from trt_responses.features.script.rules import load
-            return ScriptEngine(load(elsewhere.place), vocabulary())
+            return ScriptEngine(load(elsewhere.place if kind == "script" else "auto"), vocabulary())
         case kind:
-            engine: Engine = maker("engines", kind, ("grpc", "triton", "script"))(
-                elsewhere.place, settings
-            )
+            engine: Engine = maker(
+                "engines", kind, ("grpc", "triton", "script", "record", "replay")
+            )(elsewhere.place, settings)
             return engine
 
 
