@@ -49,7 +49,8 @@ class ResponsesServer:
         from trt_responses.features.script.rules import script_of
 
         new = script_of(list(rules), "given to `script`", seed)
-        self._script.rules, self._script.seed, self._script.used = new.rules, new.seed, {}
+        new.by_header = True
+        vars(self._script).update(vars(new))
 
 
 @pytest.fixture

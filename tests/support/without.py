@@ -55,6 +55,7 @@ class Start(NamedTuple):
 
 REFUSED: Mapping[str, Sequence[Post | Start | str]] = {
     "features.background": [Post(ASKED | {"background": True}, "background")],
+    "features.cassette": [Start({"engine": "replay://c.jsonl"})],
     "features.compaction": [
         Post(ASKED | {"context_management": [{"type": "compaction"}]}, "context_management"),
         Post({"input": [{"type": "compaction_trigger"}]}, "input"),

@@ -72,7 +72,7 @@ MAY_IMPORT = {
     "__main__": "cli",
     # put together
     "backends": f"{LEAVES} settings tokens dialect harmony dialects.* engine engines.* store"
-    " stores.* tool tools.* prepare.* features.script",
+    " stores.* tool tools.* prepare.* features.cassette features.script",
     "testing": "app settings features.script",
     "setup.engine": f"{SEAMS} settings backends prepare.shelf features.limits features.rollout",
     "setup.server": f"{CORE} backends setup.engine",

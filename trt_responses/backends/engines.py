@@ -67,11 +67,15 @@ def engine_elsewhere(elsewhere: Elsewhere, settings: Settings) -> Engine:
             with needed("The Triton engine"):
                 from trt_responses.engines.triton.engine import TritonEngine, address_of
             return TritonEngine(address_of(elsewhere.place))
-        case "script" | "record" | "replay" as kind:  # a cassette needs no engine
+        case "script":
             with needed("The engine that plays scripts"):
                 from trt_responses.features.script.engine import ScriptEngine
                 from trt_responses.features.script.rules import load
-            return ScriptEngine(load(elsewhere.place if kind == "script" else "auto"), vocabulary())
+            return ScriptEngine(load(elsewhere.place), vocabulary())
+        case "record" | "replay":
+            with needed("Cassettes"):
+                from trt_responses.features.cassette.engine import NoEngine
+            return NoEngine()
         case kind:
             engine: Engine = maker(
                 "engines", kind, ("grpc", "triton", "script", "record", "replay")

@@ -56,13 +56,13 @@ def add(commands: Commands, name: str, text: str) -> None:
         "Script to play in place of a model: a YAML or JSONL file, or `auto` (testing-agents.md)"
     )
     serve.add_argument("--script", metavar="FILE", help=script)
-    record = "Server to pass requests to; its replies are kept in the cassette"
+    record = "Server to pass requests to and keep the replies of"
     serve.add_argument("--record", metavar="URL", help=record)
-    replay = "Cassette to answer from, in place of a model"
+    replay = "Cassette to answer from"
     serve.add_argument("--replay", metavar="FILE", help=replay)
     cassette = "File that --record adds to (default: cassette.jsonl)"
     serve.add_argument("--cassette", metavar="FILE", default="cassette.jsonl", help=cassette)
-    pace = "Replies of --replay at the pace of the recording (default: at once)"
+    pace = "Replay at the recorded pace (default: at once)"
     serve.add_argument("--recorded-pace", action="store_true", help=pace)
     faults = "Faults on demand by the header X-Fault, with --script"
     serve.add_argument("--fault-header", action="store_true", help=faults)

@@ -12,6 +12,8 @@ from trt_responses.features.cassette.exchanges import Exchange, Reply, parsed
 
 Json = dict[str, Any]
 ANSWERING = ("/v1/responses", "/v1/chat/completions", "/v1/messages")
+WRONG = (400, 404, 413, 422)
+"""Statuses that this server gives by itself."""
 TEST = '''\
 """Written from a cassette: put your agent in the place of `agent`."""
 
@@ -58,11 +60,9 @@ def pytest(exchanges: Sequence[Exchange]) -> str:
 
 
 def rules(exchanges: Sequence[Exchange]) -> list[Json]:
-    """A rule for each exchange that asks for an answer."""
-    return [
-        {"when": {"request": number}, **_rule(each.reply)}
-        for number, each in enumerate(_answering(exchanges), 1)
-    ]
+    """A rule for each exchange that asks for an answer, unless the request is wrong in itself."""
+    replies = [each.reply for each in _answering(exchanges) if each.reply.status not in WRONG]
+    return [{"when": {"request": number}, **_rule(each)} for number, each in enumerate(replies, 1)]
 
 
 def _answering(exchanges: Sequence[Exchange]) -> list[Exchange]:

@@ -129,19 +129,20 @@ class Cassette:
     """A file to which whole exchanges are added. Raises a `UsageError` if it cannot be written."""
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         try:
-            self._file = path.open("a+b")
+            with path.open("a+b") as file:
+                if file.tell():
+                    file.seek(-1, 2)
+                    if file.read(1) != b"\n":  # a kill left a part of a line
+                        file.write(b"\n")
         except OSError as fault:
             raise UsageError(f"The cassette {path} cannot be written ({fault.strerror}).") from None
-        if self._file.tell():
-            self._file.seek(-1, 2)
-            if self._file.read(1) != b"\n":  # a kill left a part of a line
-                self._file.write(b"\n")
 
     def add(self, exchange: Exchange) -> None:
         """Keep it: what is written when this returns outlives the process."""
-        self._file.write(exchange.line().encode())
-        self._file.flush()
+        with self._path.open("ab") as file:
+            file.write(exchange.line().encode())
 
 
 def read(path: Path) -> list[Exchange]:

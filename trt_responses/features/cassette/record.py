@@ -101,7 +101,8 @@ class Records(Layer):
         if not isinstance(head, Head):
             why = root_cause(head) if isinstance(head, Exception) else "it closed the connection"
             message = f"The upstream {self._upstream.name} does not answer: {why}."
-            return await error_reply(send, sent.path, ApiError(message, status=502))
+            await error_reply(send, sent.path, ApiError(message, status=502))
+            return
         await start(send, head.status, head.headers)
         pieces, decoder = [], codecs.getincrementaldecoder("utf-8")("surrogateescape")
         while isinstance(part := await parts.get(), bytes):

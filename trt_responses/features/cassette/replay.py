@@ -36,7 +36,8 @@ class Replays(Layer):
         try:
             reply = self._find(sent).reply
         except ApiError as error:
-            return await error_reply(send, sent.path, error)
+            await error_reply(send, sent.path, error)
+            return
         await start(send, reply.status, reply.headers)
         now = 0.0
         for at, piece in reply.pieces:

@@ -117,8 +117,8 @@ class RunEngine:
         job = Job(options, sink, room(len(prompt_ids), options, self.limits()))
         return self._engine.play(player.ids(scene, options), self, rule, job)
 
-    def rule_for(self, scene: Scene, asked: str = "") -> Rule:
-        """The rule of a turn, with the faults that are asked for. Raises an `InvalidRequest` when
+    def rule_for(self, scene: Scene, header: str = "") -> Rule:
+        """The rule of a turn, with the faults of a header. Raises an `InvalidRequest` when
         none holds."""
         if (rule := self._rules.get(scene.before)) is not None:
             return rule
@@ -127,7 +127,7 @@ class RunEngine:
             raise InvalidRequest(
                 f"No rule of the script holds for '{scene.question:.100}'.", code="no_rule_holds"
             )
-        rule = self._rules[scene.before] = with_faults(rule, asked)
+        rule = self._rules[scene.before] = with_faults(rule, header)
         return rule
 
     def scene(self, prompt_ids: Sequence[int]) -> Scene:
