@@ -145,7 +145,7 @@ def test_a_value_is_made_from_a_schema_with_words_of_the_question(
 
 def test_a_schema_that_allows_nothing_easy_is_said() -> None:
     with pytest.raises(NoValue):
-        value_for({"type": "string", "pattern": "^[0-9]{4}-x$"}, QUESTION)
+        value_for({"type": "string", "pattern": "^[0-9]{4}-x$", "maxLength": 3}, QUESTION)
     loop = {"$ref": "#"}
     with pytest.raises(NoValue, match="cannot be followed"):
         value_for(loop, QUESTION)
