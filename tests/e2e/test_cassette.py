@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 import openai
 import pytest
 from anthropic import Anthropic
+from anyio.from_thread import start_blocking_portal
 
 from tests.support.serve_command import serve
+from tests.support.serving import serving
+from trt_responses import Settings, create_app
 from trt_responses.features.cassette import convert
 from trt_responses.features.cassette.exchanges import read
 from trt_responses.testing import responses_server as responses_server  # the fixture itself
@@ -41,7 +44,7 @@ def told(url: str) -> list[Any]:
         return [plain, last, chat, message, str(wrong.value)]
 
 
-@pytest.mark.slow  # starts two servers, one after the other
+@pytest.mark.slow  # starts a server in a process
 def test_what_was_recorded_is_replayed_and_a_kill_loses_no_finished_exchange(
     responses_server: ResponsesServer, tmp_path: Path
 ) -> None:
@@ -61,7 +64,13 @@ def test_what_was_recorded_is_replayed_and_a_kill_loses_no_finished_exchange(
     assert len(read(tmp_path / "c.jsonl")) == 5
     assert KEY not in (tmp_path / "c.jsonl").read_text()
 
-    with serve(tmp_path, "--replay", "c.jsonl", "--recorded-pace") as replays:
+    replaying = Settings(
+        engine=f"replay://{tmp_path / 'c.jsonl'}#paced", model="any", store="memory://"
+    )
+    with (
+        start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(serving(create_app(replaying))) as replays,
+    ):
         assert told(replays.url) == recorded
         assert told(replays.url) == recorded
         with client_of(replays.url) as client:

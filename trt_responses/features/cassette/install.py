@@ -6,10 +6,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trt_responses.features.cassette.exchanges import Cassette, read
-from trt_responses.features.cassette.record import Records
-from trt_responses.features.cassette.replay import Replays
-
 if TYPE_CHECKING:
     from trt_responses.setup.server import Server
 
@@ -19,12 +15,18 @@ PACED = "#paced"
 def install(server: Server) -> None:
     """`record://FILE#URL` records what URL answers; `replay://FILE` answers from the file, and
     with `#paced` behind it at the recorded pace."""
-    place, hosts = str(server.served.card.get("name", "")), server.settings.hosts()
-    if server.served.kind == "record":
+    kind, place = server.served.kind, str(server.served.card.get("name", ""))
+    hosts = server.settings.hosts()
+    if kind == "record":
+        from trt_responses.features.cassette.exchanges import Cassette
+        from trt_responses.features.cassette.record import Records, Upstream
+
         file, _, url = place.partition("#")
-        cassette = Cassette(Path(file))
-        server.layers.append(partial(Records, hosts=hosts, url=url, cassette=cassette))
-    elif server.served.kind == "replay":
-        exchanges = read(Path(place.removesuffix(PACED)))
-        paced = place.endswith(PACED)
+        upstream, cassette = Upstream(url), Cassette(Path(file))
+        server.layers.append(partial(Records, hosts=hosts, upstream=upstream, cassette=cassette))
+    elif kind == "replay":
+        from trt_responses.features.cassette.exchanges import read
+        from trt_responses.features.cassette.replay import Replays
+
+        exchanges, paced = read(Path(place.removesuffix(PACED))), place.endswith(PACED)
         server.layers.append(partial(Replays, hosts=hosts, exchanges=exchanges, paced=paced))

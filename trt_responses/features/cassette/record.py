@@ -89,9 +89,11 @@ class Upstream:
 class Records(Layer):
     """The layer of a server that records."""
 
-    def __init__(self, app: ASGIApp, hosts: tuple[str, ...], url: str, cassette: Cassette) -> None:
+    def __init__(
+        self, app: ASGIApp, hosts: tuple[str, ...], upstream: Upstream, cassette: Cassette
+    ) -> None:
         super().__init__(app, hosts)
-        self._upstream = Upstream(url)
+        self._upstream = upstream
         self._cassette = cassette
 
     async def answer(self, sent: Sent, send: Send) -> None:
