@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 
 def add(commands: Commands, name: str, text: str) -> None:
     """Add the command `cassette` and its options."""
-    parser = add_command(
-        commands, name, text, _convert, example="cassette cassette.jsonl --script > script.yaml"
-    )
+    parser = add_command(commands, name, text, _convert, example="cassette cassette.jsonl --script")
     parser.add_argument("file", metavar="FILE", type=Path, help="File that `serve --record` wrote")
     form = parser.add_mutually_exclusive_group(required=True)
     form.add_argument("--script", action="store_true", help="Script for `serve --script`")
