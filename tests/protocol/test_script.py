@@ -286,6 +286,9 @@ def test_harmony_of_each_wrong_shape_ends_in_lawful_events() -> None:
                 check(reply.events, last)
                 assert last["status"] == "completed", shape
                 assert last["output"][-1]["type"] == kind or shape in loses, shape
+        wrong = {"input": "Weather", "tools": [WEATHER]}
+        call = (await with_fault(client, "harmony=broken_arguments", **wrong)).json()["output"][-1]
+        assert call["arguments"] == '{"city": "Bern"'
 
     thinks = {"think": "Well, well."}
     faulty(story, thinks | {"when": {"text": "weather"}, "call": call}, thinks | {"say": "Hello."})

@@ -199,3 +199,10 @@ def test_values_of_random_schemas_are_valid_by_another_judge_and_short() -> None
         value = value_for(schema, "A trip to 'Rome' for 3 nights", seed)
         assert Draft202012Validator(schema, format_checker=FormatChecker()).is_valid(value), schema
         assert len(json.dumps(value)) < 1000
+
+
+def test_a_tree_that_names_itself_twice_stays_small() -> None:
+    branch = {"anyOf": [{"$ref": "#/$defs/tree"}, {"type": "null"}]}
+    tree = {"properties": {"left": branch, "right": branch}, "required": ["left", "right"]}
+    made = value_for({"$ref": "#/$defs/tree", "$defs": {"tree": tree | {"type": "object"}}}, "")
+    assert len(json.dumps(made)) < 1000
