@@ -218,18 +218,8 @@ def _stem(word: str) -> str:
 
 
 COMMON = {
-    "the",
-    "and",
-    "for",
-    "with",
-    "you",
-    "are",
-    "what",
-    "get",
-    "from",
-    "this",
-    "that",
-    "please",
+    *("the", "and", "for", "with", "you", "are", "what"),
+    *("get", "from", "this", "that", "please"),
 }
 """Words that say nothing about a tool."""
 

@@ -1,11 +1,4 @@
-"""A pytest fixture: a server of a test's own, whose model says what the test wrote.
-
-def test_agent(responses_server):
-    responses_server.script({"say": "Hello"})
-    client = OpenAI(base_url=responses_server.base_url, api_key="-")
-    assert client.responses.create(model="any", input="Hi").output_text == "Hello"
-    assert responses_server.requests[0].body["input"] == "Hi"
-"""
+"""The server of all tests of a process."""
 
 from __future__ import annotations
 
@@ -14,11 +7,15 @@ import hashlib
 import json
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import pytest
 import uvicorn
+
+from trt_responses.app import create_app
+from trt_responses.features.script.engine import SCRIPT
+from trt_responses.features.script.rules import AUTO_RULES, Script
+from trt_responses.settings import Settings
+from trt_responses.testing.world import ResponsesServer, Sent
 
 if TYPE_CHECKING:
     import socket
@@ -26,53 +23,9 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from trt_responses.features.script.rules import Script
 
-
-@dataclass(frozen=True)
-class Sent:
-    """A request as the client sent it."""
-
-    method: str
-    path: str
-    headers: Mapping[str, str]
-    body: Any
-    """The JSON; None for none, bytes for what is not JSON."""
-
-
-@dataclass
-class ResponsesServer:
-    """A server, and what a test sees of it."""
-
-    base_url: str
-    requests: list[Sent]
-    _script: Script = field(repr=False)
-
-    def script(self, *rules: Mapping[str, Any], seed: int = 0) -> None:
-        """Play these rules from now on; their keys are those of a script file."""
-        from trt_responses.features.script.rules import script_of
-
-        new = script_of(list(rules), "given to `script`", seed)
-        new.by_header = True
-        vars(self._script).update(vars(new))
-
-
-@pytest.fixture
-def responses_server(request: pytest.FixtureRequest) -> Iterator[ResponsesServer]:
-    """A server on a free port of the loopback, which plays `auto` until the test gives rules."""
-    stash = request.config.stash
-    if (host := stash.get(HOST, None)) is None:
-        host = stash[HOST] = _Host.begun()
-        request.config.add_cleanup(host.end)
-    world = host.open()
-    try:
-        yield world
-    finally:
-        host.close(world)
-
-
-class _Host(uvicorn.Server):
-    """The server of all tests of a process, in a thread. Each test has a world of its own: a port,
+class Host(uvicorn.Server):
+    """The server, in a thread. Each test has a world of its own: a port,
     a script, and a list of requests."""
 
     def __init__(self, app: FastAPI) -> None:
@@ -83,10 +36,7 @@ class _Host(uvicorn.Server):
         self._thread = threading.Thread(target=self.run, args=([],))
 
     @classmethod
-    def begun(cls) -> _Host:
-        from trt_responses.app import create_app
-        from trt_responses.settings import Settings
-
+    def begun(cls) -> Host:
         settings = Settings(
             engine="script://auto#faults",
             store="memory://",
@@ -118,8 +68,6 @@ class _Host(uvicorn.Server):
         self._thread.join()
 
     async def _open(self) -> ResponsesServer:
-        from trt_responses.features.script.rules import AUTO_RULES, Script
-
         listening = await self._loop.create_server(self._protocol, "127.0.0.1", 0)
         host, port = listening.sockets[0].getsockname()
         script = Script(AUTO_RULES, by_header=True)
@@ -143,9 +91,6 @@ class _Host(uvicorn.Server):
         return made
 
 
-HOST = pytest.StashKey[_Host]()
-
-
 class _Noted:
     """An ASGI layer that keeps what clients send, and lets the world's script be played."""
 
@@ -159,10 +104,8 @@ class _Noted:
         if scope["type"] != "http" or (port := scope["server"][1]) not in self._worlds:
             await self._app(scope, receive, send)
             return
-        from trt_responses.features.script.engine import SCRIPT
-
         world, _ = self._worlds[port]
-        SCRIPT.set(world._script)
+        SCRIPT.set(world.played)
         first: list[Message] = []
         while not first or first[-1].get("more_body"):
             first.append(await receive())
