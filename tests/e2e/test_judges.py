@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import yaml
+import yaml  # type: ignore[import-untyped]  # ships no types
 
 from tests.support.pages import DOCS
 from trt_responses.testing import responses_server as responses_server  # the fixture itself
@@ -52,6 +52,7 @@ wire_api = "responses"
 
 def block(language: str, part: str) -> str:
     """The page's block with this part."""
+    found: str
     [found] = [text for name, text in BLOCKS if name == language and part in text]
     assert len(found.replace("\n\n", "\n").splitlines()) <= 20
     return found

@@ -266,7 +266,7 @@ def test_a_server_that_was_not_started_to_honour_the_header_does_not() -> None:
 def test_a_lost_store_is_an_error_and_a_response_that_needs_none_is_not() -> None:
     async def story(client: Client) -> None:
         reply = await with_fault(client, "lose_store=true")
-        assert (reply.status, reply.error["message"]) == (503, "The store is lost, as asked.")
+        assert (reply.status, reply.error["message"]) == (503, "The store is lost, for a test.")
         assert (await with_fault(client, "lose_store=true", store=False)).status == 200
 
     faulty(story)
@@ -286,6 +286,9 @@ def test_harmony_of_each_wrong_shape_ends_in_lawful_events() -> None:
                 check(reply.events, last)
                 assert last["status"] == "completed", shape
                 assert last["output"][-1]["type"] == kind or shape in loses, shape
+        wrong = {"input": "Weather", "tools": [WEATHER]}
+        call = (await with_fault(client, "harmony=broken_arguments", **wrong)).json()["output"][-1]
+        assert call["arguments"] == '{"city": "Bern"'
 
     thinks = {"think": "Well, well."}
     faulty(story, thinks | {"when": {"text": "weather"}, "call": call}, thinks | {"say": "Hello."})

@@ -60,6 +60,7 @@ REFUSED: Mapping[str, Sequence[Post | Start | str]] = {
     ],
     "features.background": [Post(ASKED | {"background": True}, "background")],
     "features.card": [],
+    "features.cassette": [Start({"engine": "replay://c.jsonl"})],
     "features.compaction": [
         Post(ASKED | {"context_management": [{"type": "compaction"}]}, "context_management"),
         Post({"input": [{"type": "compaction_trigger"}]}, "input"),

@@ -72,13 +72,13 @@ MAY_IMPORT = {
     "__main__": "cli",
     # put together
     "backends": f"{LEAVES} settings tokens dialect harmony dialects.* engine engines.* store"
-    " stores.* tool tools.* prepare.* features.script",
+    " stores.* tool tools.* prepare.* features.cassette features.script",
     "testing": "app settings features.script",
     "setup.engine": f"{SEAMS} settings backends prepare.shelf features.limits features.rollout",
     "setup.server": f"{CORE} backends setup.engine",
     "setup": f"{CORE} setup.engine",
     "cli": f"{LEAVES} settings tokens features.limits prepare.* doctor prove app backends fleet"
-    " serve engine cli.engines cli.terminal",
+    " serve engine cli.engines cli.terminal features.cassette",
     "cli.terminal": f"{LEAVES} cli",
     "cli.engines": f"{LEAVES} settings tokens prepare.* backends cli engine serve",
     "doctor": f"{SEAMS} settings tokens tools prepare.* backends",
@@ -88,6 +88,7 @@ MAY_IMPORT = {
     "features.action_tools": CORE,
     "features.background": f"{CORE} features.stored",
     "features.card": CORE,
+    "features.cassette": CORE,
     "features.compaction": f"{CORE} features.listing",
     "features.containers": f"{CORE} features.listing",
     "features.conversations": f"{CORE} features.listing",

@@ -175,7 +175,10 @@ class Accepted:
     """The reply has the likelihood of each token, as `sampling.logprobs` asks."""
 
 
-DEFAULTS = {one.name: one.default for one in fields(Accepted)} | {"seals": False, "truncates": False}
+DEFAULTS = {one.name: one.default for one in fields(Accepted)} | {
+    "seals": False,
+    "truncates": False,
+}
 """The fields as a request has them that does not ask for anything by them."""
 FEATURES = {
     "conversation": ("conversation", "conversations"),

@@ -72,10 +72,14 @@ def engine_elsewhere(elsewhere: Elsewhere, settings: Settings) -> Engine:
                 from trt_responses.features.script.engine import ScriptEngine
                 from trt_responses.features.script.rules import load
             return ScriptEngine(load(elsewhere.place), vocabulary())
+        case "record" | "replay":
+            with needed("Cassettes"):
+                from trt_responses.features.cassette.engine import NoEngine
+            return NoEngine()
         case kind:
-            engine: Engine = maker("engines", kind, ("grpc", "triton", "script"))(
-                elsewhere.place, settings
-            )
+            engine: Engine = maker(
+                "engines", kind, ("grpc", "triton", "script", "record", "replay")
+            )(elsewhere.place, settings)
             return engine
 
 

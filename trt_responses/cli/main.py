@@ -23,6 +23,7 @@ COMMANDS = {
     "chat": "chat with a model in the terminal, on any Responses API server",
     "export": "write a prepared engine for another server",
     "explain": "show how a response was made: prompt, ids, segments, repairs, times",
+    "cassette": "turn what `serve --record` wrote into a script or a test",
     "drain": "stop a running server after its running responses, as a SIGTERM does",
     "doctor": "check what this machine can run, and say what is missing",
     "completion": "write a completion script for bash, zsh or fish",

@@ -56,6 +56,14 @@ def add(commands: Commands, name: str, text: str) -> None:
         "Script to play in place of a model: a YAML or JSONL file, or `auto` (testing-agents.md)"
     )
     serve.add_argument("--script", metavar="FILE", help=script)
+    record = "Server to pass requests to and keep the replies of"
+    serve.add_argument("--record", metavar="URL", help=record)
+    replay = "Cassette to answer from"
+    serve.add_argument("--replay", metavar="FILE", help=replay)
+    cassette = "File that --record adds to (default: cassette.jsonl)"
+    serve.add_argument("--cassette", metavar="FILE", default="cassette.jsonl", help=cassette)
+    pace = "Replay at the recorded pace (default: at once)"
+    serve.add_argument("--recorded-pace", action="store_true", help=pace)
     faults = "Faults on demand by the header X-Fault, with --script"
     serve.add_argument("--fault-header", action="store_true", help=faults)
     shown = "List of all settings with the source of each, without serving"
@@ -67,7 +75,7 @@ def _serve(options: argparse.Namespace) -> int:
     _name_one_engine(options)
     given = {name: getattr(options, name) for name in OPTIONS}
     settings = settings_of(options, *OPTIONS)
-    if options.script is not None:
+    if any((options.script, options.record, options.replay)):
         settings = _for_script(settings)
     if options.print_settings:
         print(settings_in_force(settings, given))
@@ -85,6 +93,7 @@ def _serve(options: argparse.Namespace) -> int:
 def _name_one_engine(options: argparse.Namespace) -> None:
     """Have `--engine` name what is served, whichever way it was given."""
     ways = {"MODEL": options.source, "--engine": options.engine, "--script": options.script}
+    ways |= {"--record": options.record, "--replay": options.replay}
     given = [way for way, value in ways.items() if value is not None]
     if len(given) > 1:
         raise UsageError(f"{given[0]} and {given[1]} both name what to serve; give one of them.")
@@ -92,6 +101,10 @@ def _name_one_engine(options: argparse.Namespace) -> None:
         raise UsageError("--fault-header is for servers that play a --script.")
     if options.script is not None:
         options.engine = f"script://{options.script}{'#faults' * options.fault_header}"
+    elif options.record is not None:
+        options.engine = f"record://{options.cassette}#{options.record}"
+    elif options.replay is not None:
+        options.engine = f"replay://{options.replay}{'#paced' * options.recorded_pace}"
     elif options.source is not None:
         options.engine = options.source
 
@@ -100,7 +113,8 @@ def _for_script(settings: Settings) -> Settings:
     """Every model name is accepted and nothing is stored, unless the settings say otherwise."""
     names = settings.model_aliases or ("*",)
     store = settings.store or "memory://"
-    return settings.model_copy(update={"model_aliases": names, "store": store})
+    model = settings.model or "script"
+    return settings.model_copy(update={"model_aliases": names, "store": store, "model": model})
 
 
 def _with_model(settings: Settings, shown: str, *, move: bool) -> Settings:

@@ -28,6 +28,7 @@ PACKAGE = "trt_responses"
 GROUP = "trt_responses.folders"
 FOLDERS = (
     "features.script",
+    "features.cassette",
     "features.limits",
     "features.stall",
     "features.seal",

@@ -79,3 +79,22 @@ def test_what_cannot_be_used_is_told_instead(
     monkeypatch.setenv("TRT_RESPONSES_MAX_CALLS", "many")
     assert main(["serve", "--print-settings"]) == 2
     assert "TRT_RESPONSES_MAX_CALLS" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("typed", "engine"),
+    [
+        ("--script=a.yaml", "script://a.yaml"),
+        ("--script=auto --fault-header", "script://auto#faults"),
+        ("--record=https://a.example/v1", "record://cassette.jsonl#https://a.example/v1"),
+        ("--replay=c.jsonl", "replay://c.jsonl"),
+        ("--replay=c.jsonl --recorded-pace", "replay://c.jsonl#paced"),
+    ],
+)
+def test_what_stands_for_a_model_takes_any_name_and_stores_nothing(
+    capsys: Output, typed: str, engine: str
+) -> None:
+    assert main(["serve", *typed.split(), "--print-settings"]) == 0
+    shown = printed(capsys)
+    assert shown["engine"][0] == engine
+    assert (shown["model_aliases"][0], shown["store"][0]) == ("*", "memory://")

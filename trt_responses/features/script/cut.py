@@ -10,11 +10,11 @@ if TYPE_CHECKING:
 
 
 class Cut:
-    """Behind how many bytes a reply is cut; None: not at all. `asked`: the request's header of
+    """Behind how many bytes a reply is cut; None: not at all. `header`: what the request wants of
     faults."""
 
     after: int | None = None
-    asked = ""
+    header = ""
 
 
 HEADER = b"x-fault"
@@ -36,7 +36,7 @@ class CutsReplies:
         CUT.set(cut)
         for name, value in scope["headers"]:
             if name == HEADER:
-                cut.asked = value.decode("latin-1")
+                cut.header = value.decode("latin-1")
 
         async def counted(message: Message) -> None:
             nonlocal sent

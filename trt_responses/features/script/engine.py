@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from trt_responses.engine import Chunk, Health, Limits, Logprob
@@ -32,6 +33,8 @@ PLACES = 1024
 GUIDES: Mapping[GuideKind, frozenset[int]] = dict.fromkeys(
     ("json_schema", "regex"), frozenset({CONTROL.return_})
 )
+SCRIPT: ContextVar[Script] = ContextVar("script")
+"""Played in place of the server's, for a request in whose context it is set."""
 BACK_S = 0.2
 """Seconds after which an engine that died is back."""
 
@@ -40,11 +43,16 @@ class ScriptEngine:
     """Plays a script. `of` gives the engine of one run, which knows the run's request."""
 
     def __init__(self, script: Script, vocabulary: Vocabulary) -> None:
-        self.script = script
+        self._script = script
         self.vocabulary = vocabulary
         self._down: str | None = "The engine has not been started."
         self._playing: set[Playing] = set()
         self._restarts = 0
+
+    @property
+    def script(self) -> Script:
+        """The script of the request that is at work."""
+        return SCRIPT.get(self._script)
 
     async def start(self) -> None:
         self._down = None
@@ -93,6 +101,7 @@ class RunEngine:
 
     def __init__(self, engine: ScriptEngine, request: Request) -> None:
         self._engine = engine
+        self._script = engine.script
         self._request = request
         self._rules: dict[int, Rule] = {}
         self.may_die = True
@@ -112,22 +121,22 @@ class RunEngine:
     def generate(self, prompt_ids: Sequence[int], options: GenerateOptions, sink: Sink) -> Playing:
         scene = scene_of(prompt_ids, self._engine.vocabulary)
         rule = self.rule_for(scene)
-        seed = self._engine.script.seed + self._request.number
+        seed = self._script.seed + self._request.number
         player = Player(rule, self._request, seed, self._engine.vocabulary)
         job = Job(options, sink, room(len(prompt_ids), options, self.limits()))
         return self._engine.play(player.ids(scene, options), self, rule, job)
 
-    def rule_for(self, scene: Scene, asked: str = "") -> Rule:
-        """The rule of a turn, with the faults that are asked for. Raises an `InvalidRequest` when
+    def rule_for(self, scene: Scene, header: str = "") -> Rule:
+        """The rule of a turn, with the faults of a header. Raises an `InvalidRequest` when
         none holds."""
         if (rule := self._rules.get(scene.before)) is not None:
             return rule
-        rule = self._engine.script.rule_for(scene, self._request)
+        rule = self._script.rule_for(scene, self._request)
         if rule is None:
             raise InvalidRequest(
                 f"No rule of the script holds for '{scene.question:.100}'.", code="no_rule_holds"
             )
-        rule = self._rules[scene.before] = with_faults(rule, asked)
+        rule = self._rules[scene.before] = with_faults(rule, header)
         return rule
 
     def scene(self, prompt_ids: Sequence[int]) -> Scene:

@@ -18,10 +18,10 @@ LIMIT = 60
 """Requests a minute, of an owner that has used them up."""
 
 
-def with_faults(rule: Rule, asked: str) -> Rule:
+def with_faults(rule: Rule, header: str) -> Rule:
     """A rule with the faults of a header: `refuse=503; retry_after=1`, `cut_after=900`."""
     found: dict[str, Any] = {}
-    for part in filter(str.strip, asked.split(";")):
+    for part in filter(str.strip, header.split(";")):
         key, _, value = map(str.strip, part.partition("="))
         found[key] = value if key in ("fail", "message") else _value(value)
     if "refuse" in found:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import count
 from typing import TYPE_CHECKING
 
 from trt_responses.errors import StoreUnavailable
@@ -30,10 +29,9 @@ class Scripted:
 
     def __init__(self, engine: ScriptEngine) -> None:
         self._engine = engine
-        self._numbers = count(1)
 
     def accept(self, accepted: Accepted) -> Step | None:
-        return ScriptedStep(self._engine, next(self._numbers))
+        return ScriptedStep(self._engine, next(self._engine.script.numbers))
 
 
 class ScriptedStep(Step):
@@ -58,8 +56,8 @@ class ScriptedStep(Step):
         )
         self._run = self._engine.of(request)
         cut, scene = CUT.get(None) or Cut(), self._run.scene(draft.prompt.ids)
-        asked = cut.asked if self._engine.script.by_header else ""
-        rule = self._rule = self._run.rule_for(scene, asked)
+        header = cut.header if self._engine.script.by_header else ""
+        rule = self._rule = self._run.rule_for(scene, header)
         if rule.refuse is not None:
             raise refused(rule.refuse)
         cut.after = rule.cut_after
@@ -70,7 +68,7 @@ class ScriptedStep(Step):
 
     async def commit(self, write: Write, draft: Draft, last: Response) -> None:
         if write.stored and self._rule is not None and self._rule.lose_store:
-            raise StoreUnavailable("The store is lost, as asked.")
+            raise StoreUnavailable("The store is lost, for a test.")
 
 
 def _tools(accepted: Accepted) -> Iterator[Tool]:

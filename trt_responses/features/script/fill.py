@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 from typing import Any
 
+from trt_responses.features.script.patterns import NoText, text_for
 from trt_responses.schema.judge import Judge, read
 from trt_responses.schema.matching import Expressions
 
@@ -84,7 +85,7 @@ class _Maker:
         for several in ("anyOf", "oneOf"):
             if schema.get(several):
                 rest = {key: each for key, each in schema.items() if key != several}
-                return self._value(_joined(rest, self._one(schema[several])), name, depth + 1)
+                return self._one_of([_joined(rest, each) for each in schema[several]], name, depth)
         kind = schema.get("type")
         if isinstance(kind, Sequence) and not isinstance(kind, str):
             kind = self._one([each for each in kind if each != "null"] or ["null"])
@@ -101,6 +102,18 @@ class _Maker:
             case "null":
                 return None
         return self._string(schema, name)
+
+    def _one_of(self, schemas: Sequence[Schema], name: str, depth: int) -> Any:
+        """A value of one that has any: deep down, of one that refers to no other."""
+        order = list(schemas) if self._plain else self._random.sample(schemas, len(schemas))
+        order.sort(key=lambda each: depth > 2 and "$ref" in each)
+        for number, each in enumerate(order, 1):
+            try:
+                return self._value(each, name, depth + 1)
+            except NoValue:
+                if number == len(order):
+                    raise
+        return None
 
     def _resolved(self, schema: Schema, depth: int) -> Schema:
         """The schema with what it refers to, and all of what it must be at once."""
@@ -139,6 +152,7 @@ class _Maker:
         fixed = schema.get("prefixItems", ())
         made = [self._value(each, name, depth + 1) for each in fixed]
         most = schema.get("maxItems", max(schema.get("minItems", 1), 1))
+        del made[most:]
         while len(made) < min(most, max(schema.get("minItems", 1), len(fixed) or 1)):
             made.append(self._value(schema.get("items", {}), name, depth + 1))
         return made
@@ -162,6 +176,12 @@ class _Maker:
         return int(found) if whole or found == int(found) else found
 
     def _string(self, schema: Schema, name: str) -> str:
+        if "pattern" in schema:
+            try:
+                least = schema.get("minLength", 0)
+                return text_for(schema["pattern"], self._random, least).ljust(least, "x")
+            except NoText as why:
+                raise NoValue(str(why)) from None
         form = schema.get("format")
         made = FORMATS.get(form, "") if form else next(self._words, "")
         made = made or name.replace("_", " ") or "text"

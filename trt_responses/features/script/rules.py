@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal
@@ -149,6 +150,8 @@ class Script:
     rules: Sequence[Rule]
     seed: int = 0
     used: dict[int, int] = field(default_factory=dict)
+    numbers: Iterator[int] = field(default_factory=lambda: count(1))
+    """Of the requests."""
     by_header: bool = False
     """Whether requests may ask for faults by a header."""
 
@@ -215,18 +218,8 @@ def _stem(word: str) -> str:
 
 
 COMMON = {
-    "the",
-    "and",
-    "for",
-    "with",
-    "you",
-    "are",
-    "what",
-    "get",
-    "from",
-    "this",
-    "that",
-    "please",
+    *("the", "and", "for", "with", "you", "are", "what"),
+    *("get", "from", "this", "that", "please"),
 }
 """Words that say nothing about a tool."""
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import re
+from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
+from jsonschema import Draft202012Validator, FormatChecker
 
+from tests.support import random_schemas
 from trt_responses.errors import UsageError
 from trt_responses.features.script.fill import NoValue, departs, value_for
 from trt_responses.features.script.rules import (
@@ -140,7 +145,7 @@ def test_a_value_is_made_from_a_schema_with_words_of_the_question(
 
 def test_a_schema_that_allows_nothing_easy_is_said() -> None:
     with pytest.raises(NoValue):
-        value_for({"type": "string", "pattern": "^[0-9]{4}-x$"}, QUESTION)
+        value_for({"type": "string", "pattern": "^[0-9]{4}-x$", "maxLength": 3}, QUESTION)
     loop = {"$ref": "#"}
     with pytest.raises(NoValue, match="cannot be followed"):
         value_for(loop, QUESTION)
@@ -156,3 +161,48 @@ def test_notes_that_an_agent_puts_before_the_question_are_passed_over() -> None:
     noted = "<system-reminder>\nIt is 2026.\n</system-reminder>\n\nTo Rome for 3 nights"
     assert scene(noted).question == "To Rome for 3 nights"
     assert scene("<all>of it</all>").question == "<all>of it</all>"
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        r"^\d{4}-\d{2}-\d{2}$",
+        r"^(?:[01]\d|2[0-3]):[0-5]\d$",
+        r"^https?://[\w.-]+(/\S*)?$",
+        r"^[^@\s]+@[^@\s]+\.[a-z]{2,}$",
+        r"^[a-z0-9]+(?:-[a-z0-9]+)*$",
+        r"^\$\d+\.\d{2}$|^free$",
+        r"^(?<a>\d{1,3}\.){3}.$",
+        r"^[\u4e00-\u9fff]{2,}$",
+        r"^[\x41-\x43]+?\x2d\u002d$",
+        "foo",
+    ],
+)
+def test_a_pattern_is_followed_by_a_short_text(pattern: str) -> None:
+    for seed in range(20):
+        made = value_for({"type": "string", "pattern": pattern}, "Hello", seed)
+        assert re.search(pattern.replace("(?<", "(?P<"), made)
+        assert len(made) < 40
+    least = {"type": "string", "pattern": "^[a-z]+$", "minLength": 30, "maxLength": 80}
+    assert 30 <= len(value_for(least, "")) <= 80
+
+
+@pytest.mark.parametrize("pattern", [r"^(?=a)\w+$", r"(a)\1", r"\bword", r"\p{L}", "[b-a]"])
+def test_a_pattern_that_no_text_is_made_up_for_is_refused_by_its_part(pattern: str) -> None:
+    with pytest.raises(NoValue):
+        value_for({"type": "string", "pattern": pattern}, "Hello")
+
+
+def test_values_of_random_schemas_are_valid_by_another_judge_and_short() -> None:
+    for seed in range(150):
+        schema = random_schemas.schema(Random(seed))
+        value = value_for(schema, "A trip to 'Rome' for 3 nights", seed)
+        assert Draft202012Validator(schema, format_checker=FormatChecker()).is_valid(value), schema
+        assert len(json.dumps(value)) < 1000
+
+
+def test_a_tree_that_names_itself_twice_stays_small() -> None:
+    branch = {"anyOf": [{"$ref": "#/$defs/tree"}, {"type": "null"}]}
+    tree = {"properties": {"left": branch, "right": branch}, "required": ["left", "right"]}
+    made = value_for({"$ref": "#/$defs/tree", "$defs": {"tree": tree | {"type": "object"}}}, "")
+    assert len(json.dumps(made)) < 1000

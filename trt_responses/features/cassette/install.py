@@ -1,0 +1,32 @@
+"""Cassettes: a server that records another one, or replays what was recorded."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from trt_responses.setup.server import Server
+
+PACED = "#paced"
+
+
+def install(server: Server) -> None:
+    """`record://FILE#URL` records what URL answers; `replay://FILE` answers from the file, and
+    with `#paced` behind it at the recorded pace."""
+    kind, place = server.served.kind, str(server.served.card.get("name", ""))
+    hosts = server.settings.hosts()
+    if kind == "record":
+        from trt_responses.features.cassette.exchanges import Cassette
+        from trt_responses.features.cassette.record import Records, Upstream
+
+        file, _, url = place.partition("#")
+        upstream, cassette = Upstream(url), Cassette(Path(file))
+        server.layers.append(partial(Records, hosts=hosts, upstream=upstream, cassette=cassette))
+    elif kind == "replay":
+        from trt_responses.features.cassette.exchanges import read
+        from trt_responses.features.cassette.replay import Replays
+
+        exchanges, paced = read(Path(place.removesuffix(PACED))), place.endswith(PACED)
+        server.layers.append(partial(Replays, hosts=hosts, exchanges=exchanges, paced=paced))

@@ -1,0 +1,99 @@
+"""An ASGI layer that answers the paths of the API in place of the app behind it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from trt_responses.errors import ApiError, error_body
+from trt_responses.features.cassette.exchanges import Cleaner
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+PATHS = "/v1/"
+CREDENTIALS = ("authorization", "x-api-key", "api-key", "cookie", "proxy-authorization")
+
+
+class Sent(NamedTuple):
+    """A request as it came."""
+
+    method: str
+    path: str
+    headers: Sequence[tuple[str, str]]
+    body: bytes
+
+    @property
+    def text(self) -> str:
+        return self.body.decode("utf-8", "surrogateescape")
+
+    def cleaner(self) -> Cleaner:
+        """Takes out the secrets that this request was sent with too."""
+        own = [value for name, value in self.headers if name in CREDENTIALS]
+        words = {value.rpartition(" ")[2] for value in own}
+        return Cleaner(*(word for word in words if len(word) >= 8))
+
+
+class Layer:
+    """What recording and replaying have in common: which requests they answer, once whole."""
+
+    def __init__(self, app: ASGIApp, hosts: tuple[str, ...]) -> None:
+        self._app = app
+        self._hosts = hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if not self._answers(scope):
+            return await self._app(scope, receive, send)
+        body, more = b"", True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return None
+            body += message.get("body", b"")
+            more = message.get("more_body", False)
+        headers = [(name.decode("latin-1"), each.decode("latin-1")) for name, each in _of(scope)]
+        query = scope["query_string"].decode("latin-1")
+        path = scope.get("raw_path", scope["path"].encode()).decode("latin-1")
+        try:
+            await self.answer(
+                Sent(scope["method"], f"{path}{'?' * bool(query)}{query}", headers, body), send
+            )
+        except ConnectionAbortedError:
+            return None  # the server finds the reply unfinished, and closes the connection
+
+    def _answers(self, scope: Scope) -> bool:
+        """Whether it is of the API, and addressed to this server: the app refuses what is not."""
+        if scope["type"] != "http" or not scope["path"].startswith(PATHS):
+            return False
+        host = dict(_of(scope)).get(b"host", b"").decode("latin-1")
+        name = host if host.endswith("]") else host.rpartition(":")[0] or host
+        return "*" in self._hosts or name in self._hosts
+
+    async def answer(self, sent: Sent, send: Send) -> None:
+        """Send the reply."""
+        raise NotImplementedError
+
+
+def _of(scope: Scope) -> Sequence[tuple[bytes, bytes]]:
+    headers: Sequence[tuple[bytes, bytes]] = scope["headers"]
+    return headers
+
+
+async def start(send: Send, status: int, headers: Mapping[str, str]) -> None:
+    """Send a reply's head; the body's length shows when it ends."""
+    passed = [
+        (name.encode("latin-1"), value.encode("latin-1"))
+        for name, value in headers.items()
+        if name not in ("connection", "content-length", "keep-alive", "transfer-encoding")
+    ]
+    await send({"type": "http.response.start", "status": status, "headers": passed})
+
+
+async def error_reply(send: Send, path: str, error: ApiError) -> None:
+    """An error in the shape of the path's API."""
+    whole: dict[str, object] = {"error": error_body(error)}
+    if path.startswith(f"{PATHS}messages"):
+        whole = {"type": "error", "error": {"type": error.type, "message": error.message}}
+    await start(send, error.status, {"content-type": "application/json"})
+    await send({"type": "http.response.body", "body": json.dumps(whole).encode()})
