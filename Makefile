@@ -131,8 +131,9 @@ demo-train: $(DEV) ## Train the demo model anew (PyTorch on the CPU, about 35 mi
 	$(PIP) --editable '.[demo-train]'
 	$(BIN)/python -m scripts.train_demo
 
-demo-eval: $(DEV) ## Measure the demo model through the embedded engine
+demo-eval: $(DEV) ## Measure the demo model through the embedded engine, and by the questions of strangers
 	$(BIN)/python -m scripts.eval_demo
+	$(BIN)/python -m scripts.eval_demo --strangers
 
 clean: ## Remove the environment, prepared engines and caches
 	rm -rf .venv dist site bench/results .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage

@@ -1,7 +1,8 @@
 """Examine the demo model: `python -m scripts.eval_demo`, or `make demo-eval`.
 
 Expands engines/demo-source, prepares it as `make engine` does, asks through the embedded engine
-with greedy decoding, writes engines/demo-source/report.json and prints its tables.
+with greedy decoding, writes engines/demo-source/report.json and prints its tables. `--strangers`
+asks 500 questions that training has not seen instead, through a server, greedily and at 1.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from scripts.demo import evaluate, unused
+from scripts.demo import evaluate, strangers, unused
 from scripts.demo.table import markdown
 from scripts.demo.wordings import SOURCE
 from scripts.gguf_model import convert
@@ -28,7 +29,7 @@ from trt_responses.prepare.llamacpp.gguf import WEIGHT_TYPES
 from trt_responses.tokens import vocabulary
 
 if TYPE_CHECKING:
-    from trt_responses.prepare.llamacpp.gguf import WeightType
+    from trt_responses.prepare.checkpoint.open import Checkpoint
 
 CONTEXT_TOKENS = 4_096
 
@@ -37,6 +38,9 @@ def main() -> int:
     given = _arguments()
     console = Console(stderr=True)
     with tempfile.TemporaryDirectory() as scratch:
+        if given.strangers:
+            print(asyncio.run(_judged(given, Path(scratch), console)))
+            return 0
         report = examine(given, Path(scratch), console)
     if given.write:
         text = json.dumps(report, indent=1) + "\n"
@@ -57,21 +61,47 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--weights", choices=WEIGHT_TYPES, default="q8_0", help="of the GGUF")
     parser.add_argument("--slots", type=int, default=8, help="requests at once")
     parser.add_argument("--threads", type=int, default=2, help="of the engine")
+    parser.add_argument("--strangers", action="store_true", help="the 500 questions of strangers")
+    parser.add_argument("--answers", type=Path, help="where their answers go, a line each")
     parser.add_argument("--no-write", dest="write", action="store_false", help="leave report.json")
     return parser.parse_args()
 
 
-def examine(given: argparse.Namespace, scratch: Path, console: Console) -> dict[str, object]:
-    weights: WeightType = given.weights
-    expand(given.source, scratch / "checkpoint")
+async def _judged(given: argparse.Namespace, scratch: Path, console: Console) -> str:
+    """The table of the strangers' questions."""
+    questions = strangers.strangers()
+    engine, _ = _engine(given, scratch, 2 * CONTEXT_TOKENS + 1_024)
+    greedy = await strangers.marks(engine, questions, 0.0, given.slots)
+    console.print("temperature 1")
+    engine, _ = _engine(given, scratch, 2 * CONTEXT_TOKENS + 1_024)
+    drawn = await strangers.marks(engine, questions, 1.0, given.slots)
+    if given.answers is not None:
+        lines = (
+            json.dumps([one.family, question.request["input"], one.grade, one.answer])
+            for question, one in zip(questions * 2, greedy + drawn, strict=True)
+        )
+        given.answers.write_text("\n".join(lines) + "\n", "utf-8")
+    return strangers.table(greedy, drawn)
+
+
+def _engine(
+    given: argparse.Namespace, scratch: Path, context_tokens: int
+) -> tuple[LlamaCppEngine, Checkpoint]:
+    """An engine over the prepared weights, which is not started, and their checkpoint."""
+    if not (scratch / "checkpoint").exists():
+        expand(given.source, scratch / "checkpoint")
     checkpoint = open_checkpoint(scratch / "checkpoint")
-    convert(checkpoint, scratch / "demo.gguf", vocabulary.load(), weight_type=weights)
-    engine = LlamaCppEngine(
-        scratch / "demo.gguf",
-        context_tokens=CONTEXT_TOKENS,
-        slots=given.slots,
-        threads=given.threads,
-    )
+    gguf = scratch / "demo.gguf"
+    if not gguf.exists():
+        convert(checkpoint, gguf, vocabulary.load(), weight_type=given.weights)
+    slots, threads = given.slots, given.threads
+    return LlamaCppEngine(
+        gguf, context_tokens=context_tokens, slots=slots, threads=threads
+    ), checkpoint
+
+
+def examine(given: argparse.Namespace, scratch: Path, console: Console) -> dict[str, object]:
+    engine, checkpoint = _engine(given, scratch, CONTEXT_TOKENS)
     found = asyncio.run(_evaluated(engine, given.each, given.seed, console))
     console.print("mass on unused ids")
     return {
@@ -80,7 +110,7 @@ def examine(given: argparse.Namespace, scratch: Path, console: Console) -> dict[
         "wordings_two_sha256": _sha256(SOURCE / "wordings_two.json"),
         "wordings_three_sha256": _sha256(SOURCE / "wordings_three.json"),
         "wordings_four_sha256": _sha256(SOURCE / "wordings_four.json"),
-        "weight_type": weights,
+        "weight_type": given.weights,
         "seed": given.seed,
         **found,
         "unused_mass": unused.mass(checkpoint, given.source, given.seed),
