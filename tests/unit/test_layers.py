@@ -85,7 +85,7 @@ MAY_IMPORT = {
     # features
     "features": "",
     "features.background": CORE,
-    "features.cassette": CORE,
+    "features.cassette": f"{CORE} cli",
     "features.compaction": CORE,
     "features.containers": CORE,
     "features.conversations": CORE,
