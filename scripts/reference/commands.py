@@ -7,7 +7,7 @@ import importlib
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from trt_responses.cli.main import COMMANDS
+from trt_responses.cli.main import COMMANDS, module_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -38,7 +38,7 @@ def commands() -> Iterator[Command]:
     parser = argparse.ArgumentParser(prog=PROGRAM)
     added = parser.add_subparsers()
     for name, text in COMMANDS.items():
-        importlib.import_module(f"trt_responses.cli.{name}").add(added, name, text)
+        importlib.import_module(module_of(name)).add(added, name, text)
     yield from _leaves(parser)
 
 

@@ -88,7 +88,7 @@ MAY_IMPORT = {
     "features.action_tools": CORE,
     "features.background": f"{CORE} features.stored",
     "features.card": CORE,
-    "features.cassette": CORE,
+    "features.cassette": f"{CORE} cli",
     "features.compaction": f"{CORE} features.listing",
     "features.containers": f"{CORE} features.listing",
     "features.conversations": f"{CORE} features.listing",

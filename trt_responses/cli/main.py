@@ -1,7 +1,7 @@
 """The command line, `trt-responses COMMAND`. Parses, calls, prints.
 
-Decides nothing. Each command is in the module of its name, which is loaded for that command alone
-and has one function, `add`.
+Decides nothing. Each command is in the module of its name, or in a feature's. It is loaded for that
+command alone and has one function, `add`.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ COMMANDS = {
     "prove": "prove an engine on this machine step by step, and write a report",
 }
 
+FEATURES = {"cassette": "trt_responses.features.cassette.command"}
+"""The commands that a feature brings."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit status: 0, 1 for a failure at work, 2 for wrong use, or
@@ -49,6 +52,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status
 
 
+def module_of(command: str) -> str:
+    """The module that adds a command."""
+    return FEATURES.get(command, f"trt_responses.cli.{command}")
+
+
 def parser_of(command: str) -> argparse.ArgumentParser:
     """The parser of every command's name and of one command's options."""
     parser = argparse.ArgumentParser(
@@ -63,7 +71,7 @@ def parser_of(command: str) -> argparse.ArgumentParser:
     for name, text in COMMANDS.items():
         if name == command:
             with needed(f"The command `{name}`"):
-                module = importlib.import_module(f"trt_responses.cli.{name}")
+                module = importlib.import_module(module_of(name))
             module.add(commands, name, text)
         else:
             commands.add_parser(name, help=text)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pytest
 
 from trt_responses.cli.commands import FLAGS
-from trt_responses.cli.main import COMMANDS
+from trt_responses.cli.main import COMMANDS, module_of
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def parser_of_all() -> Recorded:
     parser = Recorded(prog="trt-responses")
     commands = parser.add_subparsers(required=True)
     for name, text in COMMANDS.items():
-        importlib.import_module(f"trt_responses.cli.{name}").add(commands, name, text)
+        importlib.import_module(module_of(name)).add(commands, name, text)
     return parser
 
 

@@ -8,7 +8,7 @@ import yaml  # type: ignore[import-untyped]  # ships no types
 from pydantic import ValidationError
 
 from trt_responses.errors import ApiError, InvalidRequest, Overloaded, ServerBusy
-from trt_responses.features.script.rules import FAULTS, Refusal, Rule, first_fault
+from trt_responses.features.script.rules import Faults, Refusal, Rule, first_fault
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,13 +27,13 @@ def with_faults(rule: Rule, header: str) -> Rule:
     if "refuse" in found:
         keys = [key for key in Refusal.model_fields if key in found]
         found["refuse"] = {"status": found["refuse"], **{key: found.pop(key) for key in keys}}
-    if unknown := [key for key in found if key not in FAULTS]:
+    if unknown := [key for key in found if key not in Faults.model_fields]:
         raise InvalidRequest(
-            f"X-Fault: {unknown[0]}: unknown fault; known: {', '.join(FAULTS)}.",
+            f"X-Fault: {unknown[0]}: unknown fault; known: {', '.join(Faults.model_fields)}.",
             code="invalid_fault",
         )
     try:
-        new = Rule.model_validate(found)
+        new = Faults.model_validate(found)
     except ValidationError as error:
         raise InvalidRequest(f"X-Fault: {first_fault(error)}.", code="invalid_fault") from None
     return rule.model_copy(update={key: getattr(new, key) for key in found})

@@ -88,8 +88,8 @@ class Refusal(Strict):
     retry_after: int | None = Field(None, ge=0)
 
 
-class Rule(Strict):
-    """What is played, and when."""
+class Faults(Strict):
+    """What goes wrong. A request's header may ask for these too."""
 
     @model_validator(mode="before")
     @classmethod
@@ -99,14 +99,6 @@ class Rule(Strict):
             return {**found, "refuse": {"status": found["refuse"]}}
         return found
 
-    when: When = When()
-    think: str | None = None
-    say: Any = None
-    """The answer: text, or an object or a list that is written as JSON; `auto`: made from the
-    format that the request wants, else the tool's result, or the question again."""
-    call: Call | tuple[Call, ...] = ()
-    raw: str | None = None
-    """Harmony as the model writes it, well-formed or not, behind `<|start|>assistant`."""
     stop_after: int | None = Field(None, ge=1)
     """The engine stops behind so many tokens, as at its context's end."""
     wait_s: float = Field(0.0, ge=0, le=3600)
@@ -125,16 +117,24 @@ class Rule(Strict):
     lose_store: bool = False
     """The store is lost when the response is to be kept."""
 
+
+class Rule(Faults):
+    """What is played, and when."""
+
+    when: When = When()
+    think: str | None = None
+    say: Any = None
+    """The answer: text, or an object or a list that is written as JSON; `auto`: made from the
+    format that the request wants, else the tool's result, or the question again."""
+    call: Call | tuple[Call, ...] = ()
+    raw: str | None = None
+    """Harmony as the model writes it, well-formed or not, behind `<|start|>assistant`."""
+
     @property
     def calls(self) -> tuple[Call, ...]:
         return (self.call,) if isinstance(self.call, Call) else self.call
 
 
-FAULTS = (
-    *("refuse", "cut_after", "wait_s", "pace_s", "stop_after", "fail", "die_after"),
-    *("harmony", "lose_store"),
-)
-"""The keys that a header may ask for too."""
 AUTO_RULES = (
     Rule(when=When(result=True), say=AUTO),
     Rule(call=Call(name=AUTO)),

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trt_responses.backends.installed import needed
 from trt_responses.cli.commands import add_command
+from trt_responses.features.cassette import convert
+from trt_responses.features.cassette.exchanges import read
 
 if TYPE_CHECKING:
     import argparse
@@ -24,9 +25,6 @@ def add(commands: Commands, name: str, text: str) -> None:
 
 
 def _convert(options: argparse.Namespace) -> int:
-    with needed("The command `cassette`"):
-        from trt_responses.features.cassette import convert
-        from trt_responses.features.cassette.exchanges import read
     write = convert.script if options.script else convert.pytest
     print(write(read(options.file)), end="")
     return 0
