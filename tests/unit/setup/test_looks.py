@@ -23,7 +23,9 @@ def test_whoever_looks_at_the_engine_does_so_again_and_again() -> None:
             looked += 1
 
         async with served(stall_s=2, sleep=sleep) as s:
-            s.app.state.server.each_look.append(look)
+            server = s.app.state.server
+            assert server.admission.look in server.each_look, "places that come back are given out"
+            server.each_look.append(look)
             while looked < 2:
                 await turn()
         assert 0.5 in waits

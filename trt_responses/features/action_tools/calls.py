@@ -17,10 +17,12 @@ if TYPE_CHECKING:
 
 
 def begin_shell(call: ActionCall) -> Iterator[e.Event]:
+    """The item, whose commands are not known yet."""
     yield e.OutputItemAdded(call.index, _shell_call(call, {}))
 
 
 def end_shell(call: ActionCall, written: str, status: o.Status) -> Iterator[e.Event]:
+    """The commands, and the whole item."""
     item = _shell_call(call, _read(written))
     for number, command in enumerate(item.action.commands):
         yield e.ShellCommandAdded(call.index, number, "")
@@ -40,10 +42,12 @@ def _shell_call(call: ActionCall, written: dict[str, Any]) -> o.OutputShellCall:
 
 
 def begin_local_shell(call: ActionCall) -> Iterator[e.Event]:
+    """The item, whose command is not known yet."""
     yield e.OutputItemAdded(call.index, _local_shell_call(call, {}))
 
 
 def end_local_shell(call: ActionCall, written: str, status: o.Status) -> Iterator[e.Event]:
+    """The whole item."""
     item = _local_shell_call(call, _read(written))
     yield e.OutputItemDone(call.index, replace(item, status=status))
 
@@ -58,11 +62,12 @@ def _local_shell_call(call: ActionCall, written: dict[str, Any]) -> o.OutputLoca
 
 
 def begin_patch(call: ActionCall) -> Iterator[e.Event]:
-    """None yet: the item says from its first event what it is about."""
+    """No event yet: the item says from its first event what it is about."""
     yield from ()
 
 
 def end_patch(call: ActionCall, written: str, status: o.Status) -> Iterator[e.Event]:
+    """The item without its diff, and with it."""
     item = o.OutputPatchCall(call.id, call.call_id, _operation(_read(written)))
     yield e.OutputItemAdded(call.index, _without_diff(item))
     done = replace(item, status="completed") if status == "completed" else item
