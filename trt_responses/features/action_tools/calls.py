@@ -17,10 +17,12 @@ if TYPE_CHECKING:
 
 
 def begin_shell(call: ActionCall) -> Iterator[e.Event]:
+    """The event that adds a `shell_call`, still without commands."""
     yield e.OutputItemAdded(call.index, _shell_call(call, {}))
 
 
 def end_shell(call: ActionCall, written: str, status: o.Status) -> Iterator[e.Event]:
+    """The events of a `shell_call`'s commands, and its end."""
     item = _shell_call(call, _read(written))
     for number, command in enumerate(item.action.commands):
         yield e.ShellCommandAdded(call.index, number, "")
@@ -40,10 +42,12 @@ def _shell_call(call: ActionCall, written: dict[str, Any]) -> o.OutputShellCall:
 
 
 def begin_local_shell(call: ActionCall) -> Iterator[e.Event]:
+    """The event that adds a `local_shell_call`, still without its command."""
     yield e.OutputItemAdded(call.index, _local_shell_call(call, {}))
 
 
 def end_local_shell(call: ActionCall, written: str, status: o.Status) -> Iterator[e.Event]:
+    """The event that ends a `local_shell_call`, with its command."""
     item = _local_shell_call(call, _read(written))
     yield e.OutputItemDone(call.index, replace(item, status=status))
 
@@ -63,6 +67,7 @@ def begin_patch(call: ActionCall) -> Iterator[e.Event]:
 
 
 def end_patch(call: ActionCall, written: str, status: o.Status) -> Iterator[e.Event]:
+    """The events of a whole `apply_patch_call`: added without its diff, done with it."""
     item = o.OutputPatchCall(call.id, call.call_id, _operation(_read(written)))
     yield e.OutputItemAdded(call.index, _without_diff(item))
     done = replace(item, status="completed") if status == "completed" else item
