@@ -1,6 +1,6 @@
 // The conversations that this browser knows: their titles, and the ids of their last responses.
 //
-// What was said stays on the server. A title is the first question, or what the user typed in its place.
+// The messages stay on the server. A title is the first question, or what the user typed in its place.
 
 import { call } from "./api.js";
 import { kept } from "./dom.js";
