@@ -17,20 +17,12 @@ if TYPE_CHECKING:
 
 
 def begin_shell(call: ActionCall) -> Iterator[e.Event]:
-<<<<<<< HEAD
-    """The item, whose commands are not known yet."""
-=======
     """The event that adds a `shell_call`, still without commands."""
->>>>>>> words46
     yield e.OutputItemAdded(call.index, _shell_call(call, {}))
 
 
 def end_shell(call: ActionCall, written: str, status: o.Status) -> Iterator[e.Event]:
-<<<<<<< HEAD
-    """The commands, and the whole item."""
-=======
     """The events of a `shell_call`'s commands, and its end."""
->>>>>>> words46
     item = _shell_call(call, _read(written))
     for number, command in enumerate(item.action.commands):
         yield e.ShellCommandAdded(call.index, number, "")
@@ -50,20 +42,12 @@ def _shell_call(call: ActionCall, written: dict[str, Any]) -> o.OutputShellCall:
 
 
 def begin_local_shell(call: ActionCall) -> Iterator[e.Event]:
-<<<<<<< HEAD
-    """The item, whose command is not known yet."""
-=======
     """The event that adds a `local_shell_call`, still without its command."""
->>>>>>> words46
     yield e.OutputItemAdded(call.index, _local_shell_call(call, {}))
 
 
 def end_local_shell(call: ActionCall, written: str, status: o.Status) -> Iterator[e.Event]:
-<<<<<<< HEAD
-    """The whole item."""
-=======
     """The event that ends a `local_shell_call`, with its command."""
->>>>>>> words46
     item = _local_shell_call(call, _read(written))
     yield e.OutputItemDone(call.index, replace(item, status=status))
 
@@ -83,11 +67,7 @@ def begin_patch(call: ActionCall) -> Iterator[e.Event]:
 
 
 def end_patch(call: ActionCall, written: str, status: o.Status) -> Iterator[e.Event]:
-<<<<<<< HEAD
-    """The item without its diff, and with it."""
-=======
     """The events of a whole `apply_patch_call`: added without its diff, done with it."""
->>>>>>> words46
     item = o.OutputPatchCall(call.id, call.call_id, _operation(_read(written)))
     yield e.OutputItemAdded(call.index, _without_diff(item))
     done = replace(item, status="completed") if status == "completed" else item

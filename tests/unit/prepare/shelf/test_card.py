@@ -128,7 +128,7 @@ def test_comparing_takes_no_second_however_large_the_file(directory: Path) -> No
 
 
 FIELDS = tuple(Card.__dataclass_fields__)
-OPTIONAL = ("chain", "dialect", "ignores", "number")
+OPTIONAL = ("chain", "dialect", "ignores", "note", "number", "temperature")
 
 
 @pytest.mark.parametrize("field", [field for field in FIELDS if field not in OPTIONAL])
