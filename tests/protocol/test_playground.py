@@ -72,7 +72,7 @@ def test_a_setting_turns_it_off() -> None:
 
 def named(text: str) -> set[str]:
     """Files of the page that one of them names."""
-    return set(re.findall(r'(?:from "\./|playground/)([\w.]+)"', text))
+    return set(re.findall(r'(?:from "\./|import\("\./|playground/)([\w.-]+)"', text))
 
 
 def test_every_file_is_served_and_every_file_that_is_named_is_there() -> None:
@@ -81,10 +81,21 @@ def test_every_file_is_served_and_every_file_that_is_named_is_there() -> None:
     assert found == {source.name for source in SOURCES} - {"index.html"}
 
 
-@pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.name)
+OWN = [source for source in SOURCES if not source.name.startswith("vendor-")]
+STORAGE = r"localStorage|sessionStorage"
+
+
+@pytest.mark.parametrize("source", OWN, ids=lambda source: source.name)
 def test_no_file_loads_from_elsewhere_or_makes_html_of_a_string(source: Path) -> None:
     text = source.read_text()
     for word in ("innerHTML", "outerHTML", "insertAdjacent", "document.write", "eval(", " style="):
         assert word not in text
-    elsewhere = r"@import|\burl\(|src=\"(?!playground/)|localStorage|sessionStorage"
-    assert re.findall(elsewhere, text) == []
+    assert re.findall(r"@import|\burl\(|src=\"(?!playground/)", text) == []
+    makes_html = r"(?<!katex)\.render\(|renderToString|highlight(?:Element|All)\("
+    assert re.findall(makes_html, text) == []
+
+
+def test_storage_is_reached_in_one_place_and_not_by_what_holds_the_key() -> None:
+    assert [source.name for source in OWN if re.search(STORAGE, source.read_text())] == ["dom.js"]
+    for name in ("api.js", "server.js"):
+        assert not re.search(r"\b(kept|visit)\b", (FOLDER / name).read_text())

@@ -16,23 +16,25 @@ export function el(tag, attributes = {}, ...children) {
 export const button = (label, onclick, attributes = {}) =>
   el("button", { type: "button", class: "plain", onclick, ...attributes }, label);
 
-// What this browser keeps between visits, or for a visit; nothing where storage is not allowed.
-export const kept = {
-  get(name, storage = "localStorage") {
+// What this browser keeps between visits, and for one visit; nothing where storage is not allowed.
+const place = (storage) => ({
+  get(name) {
     try {
       return window[storage].getItem(`trt_responses.${name}`);
     } catch {
       return null;
     }
   },
-  set(name, value, storage = "localStorage") {
+  set(name, value) {
     try {
       window[storage].setItem(`trt_responses.${name}`, value);
     } catch {
       // the page forgets on reload
     }
   },
-};
+});
+export const kept = place("localStorage");
+export const visit = place("sessionStorage");
 
 export const json = (value) => JSON.stringify(value, null, 2);
 

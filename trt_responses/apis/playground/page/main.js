@@ -2,7 +2,7 @@
 
 import * as chats from "./chats.js";
 import { programsOf } from "./copy.js";
-import { button, byId, eachFrame, el, kept } from "./dom.js";
+import { button, byId, eachFrame, el, kept, visit } from "./dom.js";
 import { Fault } from "./api.js";
 import { eventsOf, explanationOf, sidesOf } from "./inspect.js";
 import { Runner, loaded } from "./runner.js";
@@ -244,7 +244,7 @@ function send(event) {
 // The unsent question outlives a reload.
 function setDraft(text) {
   byId("ask").value = text;
-  kept.set("draft", text, "sessionStorage");
+  visit.set("draft", text);
 }
 
 // Adds text files to the question, each as a block of code.
@@ -401,7 +401,7 @@ function beginComposer() {
   });
   byId("stop").addEventListener("click", () => runner.stop(state.active));
   byId("edit-off").addEventListener("click", leaveEditing);
-  byId("ask").value = kept.get("draft", "sessionStorage") ?? "";
+  byId("ask").value = visit.get("draft") ?? "";
 }
 
 // Escape closes the sheet, else leaves an edit, else stops the answer.
