@@ -75,6 +75,10 @@ class Verdict(NamedTuple):
     def is_red(self) -> bool:
         return (self.wall_s if self.quiet else self.hold_s) > MOST_S
 
+    def rank(self) -> tuple[bool, bool, float, float]:
+        """The least is the best of several tries."""
+        return self.is_red, self.is_unclear, self.hold_s, self.wall_s
+
     @property
     def is_unclear(self) -> bool:
         return not self.is_red and self.wall_s > MOST_S
@@ -132,7 +136,7 @@ class Watch:
         best: Verdict | None = None
         for _ in range(TRIES):
             found = await self._played(given, quiet=await self.alone() < QUIET_S)
-            best = min(best or found, found, key=lambda one: (one.hold_s, one.wall_s))
+            best = min(best or found, found, key=Verdict.rank)
             if not best.is_red and not best.is_unclear:
                 break
         assert best is not None

@@ -63,7 +63,7 @@ def running(command: list[str], ready: bytes) -> Iterator[None]:
 
 @contextmanager
 def serving(image: Image, settings: Mapping[str, str]) -> Iterator[None]:
-    with running(image.started(**settings), b" is ready; try: "):
+    with running(image.started(**settings), b" is ready; "):
         image.is_healthy()
         yield
 

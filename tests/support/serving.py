@@ -91,7 +91,7 @@ class Child:
         """The address in its first line."""
         async with asyncio.timeout(PATIENCE_S):
             line = (await self._stdout.readline()).decode()
-        found = re.match(r"http://(\S+):(\d+) is ready; try: curl ", line)
+        found = re.match(r"http://(\S+):(\d+) is ready; .*try: curl ", line)
         assert found, line + (await self._stderr.read()).decode()
         return Address(found[1], int(found[2]))
 

@@ -277,9 +277,8 @@ def _config(app: FastAPI, settings: Settings) -> uvicorn.Config:
 
 def _hello(app: FastAPI, base: str) -> str:
     body = shlex.quote(json.dumps({"model": app.state.model, "input": "Hello!"}))
-    hints = " or ".join(app.state.server.hints).format(base=base)
+    hints = ", ".join(app.state.server.hints).format(base=base)
     return (
-        f"{base} is ready; try: "
-        f"curl -s {base}/v1/responses -H 'content-type: application/json' -d {body}\n"
-        f"Or {hints}"
+        f"{base} is ready; {hints}, or try: "
+        f"curl -s {base}/v1/responses -H 'content-type: application/json' -d {body}"
     )

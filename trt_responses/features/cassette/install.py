@@ -6,6 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trt_responses.wire.limits import RequestLimits
+
 if TYPE_CHECKING:
     from trt_responses.setup.server import Server
 
@@ -17,16 +19,21 @@ def install(server: Server) -> None:
     with `#paced` behind it at the recorded pace."""
     kind, place = server.served.kind, str(server.served.card.get("name", ""))
     hosts = server.settings.hosts()
+    limits = RequestLimits(body_bytes=server.settings.max_body_bytes)
     if kind == "record":
         from trt_responses.features.cassette.exchanges import Cassette
         from trt_responses.features.cassette.record import Records, Upstream
 
         file, _, url = place.partition("#")
         upstream, cassette = Upstream(url), Cassette(Path(file))
-        server.layers.append(partial(Records, hosts=hosts, upstream=upstream, cassette=cassette))
+        server.layers.append(
+            partial(Records, hosts=hosts, limits=limits, upstream=upstream, cassette=cassette)
+        )
     elif kind == "replay":
         from trt_responses.features.cassette.exchanges import read
         from trt_responses.features.cassette.replay import Replays
 
         exchanges, paced = read(Path(place.removesuffix(PACED))), place.endswith(PACED)
-        server.layers.append(partial(Replays, hosts=hosts, exchanges=exchanges, paced=paced))
+        server.layers.append(
+            partial(Replays, hosts=hosts, limits=limits, exchanges=exchanges, paced=paced)
+        )

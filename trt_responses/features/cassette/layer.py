@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from starlette.requests import ClientDisconnect, Request
+
 from trt_responses.errors import ApiError, error_body
 from trt_responses.features.cassette.exchanges import Cleaner
+from trt_responses.web.body import read_bytes
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from trt_responses.wire.limits import RequestLimits
 
 PATHS = "/v1/"
 CREDENTIALS = ("authorization", "x-api-key", "api-key", "cookie", "proxy-authorization")
@@ -35,31 +41,27 @@ class Sent(NamedTuple):
         return Cleaner(*(word for word in words if len(word) >= 8))
 
 
-class Layer:
+class Layer(ABC):
     """What recording and replaying have in common: which requests they answer, once whole."""
 
-    def __init__(self, app: ASGIApp, hosts: tuple[str, ...]) -> None:
+    def __init__(self, app: ASGIApp, hosts: tuple[str, ...], limits: RequestLimits) -> None:
         self._app = app
         self._hosts = hosts
+        self._limits = limits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if not self._answers(scope):
             return await self._app(scope, receive, send)
-        body, more = b"", True
-        while more:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                return None
-            body += message.get("body", b"")
-            more = message.get("more_body", False)
         headers = [(name.decode("latin-1"), each.decode("latin-1")) for name, each in _of(scope)]
         query = scope["query_string"].decode("latin-1")
         path = scope.get("raw_path", scope["path"].encode()).decode("latin-1")
+        path = f"{path}{'?' * bool(query)}{query}"
         try:
-            await self.answer(
-                Sent(scope["method"], f"{path}{'?' * bool(query)}{query}", headers, body), send
-            )
-        except ConnectionAbortedError:
+            body = await read_bytes(Request(scope, receive), self._limits)
+            await self.answer(Sent(scope["method"], path, headers, body), send)
+        except ApiError as error:
+            await error_reply(send, path, error)
+        except (ClientDisconnect, ConnectionAbortedError):
             return None  # the server finds the reply unfinished, and closes the connection
 
     def _answers(self, scope: Scope) -> bool:
@@ -70,9 +72,9 @@ class Layer:
         name = host if host.endswith("]") else host.rpartition(":")[0] or host
         return "*" in self._hosts or name in self._hosts
 
+    @abstractmethod
     async def answer(self, sent: Sent, send: Send) -> None:
-        """Send the reply."""
-        raise NotImplementedError
+        """Send the reply. Raises an `ApiError` before its head is sent."""
 
 
 def _of(scope: Scope) -> Sequence[tuple[bytes, bytes]]:

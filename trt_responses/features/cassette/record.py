@@ -20,10 +20,12 @@ from trt_responses.features.cassette.exchanges import (
     Request,
     parsed,
 )
-from trt_responses.features.cassette.layer import Layer, Sent, error_reply, start
+from trt_responses.features.cassette.layer import Layer, Sent, start
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Send
+
+    from trt_responses.wire.limits import RequestLimits
 
 logger = logging.getLogger(__name__)
 
@@ -90,9 +92,14 @@ class Records(Layer):
     """The layer of a server that records."""
 
     def __init__(
-        self, app: ASGIApp, hosts: tuple[str, ...], upstream: Upstream, cassette: Cassette
+        self,
+        app: ASGIApp,
+        hosts: tuple[str, ...],
+        limits: RequestLimits,
+        upstream: Upstream,
+        cassette: Cassette,
     ) -> None:
-        super().__init__(app, hosts)
+        super().__init__(app, hosts, limits)
         self._upstream = upstream
         self._cassette = cassette
 
@@ -103,8 +110,7 @@ class Records(Layer):
         if not isinstance(head, Head):
             why = root_cause(head) if isinstance(head, Exception) else "it closed the connection"
             message = f"The upstream {self._upstream.name} does not answer: {why}."
-            await error_reply(send, sent.path, ApiError(message, status=502))
-            return
+            raise ApiError(message, status=502)
         await start(send, head.status, head.headers)
         pieces, decoder = [], codecs.getincrementaldecoder("utf-8")("surrogateescape")
         while isinstance(part := await parts.get(), bytes):

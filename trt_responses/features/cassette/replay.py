@@ -7,12 +7,14 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from trt_responses.errors import ApiError, InvalidRequest
+from trt_responses.errors import InvalidRequest
 from trt_responses.features.cassette.exchanges import Exchange, parsed
-from trt_responses.features.cassette.layer import Layer, Sent, error_reply, start
+from trt_responses.features.cassette.layer import Layer, Sent, start
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Send
+
+    from trt_responses.wire.limits import RequestLimits
 
 PASSED_OVER = ("metadata", "client_metadata", "prompt_cache_key", "safety_identifier", "user")
 """Fields of a body that may differ: clients put ids of their own into them."""
@@ -25,19 +27,21 @@ class Replays(Layer):
     equal have been used, they are used again."""
 
     def __init__(
-        self, app: ASGIApp, hosts: tuple[str, ...], exchanges: Sequence[Exchange], *, paced: bool
+        self,
+        app: ASGIApp,
+        hosts: tuple[str, ...],
+        limits: RequestLimits,
+        exchanges: Sequence[Exchange],
+        *,
+        paced: bool,
     ) -> None:
-        super().__init__(app, hosts)
+        super().__init__(app, hosts, limits)
         self._exchanges = exchanges
         self._paced = paced
         self._used: set[int] = set()
 
     async def answer(self, sent: Sent, send: Send) -> None:
-        try:
-            reply = self._find(sent).reply
-        except ApiError as error:
-            await error_reply(send, sent.path, error)
-            return
+        reply = self._find(sent).reply
         await start(send, reply.status, reply.headers)
         now = 0.0
         for at, piece in reply.pieces:

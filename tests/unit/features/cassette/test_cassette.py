@@ -3,6 +3,7 @@ script it gives."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,8 @@ from trt_responses.features.cassette.exchanges import (
     Request,
     read,
 )
-from trt_responses.features.cassette.replay import departure
+from trt_responses.features.cassette.replay import Replays, departure
+from trt_responses.wire.limits import RequestLimits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -204,3 +206,25 @@ def test_refusals_and_broken_replies_become_rules_too() -> None:
         {"when": {"request": 1}, "refuse": refusal},
         {"when": {"request": 2}, "cut_after": 10},
     ]
+
+
+@pytest.mark.parametrize(("size", "status"), [(10, 200), (11, 413)])
+def test_a_body_has_the_servers_bound(size: int, status: int) -> None:
+    sent: list[Any] = []
+    pieces = [b" " * (size - 2), b"{}"]
+
+    async def app(*_: Any) -> None:
+        raise AssertionError("the layer answers")
+
+    async def receive() -> Any:
+        piece = pieces.pop(0)
+        return {"type": "http.request", "body": piece, "more_body": bool(pieces)}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    limits = RequestLimits(body_bytes=10)
+    layer = Replays(app, ("*",), limits, [exchange(body={})], paced=False)
+    scope = {"type": "http", "method": "POST", "path": "/v1/responses", "query_string": b""}
+    asyncio.run(layer(scope | {"headers": []}, receive, send))
+    assert sent[0]["status"] == status

@@ -122,17 +122,24 @@ let looking = null;
 function changed(turn) {
   dirty.add(turn);
   refresh();
-  const chat = open_chats.find(({ roots }) => roots.includes(turn.path[0]));
-  if (chat && turn.id && (!turn.running || turn.response?.background)) {
-    chats.remember(chat);
-    showChats();
-  }
+  keep(turn);
   if (turn === state.active && turn.id) history.replaceState(null, "", `#${turn.id}`);
   if (byId("look").hidden || turn !== state.inspected || looking || !(state.look === "events" || !turn.running)) return;
   looking = setTimeout(() => {
     looking = null;
     look();
   }, 200);
+}
+
+// Once for a background response that began, and once for each that ended: not for each of its events.
+function keep(turn) {
+  const stage = turn.running ? turn.response?.background && turn.id : turn.status;
+  if (!turn.id || !stage || turn.kept === stage) return;
+  turn.kept = stage;
+  const chat = open_chats.find(({ roots }) => roots.includes(turn.path[0]));
+  if (!chat) return;
+  chats.remember(chat);
+  showChats();
 }
 
 async function look() {

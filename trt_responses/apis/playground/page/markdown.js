@@ -165,16 +165,15 @@ function task(item) {
   text.before(el("input", { type: "checkbox", disabled: true, checked: found[1] !== " ", "aria-label": "Done" }), " ");
 }
 
-// The nodes of a text. Code gets its colours when it is complete.
-export function rendered(text, done = true) {
-  return [...new Builder(done).take(parser.parse(text, {})).root.childNodes];
-}
+const nodesOf = (tokens, done) => [...new Builder(done).take(tokens).root.childNodes];
 
-// Where the last block of a text begins: what stands before it cannot change any more.
-function lastBlock(text) {
-  const starts = parser.parse(text, {}).filter((token) => token.level === 0 && token.map).map((token) => token.map[0]);
+// The nodes of a whole text.
+export const rendered = (text) => nodesOf(parser.parse(text, {}), true);
+
+// Where a line of a text begins.
+function lineStart(text, number) {
   let at = 0;
-  for (let line = starts.at(-1) ?? 0; line > 0; line--) at = text.indexOf("\n", at) + 1;
+  for (let line = number; line > 0; line--) at = text.indexOf("\n", at) + 1;
   return at;
 }
 
@@ -206,14 +205,21 @@ export class Growing {
     }
     for (const node of this.open) node.remove();
     const rest = text.slice(this.settled);
-    const last = rest.length > LONG && !rest.includes("\n") ? 0 : lastBlock(rest);
-    if (last) this.node.append(...rendered(rest.slice(0, last)));
-    this.settled += last;
-    const block = rest.slice(last);
-    if (block.length > LONG && !/\n|```|~~~/.test(block)) {
-      this.long = document.createTextNode(block); // a line without end: it only grows
+    if (rest.length > LONG && !/\n|```|~~~/.test(rest)) {
+      this.long = document.createTextNode(rest); // a line without end: it only grows
       this.open = [el("p", {}, this.long)];
-    } else this.open = rendered(block, done);
+    } else this.open = this.settle(rest, done);
     this.node.append(...this.open);
+  }
+
+  // Adds the blocks that cannot change any more. Returns the nodes of the last one.
+  settle(rest, done) {
+    const tokens = parser.parse(rest, {});
+    const last = tokens.findLastIndex((token) => token.level === 0 && token.map && token.nesting >= 0);
+    const line = tokens[last]?.map[0] ?? 0;
+    if (line === 0) return nodesOf(tokens, done);
+    this.node.append(...nodesOf(tokens.slice(0, last), true));
+    this.settled += lineStart(rest, line);
+    return nodesOf(tokens.slice(last), done);
   }
 }
