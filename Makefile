@@ -37,7 +37,7 @@ $(GRAPHS): $(ENV)
 	@touch $@
 
 $(DEV): $(ENV)
-	$(PIP) --editable '.[client,redis,tensorrt]' --group dev
+	$(PIP) --editable '.[client,postgres,redis,tensorrt]' --group dev
 	@touch $@
 
 fmt: $(DEV) ## Rewrite the code in the project's format

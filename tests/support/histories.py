@@ -13,7 +13,7 @@ from array import array
 from collections import Counter
 from itertools import count
 from random import Random
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import redis
 
@@ -149,6 +149,57 @@ class RedisHistory(History):
                 server.hincrby(key, "until", int(-seconds * 1000))
             for name in server.zrange("trt:l", 0, -1):
                 server.zincrby("trt:l", -seconds * 1000, name)
+
+
+class PostgresHistory(History):
+    TABLES = "records, blocks, loose, expired, jobs, frames, locks"
+
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        self.url = url
+        with self._server() as server:
+            if server.execute("SELECT to_regclass('trt_responses.records')").fetchone() != (None,):
+                tables = ", ".join(f"trt_responses.{name}" for name in self.TABLES.split(", "))
+                server.execute(f"TRUNCATE {tables}")
+
+    def _server(self) -> Any:
+        import psycopg
+
+        return psycopg.connect(self.url, autocommit=True)
+
+    def execute(self, statement: str) -> None:
+        with self._server() as server:
+            server.execute(statement)
+
+    def store(self, bounds: Bounds = FREE) -> Store:
+        from trt_responses.stores.postgres.store import PostgresStore
+
+        return PostgresStore(self.url, bounds, letters)
+
+    def bytes(self, store: Store) -> Bytes:
+        """Its accounts are the blocks that records name."""
+        with self._server() as server:
+            (bodies, accounted, held) = server.execute(
+                "SELECT (SELECT coalesce(sum(length(body)), 0) FROM trt_responses.records), "
+                "(SELECT coalesce(sum(length(data)), 0) FROM trt_responses.blocks b WHERE EXISTS "
+                "(SELECT FROM trt_responses.records r WHERE b.n = ANY(r.blocks))), "
+                "(SELECT coalesce(sum(length(data)), 0) FROM trt_responses.blocks)"
+            ).fetchone()
+        return Bytes(int(bodies + accounted), int(bodies + held))
+
+    def advance(self, seconds: float) -> None:
+        """Moves every end nearer: the server's clock cannot be set."""
+        super().advance(seconds)
+        with self._server() as server:
+            for table, column in (
+                ("records", "expires_at"),
+                ("jobs", "expires_at"),
+                ("jobs", "lease_until"),
+                ("locks", "lease_until"),
+            ):
+                server.execute(
+                    f"UPDATE trt_responses.{table} SET {column} = {column} - %s", [seconds]
+                )
 
 
 def block(text: str, kind: str = "user") -> Block:

@@ -34,7 +34,7 @@ class RedisServer:
     def start(self) -> None:
         """On the port it had; at first on a free one, which somebody may take meanwhile."""
         for _ in range(ATTEMPTS):
-            self.port = self.port or _free_port()
+            self.port = self.port or free_port()
             if self._started():
                 return
             self.port = 0
@@ -91,7 +91,7 @@ def running(folder: Path) -> Iterator[RedisServer]:
         server.kill()
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])

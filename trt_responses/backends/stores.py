@@ -12,7 +12,7 @@ from trt_responses.errors import StartupError, UsageError
 from trt_responses.settings import PREFIX
 from trt_responses.stores.limits import Bounds
 
-OWN = ("memory", "sqlite", "redis")
+OWN = ("memory", "sqlite", "redis", "postgresql")
 
 if TYPE_CHECKING:
     from trt_responses.settings import Settings
@@ -53,6 +53,10 @@ def store_of(settings: Settings, spell: Spell) -> Store:
             with needed(f"{PREFIX}STORE: the Redis store", "redis"):
                 from trt_responses.stores.redis.store import RedisStore
             return RedisStore(place.where, bounds, spell=spell)
+        case "postgresql" | "postgres":
+            with needed(f"{PREFIX}STORE: the PostgreSQL store", "postgres"):
+                from trt_responses.stores.postgres.store import PostgresStore
+            return PostgresStore(place.where, bounds, spell)
         case kind:
             try:
                 store: Store = maker("stores", kind, OWN)(place.where, bounds, spell)

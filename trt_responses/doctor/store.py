@@ -14,7 +14,7 @@ from trt_responses.doctor.machine import may_write, nearest
 from trt_responses.errors import StartupError
 from trt_responses.settings import Settings
 
-REDIS_PORT = 6379
+REDIS_PORT, POSTGRES_PORT = 6379, 5432
 VARIABLE = "TRT_RESPONSES_STORE"
 
 
@@ -25,7 +25,7 @@ def store_check(settings: Settings, allowed: Callable[[Path], bool] = may_write)
     try:
         place = settings.store_place()
     except StartupError as error:
-        remedy = f"set {VARIABLE} to memory://, sqlite:///path or redis://host:port"
+        remedy = f"set {VARIABLE} to memory://, sqlite:///path, redis://… or postgresql://…"
         return Check("store", "fault", str(error), remedy)
     match place.kind:
         case "memory":
@@ -36,7 +36,10 @@ def store_check(settings: Settings, allowed: Callable[[Path], bool] = may_write)
             url = urlsplit(place.where)
             if url.scheme == "unix":
                 return Check("store", "ok", f"Redis: the socket {url.path}")
-            return _reachable(url.hostname or "localhost", url.port or REDIS_PORT)
+            return _reachable("Redis", url.hostname or "localhost", url.port or REDIS_PORT)
+        case "postgresql" | "postgres":
+            url = urlsplit(place.where)
+            return _reachable("PostgreSQL", url.hostname or "localhost", url.port or POSTGRES_PORT)
         case kind:
             try:
                 maker("stores", kind, OWN)
@@ -53,8 +56,8 @@ def _file(place: Path, allowed: Callable[[Path], bool]) -> Check:
     )
 
 
-def _reachable(host: str, port: int) -> Check:
+def _reachable(what: str, host: str, port: int) -> Check:
     error = why_not(host, port)
     if error is not None:
-        return Check("store", "fault", f"Redis: cannot connect to {host}:{port} ({error})")
-    return Check("store", "ok", f"Redis: {host}:{port} listens")
+        return Check("store", "fault", f"{what}: cannot connect to {host}:{port} ({error})")
+    return Check("store", "ok", f"{what}: {host}:{port} listens")

@@ -22,8 +22,8 @@ class History(SettingGroup):
 
     store: str | None = Field(
         None,
-        description="Where responses are kept: memory://, sqlite:///path or redis://host:port "
-        "(default: a file in DATA_DIR; memory when embedded). "
+        description="Where responses are kept: memory://, sqlite:///path, redis://host:port or "
+        "postgresql://user@host/database (default: a file in DATA_DIR; memory when embedded). "
         "sqlite:///path?synchronous=full survives a power cut. An installed package's store is "
         "NAME://PLACE.",
     )

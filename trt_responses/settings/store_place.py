@@ -13,7 +13,7 @@ class StorePlace(NamedTuple):
     """A kind of store, and where it is."""
 
     kind: str
-    """memory, sqlite, redis, or the name of one that another package brings."""
+    """memory, sqlite, redis, postgresql, or the name of one that another package brings."""
     where: str
     """A file's path, a server's URL, or nothing."""
     synchronous: Literal["normal", "full"] = "normal"
@@ -38,7 +38,7 @@ def place_of(url: str) -> StorePlace:
     if rest and kind.isidentifier() and kind not in ("memory", "sqlite"):
         return StorePlace(kind, url)
     raise ValueError(
-        "expected memory://, sqlite:///path or redis://host:port/number, "
+        "expected memory://, sqlite:///path, redis://host:port/number or postgresql://host/name, "
         f"got {kind + '://…' if '://' in url else url!r:.60}"
     )
 

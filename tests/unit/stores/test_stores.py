@@ -15,7 +15,7 @@ import orjson
 import pytest
 import redis
 
-from tests.support import histories, redis_server
+from tests.support import histories, postgres_server, redis_server
 from tests.support.histories import AGE_S, FREE, LEASE_S, NOW, History, block, record
 from tests.support.turns import turn
 from trt_responses.errors import StartupError
@@ -35,16 +35,22 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-KINDS = ("memory", "sqlite", "redis")
+KINDS = ("memory", "sqlite", "redis", "postgres")
 BOUNDED = pytest.mark.parametrize("history", ["memory", "sqlite"], indirect=True)
-"""A Redis server bounds its own memory."""
-SHARED = pytest.mark.parametrize("history", ["sqlite", "redis"], indirect=True)
+"""A server bounds its own memory."""
+SHARED = pytest.mark.parametrize("history", ["sqlite", "redis", "postgres"], indirect=True)
 """What is in memory is one server's, and ends with it."""
 
 
 @pytest.fixture(scope="module")
 def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with redis_server.running(tmp_path_factory.mktemp("redis")) as server:
+        yield server.url
+
+
+@pytest.fixture(scope="module")
+def postgres_url() -> Iterator[str]:
+    with postgres_server.running() as server:
         yield server.url
 
 
@@ -55,8 +61,10 @@ def history(request: pytest.FixtureRequest, tmp_path: Path) -> History:
             return histories.MemoryHistory()
         case "sqlite":
             return histories.SqliteHistory(tmp_path)
-        case _:
+        case "redis":
             return histories.RedisHistory(request.getfixturevalue("redis_url"))
+        case _:
+            return histories.PostgresHistory(request.getfixturevalue("postgres_url"))
 
 
 @contextlib.asynccontextmanager

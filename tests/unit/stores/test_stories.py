@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from hypothesis.stateful import run_state_machine_as_test as lived
 
-from tests.support import histories, redis_server
+from tests.support import histories, postgres_server, redis_server
 from tests.support.histories import AGE_S, FREE, LEASE_S, block
 from trt_responses.store import Expired, Job, Record
 
@@ -264,3 +264,9 @@ def test_no_life_of_an_sqlite_store_departs_from_the_model(
 def test_no_life_of_a_redis_store_departs_from_the_model(tmp_path: Path) -> None:
     with redis_server.running(tmp_path) as server:
         live(lambda: histories.RedisHistory(server.url), 15)
+
+
+@pytest.mark.slow  # 4 s: hundreds of steps over a socket
+def test_no_life_of_a_postgres_store_departs_from_the_model() -> None:
+    with postgres_server.running() as server:
+        live(lambda: histories.PostgresHistory(server.url), 15)

@@ -1,0 +1,233 @@
+"""What only the PostgreSQL store promises: another primary, a pooler, many writers, odd ids."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.support import histories, postgres_server
+from tests.support.histories import FREE, PostgresHistory, block, letters, record
+from tests.support.redis_server import free_port
+from trt_responses.errors import StartupError, StoreUnavailable
+from trt_responses.store import Expired, Lock, Record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.support.postgres_server import PostgresServer
+    from trt_responses.stores.postgres.store import PostgresStore
+
+WRITERS, TURNS = 8, 6
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with postgres_server.running(wal_level="replica") as running:
+        yield running
+
+
+@pytest.fixture
+def history(server: PostgresServer) -> PostgresHistory:
+    return PostgresHistory(server.url)
+
+
+def opened(url: str, **more: Any) -> PostgresStore:
+    from trt_responses.stores.postgres.store import PostgresStore
+
+    return PostgresStore(url, FREE, letters, **more)
+
+
+@contextmanager
+def pooled(server: PostgresServer, folder: Path) -> Iterator[str]:
+    """A PgBouncer that gives each transaction another connection."""
+    if (program := shutil.which("pgbouncer")) is None:
+        pytest.skip("no pgbouncer on this machine: install it from the distribution")
+    port, settings = free_port(), folder / "pgbouncer.ini"
+    (folder / "users").write_text('"postgres" ""\n')
+    settings.write_text(
+        f"[databases]\npostgres = host=127.0.0.1 port={server.port} user=postgres\n"
+        f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nauth_type = any\n"
+        f"auth_file = {folder / 'users'}\npool_mode = transaction\ndefault_pool_size = 3\n"
+        "server_round_robin = 1\nunix_socket_dir =\n"
+    )
+    folder.chmod(0o755)
+    for parent in (folder, *folder.parents[:2]):
+        parent.chmod(parent.stat().st_mode | 0o055)
+    user = "postgres" if postgres_server.is_root() else None
+    process = subprocess.Popen(
+        [program, settings], stderr=subprocess.PIPE, text=True, user=user, cwd="/"
+    )
+    assert process.stderr is not None
+    try:
+        for line in process.stderr:
+            if "process up" in line:
+                break
+        yield f"postgresql://postgres@127.0.0.1:{port}/postgres"
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+
+
+async def conversation(store: PostgresStore, name: str, owner: str) -> None:
+    """Turns that share blocks with all others, and a record that is deleted on the way."""
+    said = [block("shared"), block(name)]
+    for turn in range(TURNS):
+        said.append(block(f"{name} {turn}"))
+        await store.put(record(f"{name}-{turn}", *said, owner=owner))
+        found = await store.get(f"{name}-{turn}", owner)
+        assert isinstance(found, Record)
+        assert [each.item for each in found.blocks] == [each.item for each in said]
+        if turn:
+            assert await store.delete(f"{name}-{turn - 1}", owner)
+
+
+def test_writers_that_add_and_delete_at_once_lose_no_block(history: PostgresHistory) -> None:
+    async def story() -> None:
+        stores = [opened(history.url), opened(history.url)]
+        for store in stores:
+            await store.start()
+        await asyncio.gather(
+            *(conversation(stores[n % 2], f"w{n}", "annbob"[n % 2 * 3 :][:3]) for n in range(WRITERS))
+        )
+        held = history.bytes(stores[0])
+        assert held.accounted == held.held > 0
+        for n in range(WRITERS):
+            assert await stores[0].delete(f"w{n}-{TURNS - 1}", "annbob"[n % 2 * 3 :][:3])
+        assert history.bytes(stores[0]).held == 0
+        for store in stores:
+            await store.stop()
+
+    asyncio.run(story())
+
+
+def test_it_works_behind_a_pooler_of_transactions(
+    server: PostgresServer, history: PostgresHistory, tmp_path: Path
+) -> None:
+    async def story(url: str) -> None:
+        store = opened(url)
+        await store.start()
+        await asyncio.gather(*(conversation(store, f"p{n}", "ann") for n in range(WRITERS)))
+        lock = Lock("conv", "ann", "resp")
+        assert await store.lock(lock, 5.0)
+        assert not await store.lock(Lock("conv", "ann", "other"), 5.0)
+        await store.stop()
+
+    with pooled(server, tmp_path) as url:
+        asyncio.run(story(url))
+
+
+def test_a_promoted_standby_goes_on_with_all_that_was_acknowledged(tmp_path: Path) -> None:
+    with postgres_server.running(synchronous_standby_names="*") as primary:
+        with primary.standby() as standby:
+
+            async def story() -> None:
+                store = opened(
+                    f"postgresql://postgres@127.0.0.1:{primary.port},127.0.0.1:{standby.port}"
+                    "/postgres?target_session_attrs=read-write"
+                )
+                await store.start()
+                names = list[str]()
+
+                async def write() -> None:
+                    while len(names) < 400:
+                        name = f"r{len(names)}"
+                        names.append(name)
+                        try:
+                            await store.put(record(name, block("shared"), block(name)))
+                        except StoreUnavailable:
+                            names.remove(name)
+                        if len(names) == 100 and primary.is_up:
+                            primary.kill()
+                            standby.promote()
+
+                await write()
+                for name in names:
+                    assert isinstance(await store.get(name, "ann"), Record), name
+                await store.check()
+                await store.stop()
+
+            asyncio.run(story())
+
+
+@pytest.mark.parametrize("name", ["\0", "a\0b", "\ud800", "resp_'; DROP TABLE x", "é", "x" * 5000])
+def test_an_odd_id_is_no_response(history: PostgresHistory, name: str) -> None:
+    async def story() -> None:
+        store = opened(history.url)
+        await store.start()
+        assert await store.get(name, "ann") is None
+        assert not await store.delete(name, "ann")
+        assert not await store.cancel_job(name, "ann")
+        assert await store.frames_after(name, "ann", 0) is None
+        await store.stop()
+
+    asyncio.run(story())
+
+
+def test_old_responses_are_dropped_while_nobody_writes(history: PostgresHistory) -> None:
+    async def story() -> None:
+        store = opened(history.url)
+        await store.start()
+        await store.put(record("a", block("hello")))
+        await store.stop()
+        history.advance(histories.AGE_S + 1)
+        await store.start()
+        while history.bytes(store).held:
+            await asyncio.sleep(0)  # slept: the sweep is a task of its own
+        assert await store.get("a", "ann") == Expired("a")
+        assert store.usage.dropped["age"] == 1
+        await store.stop()
+
+    asyncio.run(story())
+
+
+def test_a_hung_or_killed_server_is_away_and_then_back() -> None:
+    with postgres_server.running() as server:
+
+        async def story() -> None:
+            store = opened(server.url, answer_s=0.5)
+            await store.start()
+            await store.put(record("a", block("hello")))
+            with server.paused(), pytest.raises(StoreUnavailable, match="unreachable"):
+                await store.get("a", "ann")
+            assert isinstance(await store.get("a", "ann"), Record)
+            server.kill()
+            with pytest.raises(StoreUnavailable, match="unreachable"):
+                await store.check()
+            server.start()
+            assert isinstance(await store.get("a", "ann"), Record)
+            await store.stop()
+
+        asyncio.run(story())
+
+
+def test_a_server_that_was_never_there_stops_the_start_and_names_no_password() -> None:
+    postgres_server.needed()
+
+    async def story() -> None:
+        store = opened("postgresql://ann:secret@127.0.0.1:1/x")
+        with pytest.raises(StartupError, match="Cannot use PostgreSQL") as failed:
+            await store.start()
+        assert "secret" not in str(failed.value)
+
+    asyncio.run(story())
+
+
+def test_another_format_is_refused_and_left_alone(history: PostgresHistory) -> None:
+    async def story() -> None:
+        await (store := opened(history.url)).start()
+        await store.stop()
+        history.execute("UPDATE trt_responses.format SET version = 2")
+        try:
+            with pytest.raises(StartupError, match="has format 2"):
+                await opened(history.url).start()
+        finally:
+            history.execute("UPDATE trt_responses.format SET version = 1")
+
+    asyncio.run(story())
