@@ -18,6 +18,7 @@ import time
 from array import array
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +29,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.script import ANALYSIS_TOKENS, LENGTHS, prose
+from tests.support import postgres_server
 from trt_responses.harmony.stored_text import Spelled
 from trt_responses.serve.server import freeze_heap
 from trt_responses.store import Block, Record
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
     from trt_responses.store import Spell, Store
     from trt_responses.tokens.vocabulary import Vocabulary
 
-KINDS = ("memory", "sqlite", "sqlite full", "redis")
+KINDS = ("memory", "sqlite", "sqlite full", "redis", "postgres")
 RECORDS, TURNS, AT_ONCE = 1000, 10, 64
 LONG_BLOCKS, LARGE_BYTES = 1000, 4 * 1024 * 1024
 HOLD_GOAL_US = 5_000
@@ -210,8 +212,10 @@ async def opened(kind: str, spell: Spell) -> AsyncIterator[Store | None]:
                 yield SqliteStore(folder / "history.db", BOUNDS, spell=spell)
             case "sqlite full":
                 yield SqliteStore(folder / "history.db", BOUNDS, synchronous="full", spell=spell)
-            case _:
+            case "redis":
                 yield await _redis(folder, stack, spell)
+            case _:
+                yield _postgres(stack, spell)
 
 
 async def _redis(folder: Path, stack: AsyncExitStack, spell: Spell) -> Store | None:
@@ -231,6 +235,15 @@ async def _redis(folder: Path, stack: AsyncExitStack, spell: Spell) -> Store | N
     if not any(UP in line.lower() for line in server.stdout):
         return None
     return RedisStore(f"unix://{socket}", spell=spell)
+
+
+def _postgres(stack: AsyncExitStack, spell: Spell) -> Store | None:
+    if not postgres_server.PROGRAMS or find_spec("psycopg") is None:
+        return None
+    from trt_responses.stores.postgres.store import PostgresStore
+
+    server = stack.enter_context(postgres_server.running(autovacuum="on", shared_buffers="128MB"))
+    return PostgresStore(server.url, spell=spell)
 
 
 async def measured_rows() -> list[Row]:

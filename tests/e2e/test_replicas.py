@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 
-from tests.support import redis_server
+from tests.support import postgres_server, redis_server
 from tests.support.asgi import JSON, PATIENCE_S, until
 from tests.support.dying_server import LEASE_S
 from tests.support.served import ANSWER, CALL, STALLED, THOUGHT, WEATHER, ids, served
@@ -46,11 +46,20 @@ def redis(tmp_path: Path) -> Iterator[RedisServer]:
         yield server
 
 
-@pytest.fixture(params=["sqlite", "redis"])
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[str]:
+    with postgres_server.running() as server:
+        yield server.url
+
+
+@pytest.fixture(params=["sqlite", "redis", "postgres"])
 def shared(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
     """Opens one more replica's store."""
     if request.param == "sqlite":
         return lambda: SqliteStore(tmp_path / "history.db")
+    if request.param == "postgres":
+        url = request.getfixturevalue("postgres")
+        return lambda: store_of(Settings(store=url), says_nothing)
     server = request.getfixturevalue("redis")
     return lambda: RedisStore(server.url)
 

@@ -17,7 +17,7 @@ import openai
 import orjson
 import pytest
 
-from tests.support import redis_server
+from tests.support import postgres_server, redis_server
 from tests.support.asgi import PATIENCE_S
 from tests.support.paced_server import TEXT
 from tests.support.server_processes import ROOT, asked
@@ -77,6 +77,10 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path / 'history.db'}"
         return
+    if request.param == "postgres":
+        with postgres_server.running() as database:
+            yield database.url
+        return
     with redis_server.running(tmp_path) as server:
         yield server.url
 
@@ -90,6 +94,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         ("sqlite", signal.SIGTERM),
         ("redis", signal.SIGKILL),
         ("redis", signal.SIGSTOP),
+        ("postgres", signal.SIGKILL),
     ],
     indirect=["store"],
 )

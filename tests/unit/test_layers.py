@@ -133,6 +133,7 @@ MAY_IMPORT = {
     "stores": f"{LEAVES} store",
     "stores.at_rest": STORE,
     "stores.memory": f"{STORE} stores.at_rest",
+    "stores.postgres": f"{STORE} stores.at_rest",
     "stores.redis": f"{STORE} stores.at_rest",
     "stores.sqlite": f"{STORE} stores.at_rest",
     "tools": f"{LEAVES} tool",

@@ -42,10 +42,9 @@ class Connection(psycopg.AsyncConnection[Any]):
     """A connection that is closed when a call of it is cancelled. Psycopg's own would ask the
     server to cancel the statement and wait for it, which a server that hangs never does."""
 
-    async def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
+    async def wait(self, gen: Any, *limits: Any, **named_limits: Any) -> Any:
         try:
-            socket = self.pgconn.socket
-            return await waiting.wait_async(gen, socket, interval=interval, timeout=timeout)
+            return await waiting.wait_async(gen, self.pgconn.socket, *limits, **named_limits)
         except asyncio.CancelledError:
             self.pgconn.finish()
             raise
@@ -90,7 +89,7 @@ class Connections:
         connection = self._idle.pop() if self._idle else await self.connect()
         is_whole = False
         try:
-            cursor = await connection.execute(statement, values, binary=True)  # type: ignore[call-overload]
+            cursor = await connection.execute(statement, values, binary=True)
             rows: list[tuple[Any, ...]] = await cursor.fetchall()
             is_whole = True
         except psycopg.Error as error:
@@ -105,9 +104,7 @@ class Connections:
 
     async def connect(self) -> Connection:
         """A new connection."""
-        return await Connection.connect(
-            **self._parameters, autocommit=True, prepare_threshold=None
-        )
+        return await Connection.connect(**self._parameters, autocommit=True, prepare_threshold=None)
 
 
 async def _closed(connection: Connection) -> None:

@@ -260,8 +260,8 @@ class PostgresStore:
             return await self._loaded(Row(*fields), numbers, seal)
         waits = (self.takeover_s, self._bounds.max_deaths)
         if rows := await self._server.rows(JOB, (*waits, response_id, owner)):
-            *fields, is_lost, is_old = rows[0]
-            return Expired(response_id) if is_old else Job(*fields, lost=is_lost)
+            *fields, is_old = rows[0]
+            return Expired(response_id) if is_old else Job(*fields)
         gone = await self._value(
             "SELECT 1 FROM trt_responses.expired WHERE id = %s AND owner = %s", response_id, owner
         )

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from trt_responses.stores.postgres.store import PostgresStore
 
 WRITERS, TURNS = 8, 6
+OWNERS = ("ann", "bob")
 
 
 @pytest.fixture(scope="module")
@@ -94,12 +95,12 @@ def test_writers_that_add_and_delete_at_once_lose_no_block(history: PostgresHist
         for store in stores:
             await store.start()
         await asyncio.gather(
-            *(conversation(stores[n % 2], f"w{n}", "annbob"[n % 2 * 3 :][:3]) for n in range(WRITERS))
+            *(conversation(stores[n % 2], f"w{n}", OWNERS[n % 2]) for n in range(WRITERS))
         )
         held = history.bytes(stores[0])
         assert held.accounted == held.held > 0
         for n in range(WRITERS):
-            assert await stores[0].delete(f"w{n}-{TURNS - 1}", "annbob"[n % 2 * 3 :][:3])
+            assert await stores[0].delete(f"w{n}-{TURNS - 1}", OWNERS[n % 2])
         assert history.bytes(stores[0]).held == 0
         for store in stores:
             await store.stop()
@@ -123,37 +124,35 @@ def test_it_works_behind_a_pooler_of_transactions(
         asyncio.run(story(url))
 
 
-def test_a_promoted_standby_goes_on_with_all_that_was_acknowledged(tmp_path: Path) -> None:
-    with postgres_server.running(synchronous_standby_names="*") as primary:
-        with primary.standby() as standby:
+@pytest.mark.slow  # 3 s: two clusters
+def test_a_promoted_standby_goes_on_with_all_that_was_acknowledged() -> None:
+    async def story(primary: PostgresServer, standby: PostgresServer) -> None:
+        store = opened(
+            f"postgresql://postgres@127.0.0.1:{primary.port},127.0.0.1:{standby.port}"
+            "/postgres?target_session_attrs=read-write"
+        )
+        await store.start()
+        kept = list[str]()
+        for n in range(200):
+            try:
+                await store.put(record(f"r{n}", block("shared"), block(str(n))))
+                kept.append(f"r{n}")
+            except StoreUnavailable:
+                pass
+            if n == 100:
+                primary.kill()
+                standby.promote()
+        assert len(kept) > 150
+        for name in kept:
+            assert isinstance(await store.get(name, "ann"), Record), name
+        await store.check()
+        await store.stop()
 
-            async def story() -> None:
-                store = opened(
-                    f"postgresql://postgres@127.0.0.1:{primary.port},127.0.0.1:{standby.port}"
-                    "/postgres?target_session_attrs=read-write"
-                )
-                await store.start()
-                names = list[str]()
-
-                async def write() -> None:
-                    while len(names) < 400:
-                        name = f"r{len(names)}"
-                        names.append(name)
-                        try:
-                            await store.put(record(name, block("shared"), block(name)))
-                        except StoreUnavailable:
-                            names.remove(name)
-                        if len(names) == 100 and primary.is_up:
-                            primary.kill()
-                            standby.promote()
-
-                await write()
-                for name in names:
-                    assert isinstance(await store.get(name, "ann"), Record), name
-                await store.check()
-                await store.stop()
-
-            asyncio.run(story())
+    with (
+        postgres_server.running(synchronous_standby_names="*") as primary,
+        primary.standby() as standby,
+    ):
+        asyncio.run(story(primary, standby))
 
 
 @pytest.mark.parametrize("name", ["\0", "a\0b", "\ud800", "resp_'; DROP TABLE x", "é", "x" * 5000])
@@ -178,7 +177,7 @@ def test_old_responses_are_dropped_while_nobody_writes(history: PostgresHistory)
         await store.stop()
         history.advance(histories.AGE_S + 1)
         await store.start()
-        while history.bytes(store).held:
+        while history.bytes(store).held:  # noqa: ASYNC110
             await asyncio.sleep(0)  # slept: the sweep is a task of its own
         assert await store.get("a", "ann") == Expired("a")
         assert store.usage.dropped["age"] == 1
@@ -187,6 +186,7 @@ def test_old_responses_are_dropped_while_nobody_writes(history: PostgresHistory)
     asyncio.run(story())
 
 
+@pytest.mark.slow  # 2 s: a cluster of its own
 def test_a_hung_or_killed_server_is_away_and_then_back() -> None:
     with postgres_server.running() as server:
 
