@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import openai
@@ -19,7 +19,7 @@ import pytest
 
 from tests.support import postgres_server, redis_server
 from tests.support.asgi import PATIENCE_S
-from tests.support.paced_server import TEXT
+from tests.support.paced_server import TEXT, WORDS
 from tests.support.server_processes import ROOT, asked
 
 if TYPE_CHECKING:
@@ -128,6 +128,35 @@ def test_a_stream_that_one_server_gives_is_whole_when_the_other_goes(
             assert one.get(f"/v1/responses/{name}") == kept
         assert other.get(f"/v1/responses/{name}") == kept
         assert kept["output"][0]["content"][0]["text"] == TEXT
+
+
+@pytest.mark.xdist_group("processes")
+@pytest.mark.parametrize("store", ["sqlite"], indirect=True)
+def test_a_foreground_stream_is_read_on_at_another_server_when_its_own_is_killed(
+    store: str,
+) -> None:
+    with two(store) as (one, other):
+        events: list[Any] = []
+        client, rest = (
+            openai.OpenAI(base_url=f"http://127.0.0.1:{each.port}/v1", api_key="-", max_retries=0)
+            for each in (one, other)
+        )
+        wish: Json = {"model": "demo", "input": "Count!", "temperature": 0, "stream": True}
+        options: Any = {"resumable_seconds": 30}
+        with suppress(openai.APIConnectionError):
+            for event in client.responses.create(**wish, stream_options=options):
+                events.append(event)
+                if len(events) == HEARD:
+                    one.process.kill()
+        name, seen = events[0].response.id, events[-1].sequence_number
+        assert HEARD <= len(events) < WORDS
+        events += rest.responses.retrieve(name, stream=True, starting_after=seen)
+        client.close()
+        rest.close()
+        assert [event.sequence_number for event in events] == list(range(len(events)))
+        assert "".join(e.delta for e in events if e.type.endswith("text.delta")) == TEXT
+        last = events[-1].response
+        assert (last.id, last.status, last.output_text) == (name, "completed", TEXT)
 
 
 def until_idle(server: Process) -> None:

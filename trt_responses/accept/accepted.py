@@ -139,8 +139,8 @@ class Accepted:
     store: bool
     echo: Response
     """The first snapshot, but for its id, its time and its model."""
-    ignored: Sequence[str]
-    """Paths of ignored request fields."""
+    ignored: Mapping[str, Any]
+    """Request fields that the core ignores, by their paths: a feature may honour one."""
     unsupported_tools: Sequence[str]
     """Kinds of tools that were left out: neither the client nor the server runs them."""
     places: Sequence[ItemPlace] | None = None
@@ -178,6 +178,7 @@ class Accepted:
 DEFAULTS = {one.name: one.default for one in fields(Accepted)} | {
     "seals": False,
     "truncates": False,
+    "ignored": {},
 }
 """The fields as a request has them that does not ask for anything by them."""
 FEATURES = {

@@ -55,7 +55,7 @@ async def commit_run(last: Response, run: Run) -> None:
     """Store a run's response, and what its steps add."""
     draft = run.draft
     assert draft is not None, "until the end is sent"
-    stored = last.store and (last.status != "cancelled" or last.background)
+    stored = last.store and (last.status != "cancelled" or run.kept)
     commits, committed = draft.joints["commit"], draft.joints["committed"]
     if not (stored or commits or committed):
         return

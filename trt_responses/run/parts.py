@@ -15,7 +15,7 @@ from trt_responses.frozen import dataclass
 from trt_responses.prompt.sealed import NO_OPENER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from trt_responses.accept.model_names import ModelNames
     from trt_responses.dialect import Dialect, Renderer
@@ -72,6 +72,8 @@ class Parts:
     thought_summaries: bool = False
     """Return reasoning as a summary when requested."""
     features: Sequence[Feature] = ()
+    own_fields: Collection[str] = ()
+    """Paths of the request fields that features read out of those that the core ignores."""
     leases: Leases | None = None
     """Gives each run an engine of its own; None: all runs have this one."""
     opener: Opener = NO_OPENER

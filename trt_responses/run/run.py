@@ -40,6 +40,8 @@ class Run:
         """The date in its prompt."""
         self.leave_to_others: Callable[[], bool] | None = None
         """Called when the server ends; returns whether another server goes on with the run."""
+        self.kept = False
+        """Whether jobs make it, so that it does not end with its readers."""
         self.log = generation.log
         self.reader = generation.reader
         self.owner = draft.owner

@@ -52,7 +52,7 @@ class Runs:
         these tools."""
         sampling, ignores = accepted.sampling, self._parts.engine.limits().ignores
         names = [
-            *accepted.ignored,
+            *(path for path in accepted.ignored if path not in self._parts.own_fields),
             *[one for one in sorted(ignores) if getattr(sampling, one) != getattr(UNSET, one)],
         ]
         for built_in in accepted.built_in:

@@ -132,6 +132,8 @@ class Server:
         """ASGI layers around all routes."""
         self.field_tables: dict[str, Iterable[Field]] = {}
         """The fields of requests that each endpoint reads."""
+        self.own_fields: list[Field] = []
+        """Fields of requests that a folder reads, out of those that the core ignores."""
         self.readings: list[Reading] = []
         self.lives: list[Life] = []
         self.each_look: list[Callable[[], None]] = []
@@ -237,6 +239,7 @@ class Server:
             max_tool_calls=settings.max_tool_calls,
             thought_summaries=settings.thought_summaries,
             features=self.features,
+            own_fields=frozenset(field.path for field in self.own_fields),
             leases=self.leases,
             opener=self.sealing or NO_OPENER,
             names=names,

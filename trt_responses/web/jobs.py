@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 class Jobs(Protocol):
     """Starts background responses and finds them again, also those of other servers."""
 
+    def keep(self, accepted: Accepted, *, stream: bool) -> bool:
+        """Whether they make the response to this foreground request. Raises what it is refused
+        with."""
+        ...
+
     async def start(
         self, accepted: Accepted, *, owner: str, arrival_ns: int, dialect: Dialect, request: bytes
     ) -> Run:
@@ -37,6 +42,13 @@ class Jobs(Protocol):
     def snapshot(self, job: Job, owner: str) -> bytes:
         """The response as JSON: as of now if this server makes it, else as it was kept last."""
         ...
+
+
+def maker(jobs: Jobs | None, accepted: Accepted, *, stream: bool) -> Jobs | None:
+    """The jobs, if they make the response to a request; else its first reader does."""
+    if accepted.echo.background:
+        return installed(jobs)
+    return jobs if jobs is not None and jobs.keep(accepted, stream=stream) else None
 
 
 def installed(jobs: Jobs | None) -> Jobs:

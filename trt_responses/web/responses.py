@@ -27,7 +27,7 @@ from trt_responses.web.headers import (
     ignored_header,
     run_headers,
 )
-from trt_responses.web.jobs import installed
+from trt_responses.web.jobs import installed, maker
 from trt_responses.web.stream.sse import Follow, Stream, shared_end, watched
 from trt_responses.wire.base import Options
 from trt_responses.wire.dialect import DIALECTS
@@ -110,8 +110,8 @@ class Making:
         whole: Callable[[Run], bytes],
         kept: Callable[[Run, Call, Extra], ASGIApp] | None = None,
     ) -> ASGIApp:
-        """The reply to a client: a stream, or the `whole` of a run at its end; of a background run
-        what `kept` makes. Requests with one key share a run, which ends when all have left."""
+        """The reply to a client: a stream, or the `whole` of a run at its end; of a run that jobs
+        make what `kept` makes. Requests with one key share a run, which ends when all have left."""
         request, leave, extra = call.request, None, call.extra
         if (key := header(request, repeats.HEADER)) is None:
             run = await start()
@@ -121,7 +121,7 @@ class Making:
             run, leave, more = await known.join(key, every, start, call.owner, self._runs)
             extra = extra | more
         extra = extra | run_headers(run)
-        if kept is not None and run.log.begun.background:
+        if kept is not None and run.kept:
             return kept(run, call, extra)
         if call.stream:
             headers, limits = self._headers(request) | extra, self._stream_limits
@@ -165,7 +165,11 @@ class Responses(Making):
             self._names.check(model)
         extra = self._extra(accepted)
         call = Call(request, owner, body, dialect.name.encode(), stream, extra)
-        start = partial(self._start, accepted, request, owner, dialect, body)
+        jobs = None
+        if accepted.echo.background or accepted.ignored:
+            jobs = maker(self._jobs, accepted, stream=stream)
+        keep = partial(jobs.start, request=body) if jobs is not None else None
+        start = partial(self._start, accepted, request, owner, dialect, keep)
         return await self._reply(call, start, snapshot, self._background_reply)
 
     async def count(self, request: Request, owner: str) -> ASGIApp:
@@ -184,13 +188,11 @@ class Responses(Making):
         request: Request,
         owner: str,
         dialect: Dialect,
-        body: bytes = b"",
+        keep: Callable[..., Awaitable[Run]] | None,
     ) -> Run:
         arrival_ns = request.scope["state"]["arrival_ns"]
-        if accepted.echo.background:
-            run = await installed(self._jobs).start(
-                accepted, owner=owner, arrival_ns=arrival_ns, dialect=dialect, request=body
-            )
+        if keep is not None:
+            run = await keep(accepted, owner=owner, arrival_ns=arrival_ns, dialect=dialect)
         else:
             run = await self._runs.start(RunRequest(accepted, owner, arrival_ns, dialect))
         request.scope["state"]["run"] = run  # for those who count how requests end

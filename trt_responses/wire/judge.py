@@ -55,11 +55,11 @@ def judge(
     offered: Sequence[Placed],
     column: Column = OVER_HTTP,
     built_in: Collection[str] = (),
-) -> list[str]:
-    """The paths that are ignored; raises `Unsupported` for the first that is refused. `offered` are
-    the request's tools as `flat` gives them; `built_in` the kinds that the server runs."""
+) -> dict[str, Any]:
+    """What is ignored, by its path; raises `Unsupported` for the first that is refused. `offered`
+    are the request's tools as `flat` gives them; `built_in` the kinds that the server runs."""
     ignored = judge_fields(request, column)
-    ignored += _ignored_includes(request, built_in)
+    ignored |= dict.fromkeys(_ignored_includes(request, built_in))
     if request.tools:
         tools, run_here = known(request.tools), tuple(built_in)
 
@@ -67,7 +67,7 @@ def judge(
             _judge_tools(tools, offered, built_in)
             return _ignored_keys(tools, built_in)
 
-        ignored += tools.once(("judged", run_here), judged)
+        ignored |= dict.fromkeys(tools.once(("judged", run_here), judged))
     if request.background and request.store is False:
         raise InvalidRequest(
             "A background response is read from the store: 'background' needs 'store', which is "
@@ -78,13 +78,13 @@ def judge(
     return ignored
 
 
-def judge_fields(request: ClientObject, column: Column) -> list[str]:
+def judge_fields(request: ClientObject, column: Column) -> dict[str, Any]:
     """The same by the request's fields alone, for an API with a table of its own."""
-    ignored = []
+    ignored = {}
     for path, value in _sent(request, column.accepted, column.nested):
         field = column.table.get(path)
         if field is None or (field.treatment == "ignored" and not nothing(value)):
-            ignored.append(path)
+            ignored[path] = value
         elif field.treatment == "refused" and not field.harmless(value):
             raise _refusal(field)
     return ignored

@@ -75,7 +75,7 @@ def request(path: str, value: Any) -> Request:
 
 
 def judge(wanted: Request) -> list[str]:
-    return judged(wanted, list(flat(wanted.tools or ())))
+    return list(judged(wanted, list(flat(wanted.tools or ()))))
 
 
 def test_every_field_that_is_parsed_has_its_row_and_no_row_stands_twice() -> None:

@@ -43,7 +43,7 @@ def accept_kserve(wanted: Wanted, model: str) -> Accepted:
         seals=False,
         store=False,
         echo=Response(id="", created_at=0, model=model, store=False),
-        ignored=sorted(parameters.model_extra or ()),
+        ignored=dict(sorted((parameters.model_extra or {}).items())),
         unsupported_tools=(),
         prompt_ids=prompt,
         begun=begun,

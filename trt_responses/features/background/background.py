@@ -13,18 +13,27 @@ import asyncio
 import itertools
 import logging
 import time
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING
+
+import orjson
 
 from trt_responses.errors import ApiError, NotFound, Overloaded
 from trt_responses.features.background.kept_run import KeptRun
+from trt_responses.features.background.resumable import (
+    Grace,
+    note_reader,
+    resumable_s,
+)
 from trt_responses.features.background.source import run_of, source_of
 from trt_responses.features.background.step import BackgroundStep
+from trt_responses.frozen import replace
 from trt_responses.run.request import RunRequest
 from trt_responses.store import Job
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
+    from contextlib import AbstractContextManager
 
     from trt_responses.accept.accepted import Accepted
     from trt_responses.run.commit import Write
@@ -127,14 +136,17 @@ class Background:
         except BaseException:
             self._forget(owner)
             raise
-        self._begin(kept, moves=bool(source))
+        self._begin(kept, resumable_s(accepted), moves=bool(source))
         return run
 
-    def _begin(self, kept: KeptRun, *, moves: bool) -> None:
+    def _begin(self, kept: KeptRun, grace_s: int, *, moves: bool) -> None:
         assert self._tasks is not None
         if (before := self._kept.get(kept.run.id)) is not None:
             before.run.cancel()  # its lease ran out, and this server has picked up the job itself
         self._kept[kept.run.id] = self._of_runs[kept.run] = kept
+        kept.run.kept = True
+        if grace_s:
+            kept.grace = Grace(kept.run, grace_s, self._store, self._sleep)
         kept.making = self._tasks.create_task(self._make(kept))
         if moves:
             kept.run.leave_to_others = lambda: self._leave(kept)
@@ -142,7 +154,8 @@ class Background:
     async def _stored(self, run: Run, owner: str, source: bytes) -> KeptRun:
         kept = KeptRun(run, owner)
         made = run.log.response.created_at
-        job = Job(run.id, owner, kept.body(), made, source=source, model=self._model)
+        body = orjson.dumps(replace(run.log.response, status="queued"))  # until frames are kept
+        job = Job(run.id, owner, body, made, source=source, model=self._model)
         try:
             if source:
                 await self._extend_lock(run)
@@ -179,7 +192,7 @@ class Background:
         """Go on with a job where another server stopped, or leave it to the next server, or fail it
         for good. Returns False when there was no room for it, and so for no other."""
         try:
-            run = await self._made_again(job)
+            run, grace_s = await self._made_again(job)
         except ApiError as fault:
             passing = fault.status >= 500 or fault.status in (409, 429)
             logger.warning("cannot resume %s: %s", job.id, fault.message)
@@ -195,10 +208,10 @@ class Background:
         logger.warning("resuming %s after %d tokens (taken over)", job.id, tokens)
         self._count(job.owner, 1)
         self._running += 1
-        self._begin(KeptRun(run, job.owner, job), moves=True)
+        self._begin(KeptRun(run, job.owner, job), grace_s, moves=True)
         return True
 
-    async def _made_again(self, job: Job) -> Run:
+    async def _made_again(self, job: Job) -> tuple[Run, int]:
         made = run_of(job, self._runs.built_in)
         if made is None:
             raise ApiError("The events of this response are not kept.", status=410)
@@ -219,7 +232,7 @@ class Background:
         except BaseException:
             await self._runs.release(run)
             raise
-        return run
+        return run, resumable_s(accepted)
 
     def _leave(self, kept: KeptRun) -> bool:
         """Leave a run to another server. Returns False when no other can go on with it."""
@@ -243,12 +256,18 @@ class Background:
 
     # --- requests about them ------------------------------------------------------------------
 
-    async def news(self, response_id: str, wait_s: float) -> None:
+    def reader(self, response_id: str) -> AbstractContextManager[None]:
+        """A block in which somebody reads a response here."""
+        kept = self._kept.get(response_id)
+        return nullcontext() if kept is None or kept.grace is None else kept.grace.reader()
+
+    async def news(self, response_id: str, owner: str, wait_s: float) -> None:
         """Wait until more of its frames are kept, or so long. A reader's frames are kept as they
         come."""
         self._check_streams()
         kept = self._kept.get(response_id)
         if kept is None:
+            await note_reader(self._store, response_id, owner)
             await self._sleep(wait_s)
             return self._check_streams()
         if not kept.has_news:
@@ -313,12 +332,15 @@ class Background:
 
     async def _make_run(self, kept: KeptRun) -> None:
         heartbeat = asyncio.create_task(self._renew(kept))
+        watching = None if kept.grace is None else asyncio.create_task(kept.grace.watch())
         try:
             await self._runs.make(kept.run)
         except Exception:  # the edge of a run without a client
             logger.exception("failed to make background response %s", kept.run.id)
         finally:
             heartbeat.cancel()
+            if watching is not None:
+                watching.cancel()
             await asyncio.wait((heartbeat,))
             if not heartbeat.cancelled() and (fault := heartbeat.exception()) is not None:
                 logger.error("lost the heartbeat of %s: %r", kept.run.id, fault)

@@ -11,6 +11,8 @@ from fastapi import APIRouter
 from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annotations
 from starlette.responses import Response  # noqa: TC002  # likewise
 
+from trt_responses.errors import NotFound
+from trt_responses.features.background import resumable
 from trt_responses.features.background.replay import frames_of
 from trt_responses.features.background.snapshot import lost_snapshot
 from trt_responses.features.background.tail import Tail
@@ -21,7 +23,7 @@ from trt_responses.web.framework import ColdRoute, Owner, replies
 from trt_responses.web.stream.sse import Follow
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
     from trt_responses.features.background.background import Background
     from trt_responses.run.run import Run
@@ -52,6 +54,7 @@ class BackgroundJobs:
         self._headers = headers
         self._stream_limits = stream_limits
         self.start = background.start
+        self.keep = resumable.check
 
     def router(self) -> APIRouter:
         router = APIRouter(route_class=ColdRoute, prefix="/v1/responses/{response_id}")
@@ -70,19 +73,30 @@ class BackgroundJobs:
 
     def stream(self, run: Run, headers: dict[str, str]) -> ASGIApp:
         if self._background.can_move:
-            return self._tail(run.id, run.owner, headers, run.log.dialect)
-        return Follow(run, headers, self._stream_limits)
+            tail = self._tail(run.id, run.owner, headers, run.log.dialect)
+            return self._read(run.id, tail)
+        return self._read(run.id, Follow(run, headers, self._stream_limits))
 
     async def replay(
         self, found: Record | Job, owner: str, headers: dict[str, str], dialect: Dialect, after: int
     ) -> ASGIApp:
         run = self._background.running(found.id, owner)
         if run is not None and not self._background.can_move:
-            return Follow(run, headers, self._stream_limits, after=after)
+            follow = Follow(run, headers, self._stream_limits, after=after)
+            return self._read(found.id, follow)
         tail = self._tail(found.id, owner, headers, dialect, after)
-        if isinstance(found, Record) or found.lost:
+        if isinstance(found, Record):
+            await _begin(tail, found)
+        elif found.lost:
             await tail.begin()
-        return tail
+        return self._read(found.id, tail)
+
+    def _read(self, response_id: str, reading: ASGIApp) -> ASGIApp:
+        async def read(scope: Scope, receive: Receive, send: Send) -> None:
+            with self._background.reader(response_id):
+                await reading(scope, receive, send)
+
+        return read
 
     def snapshot(self, job: Job, owner: str) -> bytes:
         if job.lost:
@@ -97,6 +111,17 @@ class BackgroundJobs:
         self, of: str, owner: str, headers: dict[str, str], dialect: Dialect, after: int = -1
     ) -> Tail:
         """The stream of a response as the store keeps it."""
-        news, keep_alive = partial(self._background.news, of), self._stream_limits.keep_alive
+        news = partial(self._background.news, of, owner)
+        keep_alive = self._stream_limits.keep_alive
         frames = partial(frames_of, self._store, of, owner, after, dialect)
         return Tail(headers, keep_alive, news, frames)
+
+
+async def _begin(tail: Tail, found: Record) -> None:
+    """Begin to read an ended response, whose events are kept if it was made to be read again."""
+    try:
+        await tail.begin()
+    except NotFound:
+        remedy = ", and its stream was not resumable: get it without `stream`"
+        check_background(found, "stream", remedy)
+        raise

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from trt_responses.features.background.background import Background
 from trt_responses.features.background.endpoint import BackgroundJobs, routes
+from trt_responses.features.background.resumable import FIELD, Resumable
 
 if TYPE_CHECKING:
     from trt_responses.setup.server import Server
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 def install(server: Server) -> None:
     server.add_routes(25, routes)
+    server.own_fields.append(FIELD)
+    server.features.append(Resumable())
     server.when_built(partial(_build, server))
 
 

@@ -17,6 +17,7 @@ from trt_responses.store import Frames, Job
 from trt_responses.wire import events as e
 
 if TYPE_CHECKING:
+    from trt_responses.features.background.resumable import Grace
     from trt_responses.run.run import Run
     from trt_responses.store import Record, Store
     from trt_responses.wire.response import Response
@@ -35,9 +36,11 @@ class KeptRun:
         """Whether it is being left to another server."""
         self.left = False
         """Whether nothing more of it may be kept here."""
-        first = run.log.response
-        run.log.append(e.Created(first))
-        run.log.append(e.Queued(first))
+        self.grace: Grace | None = None
+        """Of a foreground run: how long it goes on without a reader."""
+        if (first := run.log.response).background:
+            run.log.append(e.Created(first))
+            run.log.append(e.Queued(first))
         self._saving = asyncio.Lock()
         self._saved = 0 if before is None else before.frames
         self._saved_ids = 0 if before is None else len(before.ids) // 4

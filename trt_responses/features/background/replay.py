@@ -88,7 +88,7 @@ def _repeated(job: Job, last: int) -> bytes:
     if last < 0:
         return b""
     snapshot: dict[str, Any] = orjson.loads(job.body)
-    if last > QUEUED:  # the snapshot is older than the frames
+    if last > QUEUED or not snapshot["background"]:  # the snapshot is older than the frames
         snapshot["status"] = "in_progress"
     name = f"response.{snapshot['status']}"
     body = orjson.dumps({"type": name, "response": snapshot, "sequence_number": last})

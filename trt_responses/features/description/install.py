@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def install(server: Server) -> None:
     def fields(shared: Shared) -> list[Fields]:
-        tables = {"/v1/responses": FIELDS, **server.field_tables}
+        tables = {"/v1/responses": [*FIELDS, *server.own_fields], **server.field_tables}
         return [Fields(shared.headers, tables, lambda: shared.parts.engine.limits().ignores)]
 
     server.add_routes(59, fields)

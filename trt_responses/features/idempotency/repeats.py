@@ -59,7 +59,7 @@ class Attempt:
 
     def join(self) -> Callable[[], None]:
         """Count one more reader. The function returned says that it has left, once or more often;
-        without readers, a foreground run ends."""
+        without readers, a run that no job makes ends."""
         reader = object()
         self._readers.add(reader)
 
@@ -67,7 +67,7 @@ class Attempt:
             self._readers.discard(reader)
             if not self._readers and self.run.done() and not self.run.cancelled():
                 run = self.run.result()
-                if not run.log.response.background:
+                if not run.kept:
                     run.cancel()
 
         return leave
@@ -141,7 +141,7 @@ class Repeats:
 
     def make(self, attempt: Attempt, run: Run, runs: Runs) -> None:
         """Make the attempt's run for all its readers, in a task of its own."""
-        if not run.log.response.background:
+        if not run.kept:
             making = asyncio.create_task(_make(run, runs))
             self._making.add(making)
             making.add_done_callback(self._making.discard)

@@ -36,6 +36,7 @@ PREFIX = "resp_"
 TRUTHS = {"true": True, "1": True, "false": False, "0": False, "": False}
 OUTPUTS = "code_interpreter_call.outputs"
 LARGEST = 2**53 - 1
+LENGTH = len(str(LARGEST))
 
 
 class Stored:
@@ -79,10 +80,7 @@ class Stored:
     async def _replay(
         self, found: Record | Job, request: Request, owner: str, headers: dict[str, str]
     ) -> ASGIApp:
-        after = _number(request, "starting_after", -1)
-        check_background(
-            found, "stream", ", and only those can be streamed again: get it without `stream`"
-        )
+        after = _number(request, "starting_after", _last_event(request))
         dialect = dialect_of(request, self._dialect)
         return await installed(self._jobs).replay(found, owner, headers, dialect, after)
 
@@ -186,6 +184,12 @@ def _number(request: Request, name: str, default: int) -> int:
         raise invalid_value(name, f"{error}, got {value!r:.60}") from None
 
 
+def _last_event(request: Request) -> int:
+    """The number of the last event that a client says it has, which is what `EventSource` sends."""
+    value = request.headers.get("last-event-id", "")
+    return int(value) if value.isdecimal() and len(value) < LENGTH else -1
+
+
 def retrieve_route(shared: Shared) -> list[HotRoute]:
     """The route that may write a stream."""
     stored = Stored(shared)
@@ -198,7 +202,7 @@ def retrieve_route(shared: Shared) -> list[HotRoute]:
         app=Endpoint(stored.retrieve, shared),
         methods=["GET"],
         name="retrieve",
-        summary="Get a stored response, or stream a background one from any event on",
+        summary="Get a stored response, or stream it again from any event on",
         responses=replies(400, 401, 403, 404),
         openapi_extra={
             **STREAMED,
