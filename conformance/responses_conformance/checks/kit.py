@@ -1,4 +1,4 @@
-"""What checks work with: the server, the requests they share, and streams that are recorded once."""
+"""What checks work with: the server, requests they share, and streams that are recorded once."""
 
 from __future__ import annotations
 
@@ -70,6 +70,8 @@ class Run:
     exchange: Exchange
     frames: list[tuple[str | None, Json]]
     """The field `event` of each, and its data."""
+    fields: Json
+    """Of the request."""
 
     @cached_property
     def events(self) -> list[Json]:
@@ -102,6 +104,8 @@ class Kit:
     def __init__(self, server: Server, profile: Profile) -> None:
         self.server = server
         self.profile = profile
+        self.kept: dict[str, Any] = {}
+        """Streams of other APIs, recorded once."""
         self._recorded: dict[str, Run | Failure | NotOffered] = {}
 
     @property
@@ -182,7 +186,7 @@ class Kit:
                 self.refused(stream.exchange, *(key for key in fields if key != "input"))
                 raise Failure(f"status {stream.exchange.status} for a stream", stream.exchange)
             found = [(e.name, e.json) for e in stream if e.data != "[DONE]"]
-        return Run(name, stream.exchange, found)
+        return Run(name, stream.exchange, found, body)
 
     def only(self, profile: Profile) -> None:
         """Leave the check to one profile."""
@@ -203,3 +207,12 @@ def text_of(response: Json) -> str:
         for part in item["content"]
         if part.get("type") == "output_text"
     )
+
+
+def outline(response: Json) -> list[Json]:
+    """The output without ids, which no two responses share."""
+    apart = ("id", "call_id", "encrypted_content")
+    return [
+        {name: value for name, value in item.items() if name not in apart}
+        for item in response["output"]
+    ]
