@@ -47,11 +47,12 @@ class Check:
 
 
 def check(
-    name: str, judges: str, clause: str, *, by_model: bool = False
+    name: str, clause: str, *, by_model: bool = False
 ) -> Callable[[Callable[[Kit], None]], Callable[[Kit], None]]:
-    """Register the function as a check."""
+    """Register the function as a check; its docstring says what it judges."""
 
     def register(run: Callable[[Kit], None]) -> Callable[[Kit], None]:
+        judges = " ".join((run.__doc__ or "").split())
         CHECKS.append(Check(name, judges, clause, run, by_model))
         return run
 

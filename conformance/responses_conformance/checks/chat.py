@@ -86,12 +86,9 @@ def _streams(kit: Kit) -> list[Chunks]:
     return found
 
 
-@check(
-    "chat.object",
-    "A completion is the SDK's type, and stops with the reason of its request",
-    f"{CHAT}: The chat completion object",
-)
+@check("chat.object", f"{CHAT}: The chat completion object")
 def whole(kit: Kit) -> None:
+    """A completion is the SDK's type, and stops with the reason of its request."""
     for name, fields in SAMPLES.items():
         found = _create(kit, "tool_choice", **fields)
         fault = fault_of("chat.completion", found)
@@ -102,12 +99,9 @@ def whole(kit: Kit) -> None:
         expect(choice["message"]["role"] == "assistant", "its role is not assistant")
 
 
-@check(
-    "chat.usage",
-    "Total tokens are those of prompt and completion, and details are parts of them",
-    f"{CHAT}: usage",
-)
+@check("chat.usage", f"{CHAT}: usage")
 def usage(kit: Kit) -> None:
+    """Total tokens are those of prompt and completion, and details are parts of them."""
     found = _create(kit)["usage"]
     total = found["prompt_tokens"] + found["completion_tokens"]
     expect(found["total_tokens"] == total, f"total {found['total_tokens']}, sum {total}")
@@ -115,12 +109,9 @@ def usage(kit: Kit) -> None:
     expect(thought <= found["completion_tokens"], "more reasoning than completion tokens")
 
 
-@check(
-    "chat.stream.chunks",
-    "Chunks are the SDK's type, share one id, and `[DONE]` follows the last",
-    CHUNKS,
-)
+@check("chat.stream.chunks", CHUNKS)
 def chunks(kit: Kit) -> None:
+    """Chunks are the SDK's type, share one id, and `[DONE]` follows the last."""
     for stream in _streams(kit):
         stream.expect(stream.ends, "`[DONE]` is not the last line")
         for chunk in stream.all:
@@ -131,19 +122,17 @@ def chunks(kit: Kit) -> None:
             stream.expect(len(found) == 1, f"its chunks have {len(found)} values of `{name}`")
 
 
-@check("chat.stream.role", "`role` comes once, in the first chunk", f"{CHUNKS}: delta.role")
+@check("chat.stream.role", f"{CHUNKS}: delta.role")
 def role(kit: Kit) -> None:
+    """`role` comes once, in the first chunk."""
     for stream in _streams(kit):
         roles = [delta["role"] for delta in stream.deltas if delta.get("role")]
         stream.expect(roles == ["assistant"], f"its roles are {roles}", stream.all[0])
 
 
-@check(
-    "chat.stream.finish",
-    "One chunk has a `finish_reason`, and no delta follows it",
-    f"{CHUNKS}: finish_reason",
-)
+@check("chat.stream.finish", f"{CHUNKS}: finish_reason")
 def finish(kit: Kit) -> None:
+    """One chunk has a `finish_reason`, and no delta follows it."""
     for stream in _streams(kit):
         told = [c for c in stream.all if c["choices"] and c["choices"][0]["finish_reason"]]
         stream.expect(len(told) == 1, f"{len(told)} chunks have a `finish_reason`", stream.all[-1])
@@ -153,12 +142,9 @@ def finish(kit: Kit) -> None:
         stream.expect(reason == right, f"`finish_reason` is {reason}, expected {right}", last)
 
 
-@check(
-    "chat.stream.usage",
-    "`include_usage` adds one last chunk without choices; without it no chunk has usage",
-    f"{CHAT}: stream_options.include_usage",
-)
+@check("chat.stream.usage", f"{CHAT}: stream_options.include_usage")
 def include_usage(kit: Kit) -> None:
+    """`include_usage` adds one last chunk without choices; without it no chunk has usage."""
     for stream in _streams(kit):
         told = [chunk for chunk in stream.all if chunk.get("usage")]
         stream.expect(not told, "a chunk has usage that was not requested", told[-1:] and told[-1])
@@ -173,12 +159,10 @@ def include_usage(kit: Kit) -> None:
         asked.expect(same.items() <= last["usage"].items(), "a plain reply has other usage", last)
 
 
-@check(
-    "chat.stream.calls",
-    "A call has its index, id, type and name once, and its arguments, joined, follow the schema",
-    f"{CHUNKS}: delta.tool_calls",
-)
+@check("chat.stream.calls", f"{CHUNKS}: delta.tool_calls")
 def calls(kit: Kit) -> None:
+    """A call has its index, id, type and name once, and its arguments, joined, follow the
+    schema."""
     stream = next(each for each in _streams(kit) if each.name == "call")
     found: list[str] = []
     for delta in stream.deltas:
@@ -198,12 +182,10 @@ def calls(kit: Kit) -> None:
         stream.expect(why is None, f"its arguments depart from the schema: {why}")
 
 
-@check(
-    "chat.stream.plain",
-    "The deltas, joined, are the message of the plain reply (exact where the model is scripted)",
-    f"{CHAT}: stream",
-)
+@check("chat.stream.plain", f"{CHAT}: stream")
 def plain(kit: Kit) -> None:
+    """The deltas, joined, are the message of the plain reply (exact where the model is
+    scripted)."""
     kit.only("scripted")
     for stream in _streams(kit):
         message = _create(kit, **SAMPLES[stream.name])["choices"][0]["message"]
@@ -215,12 +197,9 @@ def plain(kit: Kit) -> None:
             stream.expect(right, f"a plain reply has another `{name}`")
 
 
-@check(
-    "chat.reasoning",
-    "Reasoning and the marks of the model's format are not in `content`",
-    "gpt-oss, Harmony response format: channels",
-)
+@check("chat.reasoning", "gpt-oss, Harmony response format: channels")
 def reasoning(kit: Kit) -> None:
+    """Reasoning and the marks of the model's format are not in `content`."""
     for stream in _streams(kit):
         marks = [mark for mark in MARKS if mark in stream.text()]
         stream.expect(not marks, f"`content` has {', '.join(marks)}")
@@ -228,13 +207,9 @@ def reasoning(kit: Kit) -> None:
             stream.expect("Quiet kit" not in stream.text(), "`content` has the script's reasoning")
 
 
-@check(
-    "chat.format",
-    "With a strict `json_schema` the content is JSON that follows it",
-    "Guide, Structured outputs: schema adherence",
-    by_model=True,
-)
+@check("chat.format", "Guide, Structured outputs: schema adherence", by_model=True)
 def schema(kit: Kit) -> None:
+    """With a strict `json_schema` the content is JSON that follows it."""
     described = {"name": "place", "schema": PLACE, "strict": True}
     form = {"type": "json_schema", "json_schema": described}
     found = _create(kit, "response_format", "json_schema", question=FACTS, response_format=form)
@@ -242,12 +217,9 @@ def schema(kit: Kit) -> None:
     expect(why is None, f"it departs from the schema: {why}")
 
 
-@check(
-    "chat.tools",
-    "A call's result is answered, and `tool_choice: none` gives no call",
-    "Guide, Function calling: The tool calling flow",
-)
+@check("chat.tools", "Guide, Function calling: The tool calling flow")
 def tools(kit: Kit) -> None:
+    """A call's result is answered, and `tool_choice: none` gives no call."""
     first = _create(kit, "tool_choice", **SAMPLES["call"])["choices"][0]["message"]
     results = [
         {"role": "tool", "tool_call_id": call["id"], "content": "12 °C"}
@@ -260,12 +232,9 @@ def tools(kit: Kit) -> None:
     expect(not message.get("tool_calls"), "it calls a tool with `tool_choice: none`")
 
 
-@check(
-    "chat.errors",
-    "An invalid value and a body that is no JSON are a 400 in the API's shape",
-    "Guide, Error codes",
-)
+@check("chat.errors", "Guide, Error codes")
 def errors(kit: Kit) -> None:
+    """An invalid value and a body that is no JSON are a 400 in the API's shape."""
     kit.ok(_post(kit))
     shaped(_post(kit, temperature=9), 400, param="temperature")
     shaped(_post(kit, temperature=9, stream=True), 400, param="temperature")
@@ -273,12 +242,9 @@ def errors(kit: Kit) -> None:
     shaped(kit.server.call("POST", PATH, b'{"model": '), 400)
 
 
-@check(
-    "chat.hang_up",
-    "A client that hangs up does not stop the server from answering the next one",
-    f"{CHAT}: stream",
-)
+@check("chat.hang_up", f"{CHAT}: stream")
 def hang_up(kit: Kit) -> None:
+    """A client that hangs up does not stop the server from answering the next one."""
     kit.ok(_post(kit))
     with kit.server.stream("POST", PATH, _body(kit, LONG, stream=True)) as stream:
         next(iter(stream))

@@ -82,12 +82,9 @@ def _streams(kit: Kit) -> list[Recorded]:
     return found
 
 
-@check(
-    "messages.object",
-    "A message has its keys, content blocks, usage, and the stop reason of its request",
-    f"{MESSAGES}: Create a message",
-)
+@check("messages.object", f"{MESSAGES}: Create a message")
 def whole(kit: Kit) -> None:
+    """A message has its keys, content blocks, usage, and the stop reason of its request."""
     for name, fields in SAMPLES.items():
         found = kit.ok(_post(kit, **fields), "tool_choice")
         for key, value in {"type": "message", "role": "assistant"}.items():
@@ -102,12 +99,9 @@ def whole(kit: Kit) -> None:
         expect(found["usage"]["output_tokens"] > 0, "it has no output tokens")
 
 
-@check(
-    "messages.stream.order",
-    "A stream is message_start, blocks one after the other, message_delta, message_stop",
-    f"{STREAMING}: Event types",
-)
+@check("messages.stream.order", f"{STREAMING}: Event types")
 def order(kit: Kit) -> None:
+    """A stream is message_start, blocks one after the other, message_delta, message_stop."""
     for stream in _streams(kit):
         kinds = [event["type"] for event in stream.events]
         stream.expect(kinds[0] == "message_start", f"it begins with {kinds[0]}", stream.events[0])
@@ -124,24 +118,18 @@ def order(kit: Kit) -> None:
         stream.expect(not is_open, "a block is left open")
 
 
-@check(
-    "messages.stream.names",
-    "The field `event` of each frame is the type in its data",
-    f"{STREAMING}: Event types",
-)
+@check("messages.stream.names", f"{STREAMING}: Event types")
 def names(kit: Kit) -> None:
+    """The field `event` of each frame is the type in its data."""
     for stream in _streams(kit):
         kinds = [event["type"] for event in stream.events]
         found = [name for name in stream.names if name != "ping"]
         stream.expect(found == kinds, "a frame's `event` is not its type")
 
 
-@check(
-    "messages.stream.start",
-    "`message_start` has a whole message without content",
-    f"{STREAMING}: message_start",
-)
+@check("messages.stream.start", f"{STREAMING}: message_start")
 def start(kit: Kit) -> None:
+    """`message_start` has a whole message without content."""
     for stream in _streams(kit):
         first = stream.events[0]["message"]
         expected = {"type": "message", "role": "assistant", "content": [], "stop_reason": None}
@@ -150,12 +138,9 @@ def start(kit: Kit) -> None:
         stream.expect("input_tokens" in first["usage"], "it has no input tokens", first)
 
 
-@check(
-    "messages.stream.stop",
-    "`message_delta` has the stop reason of the request, and the output tokens",
-    f"{STREAMING}: message_delta; Handling stop reasons",
-)
+@check("messages.stream.stop", f"{STREAMING}: message_delta; Handling stop reasons")
 def stop(kit: Kit) -> None:
+    """`message_delta` has the stop reason of the request, and the output tokens."""
     for stream in _streams(kit):
         event = stream.events[-2]
         reason, right = event["delta"]["stop_reason"], STOPS[stream.name]
@@ -163,12 +148,9 @@ def stop(kit: Kit) -> None:
         stream.expect(event["usage"]["output_tokens"] > 0, "it has no output tokens", event)
 
 
-@check(
-    "messages.stream.input",
-    "A `tool_use` block begins with an empty input, and its JSON, joined, follows the schema",
-    f"{STREAMING}: Input JSON delta",
-)
+@check("messages.stream.input", f"{STREAMING}: Input JSON delta")
 def input_json(kit: Kit) -> None:
+    """A `tool_use` block begins with an empty input, and its JSON, joined, follows the schema."""
     stream = next(each for each in _streams(kit) if each.name == "call")
     used = [block for block in stream.blocks() if block["type"] == "tool_use"]
     stream.expect(used, "it has no `tool_use` block")
@@ -178,12 +160,9 @@ def input_json(kit: Kit) -> None:
         stream.expect(why is None, f"its input departs from the schema: {why}", block)
 
 
-@check(
-    "messages.stream.plain",
-    "The blocks of a stream are those of the plain reply (exact where the model is scripted)",
-    f"{STREAMING}: Content block delta types",
-)
+@check("messages.stream.plain", f"{STREAMING}: Content block delta types")
 def plain(kit: Kit) -> None:
+    """The blocks of a stream are those of the plain reply (exact where the model is scripted)."""
     kit.only("scripted")
     for stream in _streams(kit):
         found = kit.ok(_post(kit, **SAMPLES[stream.name]))["content"]
@@ -192,12 +171,9 @@ def plain(kit: Kit) -> None:
             stream.expect(right, f"a plain reply has other blocks: `{key}` differs")
 
 
-@check(
-    "messages.tools",
-    "A `tool_result` is answered, with the blocks of the turn sent back as they came",
-    "Anthropic, Tool use: Handle tool use and tool result content blocks",
-)
+@check("messages.tools", "Anthropic, Tool use: Handle tool use and tool result content blocks")
 def tools(kit: Kit) -> None:
+    """A `tool_result` is answered, with the blocks of the turn sent back as they came."""
     first = kit.ok(_post(kit, **SAMPLES["call"]), "tool_choice")
     used = [block for block in first["content"] if block["type"] == "tool_use"]
     results = [
@@ -214,12 +190,9 @@ def tools(kit: Kit) -> None:
     expect(found["stop_reason"] == "end_turn", f"`stop_reason` is {found['stop_reason']}")
 
 
-@check(
-    "messages.count",
-    "`count_tokens` counts what `usage` of the same request says",
-    f"{MESSAGES}: Count tokens in a message",
-)
+@check("messages.count", f"{MESSAGES}: Count tokens in a message")
 def count(kit: Kit) -> None:
+    """`count_tokens` counts what `usage` of the same request says."""
     body = _body(kit)
     del body["max_tokens"]
     counted = kit.server.call("POST", f"{PATH}/count_tokens", body)
@@ -230,12 +203,9 @@ def count(kit: Kit) -> None:
     expect(found == total, f"{found} were counted, {total} were used", counted)
 
 
-@check(
-    "messages.errors",
-    "Errors have the shape `{type: error, error: {type, message}}` and their status",
-    "Anthropic API reference, Errors",
-)
+@check("messages.errors", "Anthropic API reference, Errors")
 def errors(kit: Kit) -> None:
+    """Errors have the shape `{type: error, error: {type, message}}` and their status."""
     kit.ok(_post(kit))
     bad: list[Json | bytes] = [_body(kit, temperature=9), _body(kit, messages=[]), b'{"model": ']
     for body in bad:

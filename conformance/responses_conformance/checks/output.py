@@ -34,12 +34,9 @@ KEYS = (
 MARKS = ("<|start|>", "<|channel|>", "<|message|>", "<|end|>", "<|return|>", "<|call|>")
 
 
-@check(
-    "responses.object",
-    "A response is the SDK's type, has all its keys, and says `object: response`",
-    f"{REFERENCE}: The response object",
-)
+@check("responses.object", f"{REFERENCE}: The response object")
 def whole(kit: Kit) -> None:
+    """A response is the SDK's type, has all its keys, and says `object: response`."""
     found = kit.create()
     missing = [name for name in KEYS if name not in found]
     expect(not missing, f"it has no {', '.join(missing)}")
@@ -49,12 +46,9 @@ def whole(kit: Kit) -> None:
     expect(fault is None, str(fault))
 
 
-@check(
-    "responses.echo",
-    "A response repeats the settings of its request",
-    f"{REFERENCE}: The response object",
-)
+@check("responses.echo", f"{REFERENCE}: The response object")
 def echo(kit: Kit) -> None:
+    """A response repeats the settings of its request."""
     sent: Json = {"temperature": 0.5, "top_p": 0.9, "metadata": {"kit": "yes"}}
     sent |= {"instructions": "Be brief.", "max_output_tokens": 4096, "tool_choice": "auto"}
     found = kit.create(*sent, **sent)
@@ -62,12 +56,9 @@ def echo(kit: Kit) -> None:
         expect(found.get(name) == value, f"`{name}` is {found.get(name)}, and {value} was sent")
 
 
-@check(
-    "responses.usage",
-    "Total tokens are input and output, details are parts of them, and reasoning is counted",
-    f"{REFERENCE}: usage",
-)
+@check("responses.usage", f"{REFERENCE}: usage")
 def usage(kit: Kit) -> None:
+    """Total tokens are input and output, details are parts of them, and reasoning is counted."""
     for run in kit.runs():
         found = run.last["usage"]
         total = found["input_tokens"] + found["output_tokens"]
@@ -82,12 +73,9 @@ def usage(kit: Kit) -> None:
         run.expect(thought or not shown, "it has reasoning, and `reasoning_tokens` is 0")
 
 
-@check(
-    "responses.limit",
-    "`max_output_tokens` ends a response as `incomplete` with its reason, within the limit",
-    f"{REFERENCE}: max_output_tokens, incomplete_details",
-)
+@check("responses.limit", f"{REFERENCE}: max_output_tokens, incomplete_details")
 def limit(kit: Kit) -> None:
+    """`max_output_tokens` ends a response as `incomplete` with its reason, within the limit."""
     last = kit.run("cut").last
     expect(
         last["status"] == "incomplete", f"its status is {last['status']}", kit.run("cut").exchange
@@ -101,25 +89,17 @@ def limit(kit: Kit) -> None:
 # --- structured output ---------------------------------------------------------------------------
 
 
-@check(
-    "responses.format.schema",
-    "With a strict `json_schema` the text is JSON that follows it",
-    "Guide, Structured outputs: schema adherence",
-    by_model=True,
-)
+@check("responses.format.schema", "Guide, Structured outputs: schema adherence", by_model=True)
 def schema(kit: Kit) -> None:
+    """With a strict `json_schema` the text is JSON that follows it."""
     run = kit.run("schema")
     why = departure(_parsed(text_of(run.last)), PLACE)
     run.expect(why is None, f"it departs from the schema: {why}")
 
 
-@check(
-    "responses.format.object",
-    "With `json_object` the text is a JSON object",
-    "Guide, Structured outputs: JSON mode",
-    by_model=True,
-)
+@check("responses.format.object", "Guide, Structured outputs: JSON mode", by_model=True)
 def json_object(kit: Kit) -> None:
+    """With `json_object` the text is a JSON object."""
     fields = {"input": f"{FACTS} Answer in JSON.", "text": {"format": {"type": "json_object"}}}
     found = _parsed(text_of(kit.create("json_object", "format", **fields)))
     expect(isinstance(found, dict), "it is no JSON object")
@@ -127,11 +107,11 @@ def json_object(kit: Kit) -> None:
 
 @check(
     "responses.format.with_tools",
-    "A format beside tools gives a call or an answer in the format",
     "Guide, Structured outputs; Guide, Function calling",
     by_model=True,
 )
 def with_tools(kit: Kit) -> None:
+    """A format beside tools gives a call or an answer in the format."""
     found = kit.create("text", "format", input=FACTS, text=FORMAT, tools=[WEATHER])
     if not items(found, "function_call"):
         why = departure(_parsed(text_of(found)), PLACE)
@@ -148,25 +128,17 @@ def _parsed(text: str) -> object:
 # --- calls ---------------------------------------------------------------------------------------
 
 
-@check(
-    "responses.tools.required",
-    "`tool_choice: required` gives a call, whose arguments follow the strict schema",
-    f"{CALLING}: Tool choice; Strict mode",
-    by_model=True,
-)
+@check("responses.tools.required", f"{CALLING}: Tool choice; Strict mode", by_model=True)
 def required(kit: Kit) -> None:
+    """`tool_choice: required` gives a call, whose arguments follow the strict schema."""
     last = kit.run("call").last
     _calls(kit.run("call").last, 1)
     expect(items(last, "function_call")[0]["name"] == "get_weather", "it calls another tool")
 
 
-@check(
-    "responses.tools.named",
-    "A tool named in `tool_choice` is called, though another one fits the question",
-    f"{CALLING}: Tool choice, forced function",
-    by_model=True,
-)
+@check("responses.tools.named", f"{CALLING}: Tool choice, forced function", by_model=True)
 def forced(kit: Kit) -> None:
+    """A tool named in `tool_choice` is called, though another one fits the question."""
     choice = {"type": "function", "name": "get_time"}
     found = kit.create("tool_choice", input=CALL, tools=[WEATHER, TIME], tool_choice=choice)
     _calls(found, 1)
@@ -174,23 +146,16 @@ def forced(kit: Kit) -> None:
     expect(names == {"get_time"}, f"it calls {', '.join(names)}")
 
 
-@check(
-    "responses.tools.none",
-    "`tool_choice: none` gives no call",
-    f"{CALLING}: Tool choice",
-)
+@check("responses.tools.none", f"{CALLING}: Tool choice")
 def none(kit: Kit) -> None:
+    """`tool_choice: none` gives no call."""
     found = kit.create("tool_choice", input=CALL, tools=[WEATHER], tool_choice="none")
     expect(not items(found, "function_call"), "it calls a tool")
 
 
-@check(
-    "responses.tools.allowed",
-    "`allowed_tools` keeps calls to those it names",
-    f"{CALLING}: Tool choice, allowed tools",
-    by_model=True,
-)
+@check("responses.tools.allowed", f"{CALLING}: Tool choice, allowed tools", by_model=True)
 def allowed(kit: Kit) -> None:
+    """`allowed_tools` keeps calls to those it names."""
     choice = {"type": "allowed_tools", "mode": "required"}
     choice["tools"] = [{"type": "function", "name": "get_time"}]  # type: ignore[assignment]
     fields = {"input": CALL, "tools": [WEATHER, TIME], "tool_choice": choice}
@@ -199,13 +164,9 @@ def allowed(kit: Kit) -> None:
     expect(names == {"get_time"}, f"it calls {', '.join(names) or 'nothing'}")
 
 
-@check(
-    "responses.tools.parallel",
-    "Two calls in one turn have ids of their own and arguments by the schema",
-    f"{CALLING}: Parallel function calling",
-    by_model=True,
-)
+@check("responses.tools.parallel", f"{CALLING}: Parallel function calling", by_model=True)
 def parallel(kit: Kit) -> None:
+    """Two calls in one turn have ids of their own and arguments by the schema."""
     last = kit.run("calls").last
     _calls(last, 1)
     if len(items(last, "function_call")) == 1:
@@ -215,24 +176,18 @@ def parallel(kit: Kit) -> None:
     expect(len(names) == 2, "two calls have one `call_id`", kit.run("calls").exchange)
 
 
-@check(
-    "responses.tools.one",
-    "`parallel_tool_calls: false` gives no more than one call",
-    f"{CALLING}: Parallel function calling",
-)
+@check("responses.tools.one", f"{CALLING}: Parallel function calling")
 def one(kit: Kit) -> None:
+    """`parallel_tool_calls: false` gives no more than one call."""
     fields = {"input": CALLS, "tools": [WEATHER], "parallel_tool_calls": False}
     found = kit.create("parallel_tool_calls", **fields)
     count = len(items(found, "function_call"))
     expect(count <= 1, f"it has {count} calls")
 
 
-@check(
-    "responses.tools.loop",
-    "The results of calls, sent with `previous_response_id`, are answered",
-    f"{CALLING}: The tool calling flow",
-)
+@check("responses.tools.loop", f"{CALLING}: The tool calling flow")
 def loop(kit: Kit) -> None:
+    """The results of calls, sent with `previous_response_id`, are answered."""
     first = kit.stored(input=CALL, tools=[WEATHER], tool_choice="required")
     fields = {"previous_response_id": first["id"], "tools": [WEATHER], "tool_choice": "none"}
     found = kit.create("previous_response_id", input=_results(first), **fields)
@@ -241,10 +196,10 @@ def loop(kit: Kit) -> None:
 
 @check(
     "responses.tools.replay",
-    "The output of a turn, sent back as it came with the results of its calls, is answered",
     f"{CALLING}: The tool calling flow; Guide, Reasoning: keep reasoning items in context",
 )
 def replay(kit: Kit) -> None:
+    """The output of a turn, sent back as it came with the results of its calls, is answered."""
     fields = {"input": CALL, "tools": [WEATHER], "tool_choice": "required", "store": False}
     first = kit.create("store", **fields)
     sent = [{"role": "user", "content": CALL}, *first["output"], *_results(first)]
@@ -273,10 +228,10 @@ def _calls(response: Json, least: int) -> None:
 
 @check(
     "responses.reasoning.apart",
-    "Reasoning and the marks of the model's format are in no message",
     "Guide, Reasoning: reasoning items; gpt-oss, Harmony response format: channels",
 )
 def apart(kit: Kit) -> None:
+    """Reasoning and the marks of the model's format are in no message."""
     for run in kit.runs():
         text = text_of(run.last)
         marks = [mark for mark in MARKS if mark in text]
@@ -293,23 +248,17 @@ def apart(kit: Kit) -> None:
         expect("Quiet kit" not in text_of(last), "a message has the reasoning of the script")
 
 
-@check(
-    "responses.reasoning.replay",
-    "Reasoning items are taken back as they came, before a new question",
-    "Guide, Reasoning: keep reasoning items in context",
-)
+@check("responses.reasoning.replay", "Guide, Reasoning: keep reasoning items in context")
 def replayed(kit: Kit) -> None:
+    """Reasoning items are taken back as they came, before a new question."""
     first = kit.create(store=False)
     sent = [{"role": "user", "content": PLAIN}, *first["output"]]
     kit.create(store=False, input=[*sent, {"role": "user", "content": "And of Norway?"}])
 
 
-@check(
-    "responses.reasoning.encrypted",
-    "With `include` reasoning has `encrypted_content`, which stands for it in the next request",
-    "Guide, Reasoning: encrypted reasoning items",
-)
+@check("responses.reasoning.encrypted", "Guide, Reasoning: encrypted reasoning items")
 def encrypted(kit: Kit) -> None:
+    """With `include` reasoning has `encrypted_content`, which stands for it in the next request."""
     include = ["reasoning.encrypted_content"]
     fields = {"input": CALL, "tools": [WEATHER], "tool_choice": "required"}
     first = kit.create("include", "encrypted", store=False, include=include, **fields)
@@ -334,13 +283,9 @@ def encrypted(kit: Kit) -> None:
     expect(longer, "the prompt is as long as without the reasoning")
 
 
-@check(
-    "responses.reasoning.effort",
-    "`reasoning.effort` is repeated, and `high` thinks more than `low`",
-    f"{REFERENCE}: reasoning.effort",
-    by_model=True,
-)
+@check("responses.reasoning.effort", f"{REFERENCE}: reasoning.effort", by_model=True)
 def effort(kit: Kit) -> None:
+    """`reasoning.effort` is repeated, and `high` thinks more than `low`."""
     used = {}
     for name in ("low", "high"):
         question = "How many primes lie between 200 and 300?"

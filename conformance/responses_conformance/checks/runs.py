@@ -39,12 +39,9 @@ def _over(found: Exchange) -> bool:
     return found.status == 200 and found.json["status"] not in OPEN
 
 
-@check(
-    "responses.background.poll",
-    "A background response is answered at once, can be read at once, and completes",
-    f"{BACKGROUND}: Polling background responses",
-)
+@check("responses.background.poll", f"{BACKGROUND}: Polling background responses")
 def poll(kit: Kit) -> None:
+    """A background response is answered at once, can be read at once, and completes."""
     made = _begun(kit)
     first = kit.server.call("GET", f"/responses/{made['id']}")
     expect(first.status == 200, f"status {first.status} for an id just answered", first)
@@ -53,12 +50,9 @@ def poll(kit: Kit) -> None:
     expect(found.json["output"], "it is completed without output", found)
 
 
-@check(
-    "responses.background.cancel",
-    "A cancelled response is `cancelled`, stays so, and may be cancelled twice",
-    f"{BACKGROUND}: Cancelling a background response",
-)
+@check("responses.background.cancel", f"{BACKGROUND}: Cancelling a background response")
 def cancel(kit: Kit) -> None:
+    """A cancelled response is `cancelled`, stays so, and may be cancelled twice."""
     made = _begun(kit, input=LONG)
     place = f"/responses/{made['id']}/cancel"
     ended = kit.server.call("POST", place)
@@ -81,11 +75,10 @@ def _read(kit: Kit, made: Json) -> Json:
 
 
 @check(
-    "responses.background.foreground",
-    "A response that was not made in the background cannot be cancelled",
-    f"{BACKGROUND}; API reference, Responses: Cancel a response",
+    "responses.background.foreground", f"{BACKGROUND}; API reference, Responses: Cancel a response"
 )
 def foreground(kit: Kit) -> None:
+    """A response that was not made in the background cannot be cancelled."""
     _begun(kit)  # or it is not offered
     made = kit.stored()
     found = kit.server.call("POST", f"/responses/{made['id']}/cancel")
@@ -94,11 +87,10 @@ def foreground(kit: Kit) -> None:
 
 
 @check(
-    "responses.background.resume",
-    "A background stream is read again from any number on, with the same events",
-    f"{BACKGROUND}: Streaming a background response; starting_after",
+    "responses.background.resume", f"{BACKGROUND}: Streaming a background response; starting_after"
 )
 def resume(kit: Kit) -> None:
+    """A background stream is read again from any number on, with the same events."""
     _begun(kit)
     run = kit.record("background", background=True, store=True)
     at = len(run.events) // 2
@@ -112,11 +104,10 @@ def resume(kit: Kit) -> None:
 
 
 @check(
-    "responses.hang_up",
-    "A run whose client hangs up ends, and the server answers the next request",
-    f"{BACKGROUND}: to cancel a synchronous response, terminate the connection",
+    "responses.hang_up", f"{BACKGROUND}: to cancel a synchronous response, terminate the connection"
 )
 def hang_up(kit: Kit) -> None:
+    """A run whose client hangs up ends, and the server answers the next request."""
     with kit.server.stream("POST", "/responses", kit.body(input=LONG, stream=True)) as stream:
         events = iter(stream)
         made = next(events).json["response"]
@@ -129,12 +120,9 @@ def hang_up(kit: Kit) -> None:
         _until(kit, made, _over, "it is still running behind a client that left")
 
 
-@check(
-    "responses.concurrent",
-    "Streams at once do not mix: each has its own id and ends by itself",
-    "API reference, Responses, Streaming events",
-)
+@check("responses.concurrent", "API reference, Responses, Streaming events")
 def concurrent(kit: Kit) -> None:
+    """Streams at once do not mix: each has its own id and ends by itself."""
     server, names = kit.server, set()
     with (
         server.stream("POST", "/responses", kit.body(stream=True)) as one,

@@ -23,24 +23,18 @@ def _unknown(kit: Kit, exchange: Exchange, what: str) -> None:
     expect("message" in exchange.error, f"{what}: the error has no `error.message`", exchange)
 
 
-@check(
-    "responses.state.read",
-    "A stored response is read as it was made",
-    f"{REFERENCE}: Get a model response",
-)
+@check("responses.state.read", f"{REFERENCE}: Get a model response")
 def read(kit: Kit) -> None:
+    """A stored response is read as it was made."""
     made = kit.stored()
     found = kit.ok(kit.server.call("GET", f"/responses/{made['id']}"))
     for name in ("id", "status", "model", "output", "usage", "created_at"):
         expect(found[name] == made[name], f"`{name}` is read otherwise than it was answered")
 
 
-@check(
-    "responses.state.chain",
-    "`previous_response_id` puts the earlier input and output before the new input",
-    f"{STATE}: Passing context from the previous response",
-)
+@check("responses.state.chain", f"{STATE}: Passing context from the previous response")
 def chain(kit: Kit) -> None:
+    """`previous_response_id` puts the earlier input and output before the new input."""
     parent = kit.stored()
     child, alone = _chained(kit, parent), kit.create(input=NEXT)
     expect(child.get("previous_response_id") == parent["id"], "the reply names another parent")
@@ -50,10 +44,10 @@ def chain(kit: Kit) -> None:
 
 @check(
     "responses.state.instructions",
-    "Instructions of the earlier response do not apply to the next one",
     f"{REFERENCE}: instructions, when used along with previous_response_id",
 )
 def instructions(kit: Kit) -> None:
+    """Instructions of the earlier response do not apply to the next one."""
     long = "Answer like a captain of a ship in the eighteenth century. " * 20
     child = _chained(kit, kit.stored(instructions=long))
     expect(child.get("instructions") is None, "a continuation has its parent's instructions")
@@ -62,12 +56,9 @@ def instructions(kit: Kit) -> None:
     expect(more < 150, f"its prompt has {more} tokens more than without them")
 
 
-@check(
-    "responses.state.branches",
-    "One response has several continuations, which do not see each other",
-    f"{STATE}: Passing context from the previous response",
-)
+@check("responses.state.branches", f"{STATE}: Passing context from the previous response")
 def branches(kit: Kit) -> None:
+    """One response has several continuations, which do not see each other."""
     parent = kit.stored()
     one, other = _chained(kit, parent), _chained(kit, parent)
     expect(one["id"] != other["id"], "two continuations have one id")
@@ -77,10 +68,10 @@ def branches(kit: Kit) -> None:
 
 @check(
     "responses.state.at_once",
-    "An id can be read and continued the moment its terminal event is streamed",
     f"{REFERENCE}: previous_response_id; Streaming events: response.completed",
 )
 def at_once(kit: Kit) -> None:
+    """An id can be read and continued the moment its terminal event is streamed."""
     kit.stored()
     server, body = kit.server, kit.body(stream=True, store=True)
     with server.stream("POST", "/responses", body) as stream:
@@ -99,34 +90,25 @@ def at_once(kit: Kit) -> None:
     kit.ok(child, "previous_response_id")
 
 
-@check(
-    "responses.state.unknown",
-    "An unknown `previous_response_id` is refused, and neither ignored nor a server error",
-    f"{REFERENCE}: previous_response_id",
-)
+@check("responses.state.unknown", f"{REFERENCE}: previous_response_id")
 def unknown(kit: Kit) -> None:
+    """An unknown `previous_response_id` is refused, and neither ignored nor a server error."""
     found = kit.post(previous_response_id="resp_000000000000000000000000", input=NEXT)
     _unknown(kit, found, "previous_response_id")
 
 
-@check(
-    "responses.state.unstored",
-    "With `store: false` a response can be neither read nor continued",
-    f"{REFERENCE}: store",
-)
+@check("responses.state.unstored", f"{REFERENCE}: store")
 def unstored(kit: Kit) -> None:
+    """With `store: false` a response can be neither read nor continued."""
     kit.stored()
     made = kit.create(store=False)
     _unknown(kit, kit.server.call("GET", f"/responses/{made['id']}"), "GET")
     _unknown(kit, kit.post(input=NEXT, previous_response_id=made["id"]), "previous_response_id")
 
 
-@check(
-    "responses.state.delete",
-    "A deleted response can be neither read nor continued, and what continued it stays",
-    f"{REFERENCE}: Delete a model response",
-)
+@check("responses.state.delete", f"{REFERENCE}: Delete a model response")
 def delete(kit: Kit) -> None:
+    """A deleted response can be neither read nor continued, and what continued it stays."""
     parent = kit.stored()
     child = _chained(kit, parent)
     gone = kit.server.call("DELETE", f"/responses/{parent['id']}")
@@ -137,12 +119,9 @@ def delete(kit: Kit) -> None:
     kit.ok(kit.server.call("GET", f"/responses/{child['id']}"))
 
 
-@check(
-    "responses.state.input_items",
-    "The input items of a response are listed newest first, in pages, each with an id",
-    f"{REFERENCE}: List input items",
-)
+@check("responses.state.input_items", f"{REFERENCE}: List input items")
 def input_items(kit: Kit) -> None:
+    """The input items of a response are listed newest first, in pages, each with an id."""
     sent = [{"role": "user", "content": text} for text in (PLAIN, NEXT, FACTS)]
     made = kit.stored(input=sent)
     listed = kit.server.call("GET", f"/responses/{made['id']}/input_items")
@@ -157,12 +136,9 @@ def input_items(kit: Kit) -> None:
     expect(right, f"the page {query} has other items", page)
 
 
-@check(
-    "responses.state.conversation",
-    "A conversation keeps the items of its responses, and a deleted one is unknown",
-    "API reference, Conversations: Create, List items, Delete",
-)
+@check("responses.state.conversation", "API reference, Conversations: Create, List items, Delete")
 def conversation(kit: Kit) -> None:
+    """A conversation keeps the items of its responses, and a deleted one is unknown."""
     begun = kit.server.call("POST", "/conversations", {})
     place = f"/conversations/{kit.ok(begun, 'onversation')['id']}"
     name = begun.json["id"]
@@ -176,12 +152,9 @@ def conversation(kit: Kit) -> None:
     _unknown(kit, found, "a deleted conversation")
 
 
-@check(
-    "responses.state.input_tokens",
-    "`/responses/input_tokens` counts what `usage.input_tokens` of the same request says",
-    f"{REFERENCE}: Get input token counts",
-)
+@check("responses.state.input_tokens", f"{REFERENCE}: Get input token counts")
 def input_tokens(kit: Kit) -> None:
+    """`/responses/input_tokens` counts what `usage.input_tokens` of the same request says."""
     counted = kit.server.call("POST", "/responses/input_tokens", kit.body(input=FACTS))
     found = kit.ok(counted, "input_tokens")["input_tokens"]
     used = kit.create(input=FACTS)["usage"]["input_tokens"]

@@ -35,12 +35,10 @@ def _text(event: Json) -> object:
     return event[TEXTS[event["type"].removesuffix(".done")]]
 
 
-@check(
-    "responses.stream.frames",
-    "The reply is `text/event-stream`, and the field `event` of each frame is the type in its data",
-    f"{EVENTS}; HTML Living Standard, Server-sent events",
-)
+@check("responses.stream.frames", f"{EVENTS}; HTML Living Standard, Server-sent events")
 def frames(kit: Kit) -> None:
+    """The reply is `text/event-stream`, and the field `event` of each frame is the type in its
+    data."""
     for run in kit.runs():
         found = run.exchange.headers.get("content-type", "")
         expect(found.startswith("text/event-stream"), f"content-type {found}", run.exchange)
@@ -48,12 +46,9 @@ def frames(kit: Kit) -> None:
             run.expect(name == event["type"], f"`event: {name}` has type {event['type']}", event)
 
 
-@check(
-    "responses.stream.types",
-    "Each event, with the items in it, is one of the SDK's types",
-    f"{EVENTS}; the types of OpenAI's Python SDK",
-)
+@check("responses.stream.types", f"{EVENTS}; the types of OpenAI's Python SDK")
 def types(kit: Kit) -> None:
+    """Each event, with the items in it, is one of the SDK's types."""
     for run in kit.runs():
         for event in run.events:
             if ":" not in event["type"]:  # an extension's own events have a prefix
@@ -61,12 +56,9 @@ def types(kit: Kit) -> None:
                 run.expect(fault is None, f"{event['type']}: {fault}", event)
 
 
-@check(
-    "responses.stream.begins",
-    "The first event is `response.created` (or queued), with this response's id and no output",
-    f"{EVENTS}: response.created",
-)
+@check("responses.stream.begins", f"{EVENTS}: response.created")
 def begins(kit: Kit) -> None:
+    """The first event is `response.created` (or queued), with this response's id and no output."""
     for run in kit.runs():
         first = run.events[0]
         right = first["type"] in ("response.created", "response.queued")
@@ -78,10 +70,10 @@ def begins(kit: Kit) -> None:
 
 @check(
     "responses.stream.one_end",
-    "A stream has one terminal event, and it is the last",
     f"{EVENTS}: response.completed, response.incomplete, response.failed",
 )
 def one_end(kit: Kit) -> None:
+    """A stream has one terminal event, and it is the last."""
     for run in kit.runs():
         ends = run.of(*ENDS)
         run.expect(len(ends) == 1, f"{len(ends)} terminal events", ends[-1] if ends else None)
@@ -91,24 +83,18 @@ def one_end(kit: Kit) -> None:
         run.expect(right, f"{ends[0]['type']} has status {status}", ends[0])
 
 
-@check(
-    "responses.stream.sequence",
-    "Sequence numbers rise by one",
-    f"{EVENTS}: sequence_number",
-)
+@check("responses.stream.sequence", f"{EVENTS}: sequence_number")
 def sequence(kit: Kit) -> None:
+    """Sequence numbers rise by one."""
     for run in kit.runs():
         for before, event in zip(run.events, run.events[1:], strict=False):
             found, last = event["sequence_number"], before["sequence_number"]
             run.expect(found == last + 1, f"{found} follows {last}", event)
 
 
-@check(
-    "responses.stream.output_index",
-    "Items have the output indexes 0, 1, 2 …, and each event that of its item",
-    f"{EVENTS}: output_index",
-)
+@check("responses.stream.output_index", f"{EVENTS}: output_index")
 def output_index(kit: Kit) -> None:
+    """Items have the output indexes 0, 1, 2 …, and each event that of its item."""
     for run in kit.runs():
         places: dict[str, int] = {}
         for event in run.events:
@@ -123,12 +109,9 @@ def output_index(kit: Kit) -> None:
                 run.expect(right, f"{event['type']}: {name} has another index", event)
 
 
-@check(
-    "responses.stream.content_index",
-    "Parts have the content indexes 0, 1, 2 … within their item",
-    f"{EVENTS}: content_index",
-)
+@check("responses.stream.content_index", f"{EVENTS}: content_index")
 def content_index(kit: Kit) -> None:
+    """Parts have the content indexes 0, 1, 2 … within their item."""
     for run in kit.runs():
         counts: dict[str, int] = defaultdict(int)
         for event in run.of(PART_ADDED):
@@ -139,10 +122,10 @@ def content_index(kit: Kit) -> None:
 
 @check(
     "responses.stream.nesting",
-    "Items and parts are added before their deltas, and done, once, before the response is",
     f"{EVENTS}: response.output_item.added, response.content_part.added, and their `done`",
 )
 def nesting(kit: Kit) -> None:
+    """Items and parts are added before their deltas, and done, once, before the response is."""
     for run in kit.runs():
         items: set[object] = set()
         parts: set[object] = set()
@@ -171,10 +154,10 @@ def nesting(kit: Kit) -> None:
 
 @check(
     "responses.stream.joined",
-    "The deltas of a text or of arguments, joined, are what its `done` says, and its part",
     f"{EVENTS}: response.output_text.delta and .done, response.function_call_arguments.delta",
 )
 def joined(kit: Kit) -> None:
+    """The deltas of a text or of arguments, joined, are what its `done` says, and its part."""
     for run in kit.runs():
         texts: dict[tuple[object, object], str] = defaultdict(str)
         for event in run.events:
@@ -204,24 +187,18 @@ def _indexes(item: Json) -> list[int | None]:
     return [index for index, part in enumerate(parts) if "text" in part]
 
 
-@check(
-    "responses.stream.fold",
-    "The items that were done, in their order, are the output of the response at the end",
-    f"{EVENTS}: response.output_item.done, response.completed",
-)
+@check("responses.stream.fold", f"{EVENTS}: response.output_item.done, response.completed")
 def fold(kit: Kit) -> None:
+    """The items that were done, in their order, are the output of the response at the end."""
     for run in kit.runs():
         done = [event["item"] for event in run.of(DONE)]
         end = run.of(*ENDS)[-1]
         run.expect(done == run.last["output"], "its output is not what was streamed", end)
 
 
-@check(
-    "responses.stream.ids",
-    "Ids of items and calls occur once, over all responses",
-    "API reference, Responses: the unique ID of the item",
-)
+@check("responses.stream.ids", "API reference, Responses: the unique ID of the item")
 def ids(kit: Kit) -> None:
+    """Ids of items and calls occur once, over all responses."""
     seen: set[str] = set()
     for run in kit.runs():
         for item in run.last["output"]:
@@ -233,12 +210,9 @@ def ids(kit: Kit) -> None:
         seen.add(run.last["id"])
 
 
-@check(
-    "responses.stream.stored",
-    "A streamed response, read again, is the one of the terminal event, usage included",
-    "API reference, Responses: Get a model response",
-)
+@check("responses.stream.stored", "API reference, Responses: Get a model response")
 def stored(kit: Kit) -> None:
+    """A streamed response, read again, is the one of the terminal event, usage included."""
     kit.stored()
     for run in kit.runs():
         found = kit.ok(kit.server.call("GET", f"/responses/{run.last['id']}"))
@@ -247,12 +221,10 @@ def stored(kit: Kit) -> None:
             expect(same, f"`{name}` differs from the stream's (sample `{run.name}`)")
 
 
-@check(
-    "responses.stream.plain",
-    "The same request without `stream` gives the same items (exact where the model is scripted)",
-    "API reference, Responses: Create a model response, stream",
-)
+@check("responses.stream.plain", "API reference, Responses: Create a model response, stream")
 def plain(kit: Kit) -> None:
+    """The same request without `stream` gives the same items (exact where the model is
+    scripted)."""
     kit.only("scripted")
     for run in kit.runs():
         found = kit.create(**_without_stream(run))
