@@ -36,7 +36,9 @@ def fault_of(kind: str, found: Json) -> str | None:
     try:
         _adapter(kind).validate_json(json.dumps(found), strict=True)
     except ValidationError as fault:
-        first = fault.errors(include_url=False)[0]
-        # a union's first step is the member's name
+        faults = fault.errors(include_url=False)
+        others = {each["loc"][0] for each in faults if each["loc"][-1:] == ("type",)}
+        # Of a union, the fault of the member whose type is the right one.
+        first = next((each for each in faults if each["loc"][0] not in others), faults[0])
         return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
     return None
