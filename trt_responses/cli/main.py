@@ -28,6 +28,7 @@ COMMANDS = {
     "doctor": "check what this machine can run, and say what is missing",
     "completion": "write a completion script for bash, zsh or fish",
     "prove": "prove an engine on this machine step by step, and write a report",
+    "conform": "judge a server of Responses, chat or Messages by the published APIs",
 }
 
 FEATURES = {"cassette": "trt_responses.features.cassette.command"}
