@@ -86,7 +86,8 @@ def engine_elsewhere(elsewhere: Elsewhere, settings: Settings) -> Engine:
 def grpc_at(place: str, start_s: float = START_S) -> GrpcEngine:
     """The engine of a gRPC server at `host:port/model`."""
     with needed("The gRPC engine", "grpc"):
-        from trt_responses.engines.grpc.engine import GrpcEngine, Patience, address_of
+        from trt_responses.engines.distant import Patience
+        from trt_responses.engines.grpc.engine import GrpcEngine, address_of
     return GrpcEngine(address_of(place), Patience(start_s=start_s))
 
 
