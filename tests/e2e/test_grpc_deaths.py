@@ -27,7 +27,8 @@ from tests.support.polling import until_seen
 from tests.support.served import ANSWER, ids
 from tests.support.serving import client_of, listening
 from trt_responses.engine import GenerateOptions
-from trt_responses.engines.grpc.engine import Address, GrpcEngine, Patience
+from trt_responses.engines.distant import Patience
+from trt_responses.engines.grpc.engine import Address, GrpcEngine
 from trt_responses.errors import StartupError
 
 if TYPE_CHECKING:

@@ -19,7 +19,8 @@ from tests.support.grpc_server import server_process
 from tests.support.polling import until_seen
 from tests.support.serving import listening
 from trt_responses.engine import GenerateOptions
-from trt_responses.engines.grpc.engine import Address, GrpcEngine, Patience
+from trt_responses.engines.distant import Patience
+from trt_responses.engines.grpc.engine import Address, GrpcEngine
 from trt_responses.errors import StartupError
 
 ENDLESS = GenerateOptions(90_000, ())

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from trt_responses.backends.dialects import template_dialect, vocabulary
+from trt_responses.backends.http import SERVERS, http_at, scheme_of
 from trt_responses.backends.installed import maker, needed
 from trt_responses.engines.cores import spare_cores
 from trt_responses.engines.stand_ins import StandIns
@@ -76,17 +77,19 @@ def engine_elsewhere(elsewhere: Elsewhere, settings: Settings) -> Engine:
             with needed("Cassettes"):
                 from trt_responses.features.cassette.engine import NoEngine
             return NoEngine()
+        case kind if scheme_of(kind) in SERVERS:
+            return http_at(elsewhere, START_S)
         case kind:
-            engine: Engine = maker(
-                "engines", kind, ("grpc", "triton", "script", "record", "replay")
-            )(elsewhere.place, settings)
+            own = ("grpc", "triton", *SERVERS, "script", "record", "replay")
+            engine: Engine = maker("engines", kind, own)(elsewhere.place, settings)
             return engine
 
 
 def grpc_at(place: str, start_s: float = START_S) -> GrpcEngine:
     """The engine of a gRPC server at `host:port/model`."""
     with needed("The gRPC engine", "grpc"):
-        from trt_responses.engines.grpc.engine import GrpcEngine, Patience, address_of
+        from trt_responses.engines.distant import Patience
+        from trt_responses.engines.grpc.engine import GrpcEngine, address_of
     return GrpcEngine(address_of(place), Patience(start_s=start_s))
 
 

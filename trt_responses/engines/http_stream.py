@@ -6,6 +6,7 @@ Bytes on a socket only: each engine parses its own events.
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable
 from typing import cast
 
@@ -35,7 +36,7 @@ class Stream(asyncio.Protocol):
         self._on_chunk = on_chunk
         self._on_break = on_break
         self._now_ns = now_ns
-        self._over = False
+        self._over = self._whole = False
         self._read = read
         self._fault = fault
         self._parser = httptools.HttpResponseParser(self)
@@ -45,7 +46,13 @@ class Stream(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     def connect(
-        self, host: str, port: int, path: str, content: bytes, *headers: str
+        self,
+        host: str,
+        port: int,
+        path: str,
+        content: bytes,
+        *headers: str,
+        tls: ssl.SSLContext | None = None,
     ) -> asyncio.Task[None]:
         """Connect and send this JSON, with additional `headers`."""
         lines = (
@@ -57,8 +64,13 @@ class Stream(asyncio.Protocol):
             "Connection: close",
         )
         self._request = "\r\n".join((*lines, "", "")).encode() + content
-        self._task = asyncio.create_task(self._open(host, port))
+        self._task = asyncio.create_task(self._open(host, port, tls))
         return self._task
+
+    @property
+    def status(self) -> int:
+        """The status of the reply; 0 before it began."""
+        return int(self._parser.get_status_code())
 
     def leave(self) -> None:
         """Close the connection, which frees the engine's slot. Idempotent."""
@@ -86,9 +98,11 @@ class Stream(asyncio.Protocol):
             return None
         chunk = self._read(bytes(self._body))
         self._body.clear()
-        if chunk is None:
-            return None
-        return self._on_chunk(chunk)
+        if chunk is not None:
+            self._on_chunk(chunk)
+        if self._whole:  # and it has no end of the request
+            self._break(BROKEN)
+        return None
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._break(BROKEN)
@@ -97,13 +111,14 @@ class Stream(asyncio.Protocol):
         self._body += body
 
     def on_message_complete(self) -> None:
+        self._whole = True
         status = self._parser.get_status_code()
         if status != 200 and not self._over:
             self._on_chunk(Chunk(finish="error", error=self._fault(bytes(self._body), status)))
 
-    async def _open(self, host: str, port: int) -> None:
+    async def _open(self, host: str, port: int, tls: ssl.SSLContext | None) -> None:
         try:
-            await asyncio.get_running_loop().create_connection(lambda: self, host, port)
+            await asyncio.get_running_loop().create_connection(lambda: self, host, port, ssl=tls)
         except OSError as error:
             self._break(f"The engine does not answer: {error.strerror or error}.")
 

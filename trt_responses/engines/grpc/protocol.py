@@ -35,13 +35,6 @@ class Fault(NamedTuple):
         return f"{self.message} ({self.status})" if self.message else self.status
 
 
-class Trouble(NamedTuple):
-    """Why an engine accepts no requests, and the status of the call if it failed."""
-
-    reason: str
-    status: str = ""
-
-
 def fault_of(error: Any) -> Fault:
     """The fault of a gRPC error."""
     return Fault(error.code().name, error.details() or "")

@@ -1,0 +1,50 @@
+"""Creates the engines of servers over HTTP: vLLM, SGLang and llama.cpp's."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING
+
+from trt_responses.backends.dialects import vocabulary
+from trt_responses.backends.installed import needed
+from trt_responses.engines.stand_ins import StandIns
+
+if TYPE_CHECKING:
+    from trt_responses.engines.http_engine import HttpEngine
+    from trt_responses.settings import Elsewhere
+
+SERVERS = {"vllm": "vLLM", "sglang": "SGLang", "llama-server": "llama.cpp"}
+"""The names of the servers by their scheme."""
+KEYS = {"vllm": "VLLM_API_KEY", "sglang": "SGLANG_API_KEY", "llama-server": "LLAMA_API_KEY"}
+"""The variables of their keys; vLLM and llama.cpp read the same ones."""
+
+
+def scheme_of(kind: str) -> str:
+    """The server's kind in the scheme of a URL: `vllm`, also in `vllm+https` and `vllm=http`."""
+    return re.split("[+=]", kind)[0]
+
+
+def http_at(elsewhere: Elsewhere, start_s: float) -> HttpEngine:
+    """The engine of one of these servers at `host:port` or `host:port/model`."""
+    scheme = scheme_of(elsewhere.kind)
+    with needed(f"The engine of {SERVERS[scheme]} servers"):
+        from trt_responses.engines.distant import Patience
+        from trt_responses.engines.http_engine import HttpEngine
+        from trt_responses.engines.http_server import address_of
+
+        address = address_of(elsewhere.place, tls=elsewhere.kind.endswith("https"))
+        patience, key = Patience(start_s=start_s), os.environ.get(KEYS[scheme], "")
+        if scheme == "vllm":
+            from trt_responses.engines.vllm.wire import VllmWire
+
+            return HttpEngine(address, VllmWire(), patience, key=key)
+        if scheme == "sglang":
+            from trt_responses.engines.sglang.wire import SglangWire
+
+            return HttpEngine(address, SglangWire(), patience, key=key)
+        from trt_responses.engines.llamacpp_server.engine import LlamaServerEngine
+        from trt_responses.engines.llamacpp_server.wire import LlamaServerWire
+
+        wire = LlamaServerWire(StandIns(vocabulary()))
+        return LlamaServerEngine(address, wire, patience, key=key)

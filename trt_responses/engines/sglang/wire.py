@@ -1,0 +1,136 @@
+"""SGLang's native `/generate`: fields of requests, events and reports. No connection."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from trt_responses.engine import GuideKind, Limits
+from trt_responses.engines.http_engine import Found
+from trt_responses.engines.id_events import IdEvents, Part, spelled_logprob
+from trt_responses.errors import StartupError
+from trt_responses.tokens.control import CONTROL, FIRST_PADDING_ID
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from trt_responses.engine import GenerateOptions
+    from trt_responses.engines.http_engine import Look
+
+ENDS = frozenset({CONTROL.return_, CONTROL.call, CONTROL.endoftext})
+GUIDES: Mapping[GuideKind, str] = {"json_schema": "json_schema", "regex": "regex"}
+"""SGLang's field for each kind of guide."""
+MAX_LOGPROBS = 20
+UNKNOWN_BATCH = 256
+BAN = -100.0
+WHOLE_VOCABULARY = -1
+
+
+class SglangWire:
+    """The routes of `sglang serve`."""
+
+    name = "SGLang"
+    path = "/generate"
+    health = "/health"
+    known = "0.5."
+
+    def __init__(self) -> None:
+        self._takes_priorities = self._lowest_first = False
+        self._repeats = True
+        """Whether each event repeats all ids."""
+
+    async def describe(self, look: Look) -> Found:
+        info = (await look("/server_info")).fields
+        models = (await look("/v1/models")).fields.get("data", [])
+        if "version" not in info or not models or not isinstance(info, dict):
+            raise StartupError("it is no SGLang server: /server_info has no version.")
+        self._repeats = not info.get("incremental_streaming_output")
+        self._takes_priorities = bool(info.get("enable_priority_scheduling"))
+        self._lowest_first = bool(info.get("schedule_low_priority_values_first"))
+        bases = [model for model in models if model.get("parent") is None]
+        limits = Limits(
+            int(bases[0]["max_model_len"]),
+            int(info.get("max_running_requests") or UNKNOWN_BATCH),
+            dict.fromkeys(GUIDES, ENDS),
+            MAX_LOGPROBS,
+            longest_prompt=info.get("max_req_input_len"),
+            ignores=frozenset() if self._takes_priorities else frozenset({"priority"}),
+            adapters=tuple(model["id"] for model in models if model.get("parent") is not None),
+        )
+        return Found(str(info["version"]), str(bases[0]["id"]), limits)
+
+    def body(
+        self, prompt_ids: Sequence[int], options: GenerateOptions, left: int
+    ) -> Mapping[str, Any]:
+        fields: dict[str, Any] = {
+            "input_ids": list(prompt_ids),
+            "stream": True,
+            "sampling_params": _sampling(options, left),
+        }
+        if options.logprobs is not None:
+            fields |= {"return_logprob": True, "top_logprobs_num": options.logprobs}
+        if options.adapter is not None:
+            fields["lora_path"] = options.adapter
+        if options.salt is not None:
+            fields["extra_key"] = sha256(options.salt.encode()).hexdigest()
+        if self._takes_priorities:
+            priority = round((options.priority - 0.5) * 100)
+            fields["priority"] = -priority if self._lowest_first else priority
+        return fields
+
+    def reader(self, options: GenerateOptions, left: int) -> IdEvents:
+        def read(event: Mapping[str, Any], seen: int) -> Part:
+            return _part(event, options, seen if self._repeats else 0)
+
+        return IdEvents(options, left, options.stop_ids, read)
+
+
+def _sampling(options: GenerateOptions, left: int) -> dict[str, Any]:
+    greedy = options.temperature <= 0
+    fields: dict[str, Any] = {
+        "max_new_tokens": left,
+        "temperature": max(options.temperature, 0.0),
+        "top_p": 1.0 if greedy else options.top_p,
+        "top_k": options.top_k if options.top_k > 0 and not greedy else WHOLE_VOCABULARY,
+        "min_p": 0.0 if greedy else options.min_p,
+        "presence_penalty": options.presence_penalty,
+        "frequency_penalty": options.frequency_penalty,
+        "repetition_penalty": 1.0,
+        "stop_token_ids": list(options.stop_ids),
+        "skip_special_tokens": False,
+        "no_stop_trim": True,
+    }
+    banned = [n for n in dict.fromkeys(options.banned_ids) if n < FIRST_PADDING_ID]
+    if banned:
+        fields["logit_bias"] = {str(token_id): BAN for token_id in banned}
+    if options.seed is not None:
+        fields["sampling_seed"] = options.seed
+    if options.guide is not None:
+        fields[GUIDES[options.guide.kind]] = options.guide.source
+    return fields
+
+
+def _part(event: Mapping[str, Any], options: GenerateOptions, known: int) -> Part:
+    """The part of an event, of whose ids so many are known."""
+    meta = event["meta_info"]
+    finish = meta.get("finish_reason")
+    logprobs = []
+    if options.logprobs is not None:
+        chosen = meta.get("output_token_logprobs") or []
+        others = meta.get("output_top_logprobs") or [()] * len(chosen)
+        for (logprob, token_id, *_), entries in list(zip(chosen, others, strict=False))[known:]:
+            top = [(other[1], other[0]) for other in entries or ()]
+            logprobs.append(spelled_logprob(token_id, logprob, top, options))
+    return Part(
+        event.get("output_ids", [])[known:],
+        logprobs,
+        meta.get("cached_tokens"),
+        None if finish is None else _end(finish),
+        whole=finish is not None,
+    )
+
+
+def _end(finish: Mapping[str, Any]) -> str:
+    """Why a request ended: SGLang's type, with the message of an abort."""
+    message = finish.get("message")
+    return f"{finish['type']} ({message})" if message else str(finish["type"])

@@ -1,0 +1,176 @@
+"""vLLM's tokens-in, tokens-out routes: fields of requests, events and reports. No connection.
+
+Started with `--enable-scale-out` or `--tokens-only`. Its defaults never apply: all options are
+explicit, and end ids stop a request because it lists them.
+"""
+
+from __future__ import annotations
+
+import re
+from hashlib import sha256
+from secrets import token_hex
+from typing import TYPE_CHECKING, Any, get_args
+
+from trt_responses.engine import GuideKind, Limits
+from trt_responses.engines.ask import PROBE_IDS
+from trt_responses.engines.grammar import grammar
+from trt_responses.engines.http_engine import Found
+from trt_responses.engines.id_events import IdEvents, Part, spelled_logprob
+from trt_responses.errors import StartupError
+from trt_responses.tokens.control import CONTROL, FIRST_PADDING_ID
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from trt_responses.engine import GenerateOptions, Guide
+    from trt_responses.engines.http_engine import Look
+
+ENDS = (CONTROL.return_, CONTROL.call, CONTROL.endoftext)
+"""The ids that may end a guide: gpt-oss's end ids, of which each backend takes one or all."""
+KINDS = get_args(GuideKind)
+MAX_LOGPROBS = 20
+UNKNOWN_BATCH = 256
+"""The batch of a server that does not report it: the smallest of vLLM's defaults."""
+MOST = 2**14
+"""More sequences than a server runs at once; such a request is refused with the server's limit."""
+BAN = -100.0
+"""The lowest bias that vLLM takes."""
+LIMIT = re.compile(r"max_num_seqs \((\d+)\)")
+ALLOWED = re.compile(r"max allowed: (\d+)")
+START = "start vLLM with --enable-scale-out"
+
+
+class VllmWire:
+    """The routes of `vllm serve`."""
+
+    name = "vLLM"
+    path = "/inference/v1/generate"
+    health = "/health"
+    known = "0.33."
+
+    def __init__(self) -> None:
+        self._takes_priorities = False
+
+    async def describe(self, look: Look) -> Found:
+        models = (await look("/v1/models")).fields.get("data", [])
+        bases = [model for model in models if model.get("parent") is None]
+        if not bases or not isinstance(context := bases[0].get("max_model_len"), int):
+            raise StartupError("it is no vLLM server: /v1/models has no max_model_len.")
+        version = str((await look("/version")).fields.get("version", "of an unknown version"))
+        adapters = tuple(str(model["id"]) for model in models if model.get("parent") is not None)
+        batch = await self._batch(look)
+        priority = {"priority": -1, **_probe(max_tokens=1)}
+        self._takes_priorities = (await look(self.path, priority)).status == 200
+        limits = Limits(
+            context,
+            batch,
+            dict.fromkeys(KINDS, frozenset(ENDS)),
+            await self._logprobs(look),
+            ignores=frozenset() if self._takes_priorities else frozenset({"priority"}),
+            adapters=adapters,
+        )
+        return Found(version, str(bases[0]["id"]), limits)
+
+    async def _batch(self, look: Look) -> int:
+        """The requests that it runs at once, which only a refusal reports."""
+        reply = await look(
+            self.path, {"stream": True, **_probe(n=MOST, prompt_logprob_token_ids=[[0]])}
+        )
+        if reply.status in (404, 405):
+            raise StartupError(f"it has no {self.path}: {START}.")
+        found = LIMIT.search(reply.message)
+        return int(found[1]) if found else UNKNOWN_BATCH
+
+    async def _logprobs(self, look: Look) -> int:
+        reply = await look(self.path, _probe(max_tokens=1, logprobs=MAX_LOGPROBS))
+        if reply.status == 200:
+            return MAX_LOGPROBS
+        found = ALLOWED.search(reply.message)
+        return int(found[1]) if found else 0
+
+    def body(
+        self, prompt_ids: Sequence[int], options: GenerateOptions, left: int
+    ) -> Mapping[str, Any]:
+        fields: dict[str, Any] = {
+            "token_ids": list(prompt_ids),
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            "reasoning_ended": True,  # else a guide waits for the end of a thought
+            "sampling_params": _sampling(options, left),
+        }
+        if options.request_id:  # of which several requests may be made
+            fields["request_id"] = f"{options.request_id}-{token_hex(4)}"
+        if options.adapter is not None:
+            fields["model"] = options.adapter
+        if options.salt is not None:
+            fields["cache_salt"] = sha256(options.salt.encode()).hexdigest()
+        if self._takes_priorities:
+            fields["priority"] = round((0.5 - options.priority) * 100)  # the lowest goes first
+        return fields
+
+    def reader(self, options: GenerateOptions, left: int) -> IdEvents:
+        return IdEvents(options, left, _stops(options), lambda event, _: _part(event, options))
+
+
+def _probe(**sampling: Any) -> dict[str, Any]:
+    return {"token_ids": list(PROBE_IDS), "sampling_params": {"detokenize": False, **sampling}}
+
+
+def _sampling(options: GenerateOptions, left: int) -> dict[str, Any]:
+    greedy = options.temperature <= 0
+    fields: dict[str, Any] = {
+        "max_tokens": left,
+        "temperature": max(options.temperature, 0.0),
+        "top_p": 1.0 if greedy else options.top_p,
+        "top_k": 0 if greedy else options.top_k,
+        "min_p": 0.0 if greedy else options.min_p,
+        "presence_penalty": options.presence_penalty,
+        "frequency_penalty": options.frequency_penalty,
+        "repetition_penalty": 1.0,
+        "seed": options.seed,
+        "stop_token_ids": list(_stops(options)),
+        "ignore_eos": True,
+        "detokenize": False,
+        "skip_special_tokens": False,
+        "logprobs": options.logprobs,
+        "logit_bias": {str(token_id): BAN for token_id in _banned(options)} or None,
+    }
+    if options.guide is not None:
+        fields["structured_outputs"] = _structured(options.guide)
+    return fields
+
+
+def _structured(guide: Guide) -> dict[str, str]:
+    match guide.kind:
+        case "json_schema":
+            return {"json": guide.source}
+        case "regex":
+            return {"regex": guide.source}
+        case "lark":
+            return {"grammar": grammar(guide)}
+
+
+def _stops(options: GenerateOptions) -> tuple[int, ...]:
+    ends = () if options.guide is None else ENDS
+    return tuple(dict.fromkeys((*options.stop_ids, *ends)))
+
+
+def _banned(options: GenerateOptions) -> list[int]:
+    """The ids to ban, without padding ids, which have no text: each ban costs time at every
+    step."""
+    return [
+        token_id for token_id in dict.fromkeys(options.banned_ids) if token_id < FIRST_PADDING_ID
+    ]
+
+
+def _part(event: Mapping[str, Any], options: GenerateOptions) -> Part:
+    if not event["choices"]:  # behind the last ids
+        details = (event.get("usage") or {}).get("prompt_tokens_details") or {}
+        return Part(cached_tokens=details.get("cached_tokens"), whole=True)
+    (choice,) = event["choices"]
+    logprobs = []
+    if options.logprobs is not None and choice.get("logprobs"):
+        for entry in choice["logprobs"]["content"]:
+            top = [(other["token_id"], other["logprob"]) for other in entry["top_logprobs"]]
+            logprobs.append(spelled_logprob(entry["token_id"], entry["logprob"], top, options))
+    return Part(choice["token_ids"] or (), logprobs, end=choice["finish_reason"])
