@@ -51,6 +51,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command of this package and return the exit status."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] == ["mock"]:
+        from responses_conformance.mocks import command
+
+        return command.main(given[1:])
     example = "\n\nExample:\n  responses-conformance http://127.0.0.1:8000/v1 --only responses"
     parser = argparse.ArgumentParser(
         prog="responses-conformance",
@@ -61,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=__version__, help="Version")
     add_arguments(parser)
     try:
-        return run(parser.parse_args(arguments))
+        return run(parser.parse_args(given))
     except KeyboardInterrupt:
         return 130
 

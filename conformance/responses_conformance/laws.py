@@ -1,0 +1,181 @@
+"""The laws of a transcript: what a client reads of a reply, and what is wrong with it.
+
+Nothing a user must not see, no answer and no call lost, arguments as sent, no error for what a model
+wrote, the right finish, a stream that says what the plain reply says.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from responses_conformance.transcripts import Transcript
+
+Json = dict[str, Any]
+
+LAWS = {
+    "error": "no error for what a model wrote",
+    "leak": "a user sees no thought, mark or header",
+    "text": "no part of the answer is lost",
+    "call": "no call is lost, none is made up, and their order holds",
+    "arguments": "arguments reach the client as the model wrote them",
+    "finish": "a cut reply says so, and a reply with calls too",
+    "stream": "the stream and the plain reply say the same",
+}
+
+
+@dataclass
+class Said:
+    """What a client reads of one reply."""
+
+    text: str = ""
+    calls: list[tuple[str, str]] = field(default_factory=list)
+    finish: str = ""
+    """`stop`, `tool_calls` or `length`; Responses: by status."""
+    error: str = ""
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+def chat(reply: Json) -> Said:
+    choice = reply["choices"][0]
+    message = choice["message"]
+    calls = [
+        (call["function"]["name"], call["function"]["arguments"])
+        for call in message.get("tool_calls") or ()
+    ]
+    return Said(message.get("content") or "", calls, choice.get("finish_reason") or "")
+
+
+def chat_stream(events: Iterable[Json]) -> Said:
+    said, calls = Said(), dict[int, list[str]]()
+    for event in events:
+        if event.get("error"):
+            said.error = json.dumps(event["error"], ensure_ascii=False)
+        for choice in event.get("choices") or ():
+            delta = choice.get("delta") or {}
+            said.text += delta.get("content") or ""
+            for call in delta.get("tool_calls") or ():
+                function, parts = (
+                    call.get("function") or {},
+                    calls.setdefault(call["index"], ["", ""]),
+                )
+                parts[0] += function.get("name") or ""
+                parts[1] += function.get("arguments") or ""
+            said.finish = choice.get("finish_reason") or said.finish
+    said.calls = [(name, arguments) for _, (name, arguments) in sorted(calls.items())]
+    if not said.finish and not said.error:
+        said.error = "the stream ended without a finish_reason"
+    return said
+
+
+def responses(reply: Json) -> Said:
+    said, status = Said(), reply.get("status")
+    for item in reply.get("output") or ():
+        if item["type"] == "message":
+            parts = (p for p in item["content"] if p["type"] == "output_text")
+            said.text += "".join(part["text"] for part in parts)
+        elif item["type"] == "function_call":
+            said.calls.append((item["name"], item["arguments"]))
+    if status == "incomplete":
+        said.finish = "length"
+    elif status == "completed":
+        said.finish = "tool_calls" if said.calls else "stop"
+    else:
+        said.error = f"status {status}: {json.dumps(reply.get('error'), ensure_ascii=False)}"
+    return said
+
+
+def responses_stream(events: Iterable[Json]) -> Said:
+    """By the deltas; the last event gives the end."""
+    text, calls = "", dict[int, list[str]]()
+    said = Said(error="the stream has no terminal event")
+    for event in events:
+        match event.get("type"):
+            case "response.output_text.delta":
+                text += event["delta"]
+            case "response.output_item.added" if event["item"]["type"] == "function_call":
+                calls[event["output_index"]] = [event["item"]["name"], ""]
+            case "response.function_call_arguments.delta":
+                calls.setdefault(event["output_index"], ["", ""])[1] += event["delta"]
+            case "response.completed" | "response.incomplete" | "response.failed":
+                said = responses(event["response"])
+            case "error":
+                said.error = json.dumps(event, ensure_ascii=False)
+                break
+    said.text, said.calls = text, [(name, given) for _, (name, given) in sorted(calls.items())]
+    return said
+
+
+# --- judging ------------------------------------------------------------------------------------
+
+
+def broken(said: Said, transcript: Transcript) -> Iterator[tuple[str, str]]:
+    """Each law that a reply breaks, and how."""
+    if said.error:
+        yield "error", said.error
+        return
+    yield from _text(said.text, transcript)
+    yield from _calls(said.calls, transcript)
+    yield from _finish(said, transcript)
+
+
+def same(plain: Said, streamed: Said) -> Iterator[tuple[str, str]]:
+    """What a stream says otherwise than the plain reply."""
+    if plain.error or streamed.error:
+        return
+    for what in ("text", "calls", "finish"):
+        one, other = getattr(plain, what), getattr(streamed, what)
+        if one != other:
+            yield "stream", f"{what}: plain {_short(one)}, streamed {_short(other)}"
+
+
+def _text(text: str, transcript: Transcript) -> Iterator[tuple[str, str]]:
+    rest = ""
+    for piece in transcript.law.text:
+        before, found, text_after = text.partition(piece)
+        if not found:
+            yield "text", f"{_short(piece)} is missing: the user reads {_short(text)}"
+            continue
+        rest, text = rest + before + "\n", text_after
+    rest += text
+    for allowed in sorted(transcript.law.may, key=len, reverse=True):
+        rest = rest.replace(allowed, "")
+    if rest.strip():
+        yield "leak", f"the user reads {_short(rest.strip())}"
+
+
+def _calls(calls: list[tuple[str, str]], transcript: Transcript) -> Iterator[tuple[str, str]]:
+    law = transcript.law
+    for number, (name, right) in enumerate(law.calls):
+        if number >= len(calls) or calls[number][0] != name:
+            yield "call", f"{name} is call {number} of {_short([n for n, _ in calls])}: lost"
+        elif calls[number][1] not in right:
+            yield "arguments", f"{_short(calls[number][1])} for {_short(right[0])}"
+    for name, _ in calls[len(law.calls) :]:
+        if name not in law.may_call:
+            yield "call", f"a call of {_short(name)} that the model did not make"
+
+
+def _finish(said: Said, transcript: Transcript) -> Iterator[tuple[str, str]]:
+    wanted = "length" if transcript.finish == "length" else "tool_calls"
+    if transcript.finish == "length" or transcript.law.calls:
+        if said.finish != wanted:
+            yield "finish", f"it says {said.finish}, where {wanted} is right"
+
+
+def _short(value: object, most: int = 160) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
+READERS: Mapping[str, Any] = {
+    "chat": ("/chat/completions", chat, chat_stream),
+    "responses": ("/responses", responses, responses_stream),
+}
+"""Of each API its path, and what reads its plain and its streamed replies."""

@@ -1,0 +1,1 @@
+"""Mock engines: each plays transcripts on the wire of one server's engine, without weights."""
