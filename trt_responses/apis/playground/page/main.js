@@ -8,7 +8,8 @@ import { eventsOf, explanationOf, sidesOf } from "./inspect.js";
 import { Runner, loaded } from "./runner.js";
 import { SettingFault, begin as beginSettings, fields } from "./settings.js";
 import { beginServer, withKey } from "./server.js";
-import { Turn } from "./turn.js";
+import { showSwitches } from "./switches.js";
+import { Turn, answerTo, keyOf } from "./turn.js";
 import { TurnView } from "./view.js";
 
 const NEAR = 80; // pixels from the end within which the page follows an answer
@@ -219,15 +220,10 @@ const actions = {
     byId("panel").focus();
   },
   answer(turn, item, output) {
-    turn.results.set(item.call_id, output);
+    turn.results.set(keyOf(item), output);
     viewOf(turn).update();
-    if (turn.calls.some((call) => !turn.results.has(call.call_id))) return; // the others first
-    const input = turn.calls.map((call) => ({
-      type: call.type === "custom_tool_call" ? "custom_tool_call_output" : "function_call_output",
-      call_id: call.call_id,
-      output: turn.results.get(call.call_id),
-    }));
-    ask(turn, input);
+    if (turn.calls.some((call) => !turn.results.has(keyOf(call)))) return; // the others first
+    ask(turn, turn.calls.map((call) => answerTo(call, turn.results.get(keyOf(call)))));
   },
 };
 
@@ -450,7 +446,9 @@ beginTabs();
 beginSettings();
 show();
 look();
-state.note = await beginServer();
+const about = await beginServer();
+state.note = about.description ?? "";
+showSwitches(about.tools ?? []);
 if (state.note && !state.active) show();
 if (location.hash.startsWith("#resp_")) await open(location.hash.slice(1));
 byId("ask").focus();

@@ -2,7 +2,7 @@
 
 import { call, events, getJson } from "./api.js";
 import { serverBack, withKey } from "./server.js";
-import { Turn } from "./turn.js";
+import { Turn, answered } from "./turn.js";
 
 export class Runner {
   constructor(changed) {
@@ -73,12 +73,13 @@ export class Runner {
 }
 
 const PAGE = "limit=100&order=asc";
+const WHOLE = "include[]=code_interpreter_call.outputs";
 
 // The turns of a stored response and of those before it in its chain; the last turn is `id`.
 export async function loaded(id) {
   const chain = [];
   for (let next = id; next; next = chain[0].response.previous_response_id) {
-    const response = await getJson(`responses/${encodeURIComponent(next)}`).catch((fault) => {
+    const response = await getJson(`responses/${encodeURIComponent(next)}?${WHOLE}`).catch((fault) => {
       if (!chain.length) throw fault;
       return null; // an earlier one is gone: the chain begins behind it
     });
@@ -90,7 +91,8 @@ export async function loaded(id) {
     const turn = new Turn(parent, input);
     turn.settle(response);
     for (const item of input) {
-      if (item.call_id) parent?.results.set(item.call_id, String(item.output));
+      const known = answered(item);
+      if (known) parent?.results.set(...known);
     }
     parent = turn;
   }

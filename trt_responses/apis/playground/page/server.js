@@ -59,18 +59,18 @@ export async function withKey(work) {
   }
 }
 
-// Returns what the server says of its model, if anything.
+// Returns what the server says of its first model.
 export async function beginServer() {
   for (;;) {
     try {
       const { data } = await withKey(() => getJson("models"));
       byId("model").replaceChildren(...data.map((model) => el("option", {}, model.id)));
       byId("server").textContent = "ready";
-      return data[0]?.description ?? "";
+      return data[0] ?? {};
     } catch (fault) {
       if (fault.kind === "key") {
         byId("server").textContent = "no key";
-        return "";
+        return {};
       }
       await serverBack();
     }
