@@ -111,9 +111,9 @@ def test_an_answer_in_json_is_a_tree(tmp_path: Path) -> None:
             await s.page.get_by_role("button", name="Unfold").click()
             await expect(tree.locator(".json-string")).to_have_text(['"Aare"', json.dumps(HOSTILE)])
             assert await s.page.evaluate("window.owned") is None
-            await s.page.get_by_role("button", name="Text").click()
+            await s.page.get_by_role("button", name="Text", exact=True).click()
             await expect(s.page.locator(".json pre")).to_have_text(many)
-            await s.page.get_by_role("button", name="Tree").click()
+            await s.page.get_by_role("button", name="Tree", exact=True).click()
             await s.page.get_by_role("button", name="Fold", exact=True).click()
             await expect(lists.nth(1)).to_be_hidden()
 

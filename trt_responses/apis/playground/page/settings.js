@@ -53,6 +53,13 @@ export function fields() {
   };
 }
 
+// Takes over the model, effort and temperature of a request.
+export function use({ model, reasoning, temperature }) {
+  byId("model").value = model;
+  byId("effort").value = reasoning?.effort ?? "";
+  byId("temperature").value = temperature ?? "";
+}
+
 export function begin() {
   byId("sample-tool").addEventListener("click", () => {
     byId("tools").value = JSON.stringify(SAMPLE, null, 2);

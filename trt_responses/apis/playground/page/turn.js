@@ -9,6 +9,7 @@ export class Turn {
     this.input = input;
     this.request = request;
     this.children = [];
+    this.place = 0;
     this.id = null;
     this.status = "asking";
     this.items = [];
@@ -21,7 +22,9 @@ export class Turn {
 
   // The turns from the first question to this one.
   get path() {
-    return [...(this.parent?.path ?? []), this];
+    const turns = [];
+    for (let turn = this; turn; turn = turn.parent) turns.unshift(turn);
+    return turns;
   }
 
   get running() {
@@ -131,6 +134,12 @@ export class Turn {
 
   get lastNumber() {
     return this.events.at(-1)?.event.sequence_number ?? -1;
+  }
+
+  forgetEvents() {
+    const { figures } = this;
+    Object.defineProperty(this, "figures", { value: figures });
+    this.events = [];
   }
 
   // Times and shares for people; nothing that is not known.

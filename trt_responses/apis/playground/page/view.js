@@ -7,7 +7,7 @@ const ENDS = {
   incomplete: "cut: its tokens ran out",
   stopped: "stopped",
   failed: "failed",
-  cancelled: "cancelled",
+  cancelled: "stopped",
   queued: "queued…",
   asking: "asking…",
   in_progress: "writing…",
@@ -29,7 +29,7 @@ export class TurnView {
       el("h2", { class: "hidden" }, "Question and answer"), this.question(), this.body, this.error,
       el("footer", {}, this.status, this.figures, this.tools),
     );
-    this.update();
+    this.drawn = false;
   }
 
   question() {
@@ -49,18 +49,20 @@ export class TurnView {
       button(sign, () => this.actions.choose(all[number]), { "aria-label": label, disabled: !all[number] });
     this.versions.replaceChildren(...(all.length < 2 ? [] : [
       to(at - 1, "Earlier branch", "‹"), `${at + 1}/${all.length}`, to(at + 1, "Later branch", "›"),
+      button("Compare", () => this.actions.compare(this.turn), { title: "Show these answers side by side" }),
     ]));
   }
 
   update() {
     const { turn } = this;
+    this.drawn = true;
     this.showVersions();
     for (const [place, item] of turn.items.entries()) {
       if (!item) continue;
       this.items[place] ??= this.show(item);
       this.items[place].update(item, turn);
     }
-    this.status.textContent = ENDS[turn.status] ?? "";
+    this.status.textContent = turn.broken ? "the connection broke: it goes on when the server answers" : ENDS[turn.status] ?? "";
     this.figures.textContent = turn.figures.join(" · ");
     this.error.hidden = !turn.error;
     this.error.textContent = turn.error ?? "";
