@@ -130,8 +130,6 @@ def test_a_background_run_is_resumed_by_a_page_that_is_loaded_anew() -> None:
     async def story() -> None:
         words = Script(tuple((i,) for i in ids(f"{FINAL}One two three four five.<|return|>")))
         async with staged(words, manual=True) as s:
-            await opened(s.page, "set")
-            await s.page.check("#background")
             await ask(s.page, "Count.")
             await s.asked(1)
             await s.engine.clock.step(6)
@@ -158,7 +156,7 @@ def test_a_background_run_is_cancelled_at_the_server() -> None:
             await ask(s.page, "Wait.")
             await expect(s.page.locator(".answer")).to_contain_text("Hold on")
             await s.page.click("#stop")
-            await expect(s.page.locator(".turn .status")).to_have_text("cancelled")
+            await expect(s.page.locator(".turn .status")).to_have_text("stopped")
 
     play(story)
 

@@ -100,7 +100,7 @@ def test_a_text_file_becomes_part_of_the_question(way: str) -> None:
                 way,
             )
             await expect(s.page.locator("#added")).to_have_text(
-                "a.py is added. b.png is not text: the model reads text only."
+                "a.py is added. b.png is an image: this model reads text only."
             )
             await s.page.press("#ask", "Enter")
             await answered(s.page)

@@ -144,11 +144,13 @@ class Stage:
 async def staged(
     *written: str | Script, manual: bool = False, **settings: Any
 ) -> AsyncIterator[Stage]:
-    context = settings.pop("context", {})
+    """`tools` in the settings are the server's own, in the place of those that settings name."""
+    context, tools = settings.pop("context", {}), settings.pop("tools", None)
+    guides = settings.pop("guides", GUIDES)
     scripts = [script(one) if isinstance(one, str) else one for one in written or (ANSWER,)]
     clock = StepClock.manual(settle_turns=40) if manual else StepClock.free()
-    engine = ScriptedEngine(scripts, clock=clock, guides=GUIDES)
-    app = create_app(Settings(**(SETTINGS | settings)), engine=engine)
+    engine = ScriptedEngine(scripts, clock=clock, guides=guides)
+    app = create_app(Settings(**(SETTINGS | settings)), engine=engine, tools=tools)
     async with serving(app) as address, browsing(address.url, **context) as (page, seen):
         if "api_keys" not in settings:
             await ready(page)

@@ -8,9 +8,10 @@ export const setKey = (value) => (key = value);
 
 // What went wrong, in words. `kind`: away, key, busy or refused.
 export class Fault extends Error {
-  constructor(message, kind) {
+  constructor(message, kind, param) {
     super(message);
     this.kind = kind;
+    this.param = param; // the field of the request
   }
 }
 
@@ -19,14 +20,15 @@ const kindOf = (status) =>
 
 async function faultOf(reply) {
   let message = `The server answered ${reply.status} and sent no error message.`;
+  let param;
   try {
-    message = (await reply.json()).error.message;
+    ({ message, param } = (await reply.json()).error);
   } catch {
     // not an error body of the API: the message above names the status
   }
   const wait = reply.headers.get("retry-after");
   const kind = kindOf(reply.status);
-  return new Fault(kind === "busy" && wait ? `${message} Try again in ${wait} s.` : message, kind);
+  return new Fault(kind === "busy" && wait ? `${message} Try again in ${wait} s.` : message, kind, param);
 }
 
 export async function call(path, { body, signal, method, root } = {}) {
@@ -51,6 +53,8 @@ export async function call(path, { body, signal, method, root } = {}) {
 
 export const getJson = async (path) => (await call(path)).json();
 
+const SILENCE_MS = 120_000; // the server sends something every few seconds: a connection that is silent so long is dead
+
 // The events of a stream, each as it comes.
 export async function* events(path, options) {
   const reply = await call(path, options);
@@ -59,11 +63,14 @@ export async function* events(path, options) {
   try {
     for (;;) {
       let read;
+      const silent = setTimeout(() => reader.cancel().catch(() => {}), SILENCE_MS);
       try {
         read = await reader.read();
       } catch (error) {
         if (error.name === "AbortError") throw error;
         throw new Fault("The connection broke.", "away");
+      } finally {
+        clearTimeout(silent);
       }
       if (read.done) return;
       pieces.push(read.value);

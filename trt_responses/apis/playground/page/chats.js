@@ -4,7 +4,6 @@
 
 import { call } from "./api.js";
 import { kept } from "./dom.js";
-import { loaded } from "./runner.js";
 import { Turn, textOf } from "./turn.js";
 
 const PLACE = "chats";
@@ -20,7 +19,7 @@ function stored() {
 
 const store = (records) => kept.set(PLACE, JSON.stringify(records.slice(0, MOST)));
 
-export const newChat = () => ({ key: `${Date.now()}-${Math.random()}`, title: "", roots: [] });
+export const newChat = () => ({ key: `${Date.now()}-${Math.random()}`, title: "", roots: [], known: new Map() });
 
 // The records of conversations whose title has the words, the newest first.
 export function found(words) {
@@ -35,11 +34,11 @@ function leaves(turns) {
   });
 }
 
-// Keeps what is needed to open the conversation again.
-export function remember(chat) {
+// Keeps what is needed to open the conversation again, at the response `last` if a branch ends there.
+export function remember(chat, last) {
   const ids = leaves(chat.roots);
   if (!ids.length) return;
-  const record = { key: chat.key, title: chat.title, at: Date.now(), leaves: ids };
+  const record = { key: chat.key, title: chat.title, at: Date.now(), leaves: ids, shown: ids.includes(last) ? last : ids.at(-1) };
   store([record, ...stored().filter(({ key }) => key !== chat.key)]);
 }
 
@@ -56,40 +55,6 @@ export async function forget(chat) {
     if (id) await call(`responses/${id}`, { method: "DELETE" }).catch(() => {}); // it may be deleted already
   }
   store(stored().filter(({ key }) => key !== chat.key));
-}
-
-// The conversation of a record with all its branches, and the turn to show.
-export async function opened(record) {
-  const chat = { key: record.key, title: record.title, roots: [] };
-  let shown = null;
-  let fault = null;
-  for (const id of record.leaves) {
-    try {
-      shown = graft(chat.roots, await loaded(id));
-    } catch (error) {
-      fault = error; // deleted, or expired
-    }
-  }
-  if (!shown) throw fault;
-  return { chat, shown };
-}
-
-// Adds a chain of turns to the trees, sharing the turns that are there. Returns its last turn.
-function graft(roots, chain) {
-  let turns = roots, parent = null;
-  for (const turn of chain) {
-    let same = turns.find(({ id }) => id === turn.id);
-    if (!same) {
-      turn.parent = parent;
-      turn.children = [];
-      turns.push(turn);
-      same = turn;
-    }
-    for (const [call, output] of turn.results) same.results.set(call, output);
-    parent = same;
-    turns = same.children;
-  }
-  return parent;
 }
 
 // --- as files --------------------------------------------------------------------------------

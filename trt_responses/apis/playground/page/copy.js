@@ -30,7 +30,8 @@ for await (const event of await client.responses.create(request)) {
 
 export function programsOf(turn) {
   if (!turn.request) return [el("p", { class: "faint" }, "This response was not requested from this page.")];
-  const body = { ...turn.request, stream: true };
+  const { background, ...request } = turn.request; // so that the page can take up a stream that broke
+  const body = { ...request, stream: true };
   return Object.entries({ curl: curl(body), Python: python(body), "Node.js": node(body) }).map(
     ([name, text]) => el("section", {}, el("h3", {}, name), copyButton(() => text), el("pre", { tabindex: "0" }, text)),
   );

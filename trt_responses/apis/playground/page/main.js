@@ -1,41 +1,50 @@
-// The page: its buttons, and which turn each part shows.
+// The page: which conversation and which turn it shows, and what its buttons do.
 
 import * as chats from "./chats.js";
-import { programsOf } from "./copy.js";
-import { button, byId, eachFrame, el, kept, visit } from "./dom.js";
 import { Fault } from "./api.js";
+import { beginCompare, clearColumns, columns } from "./compare.js";
+import { beginComposer, draft, forgetFiles, setDraft } from "./composer.js";
+import { programsOf } from "./copy.js";
+import { button, byId, eachFrame, el } from "./dom.js";
+import { beginFrame, beginTabs, narrow, tell, toggle } from "./frame.js";
 import { eventsOf, explanationOf, sidesOf } from "./inspect.js";
-import { Runner, loaded } from "./runner.js";
-import { SettingFault, begin as beginSettings, fields } from "./settings.js";
+import { load } from "./loading.js";
+import { Past } from "./past.js";
+import { Runner } from "./runner.js";
 import { beginServer, withKey } from "./server.js";
-import { Turn } from "./turn.js";
-import { TurnView } from "./view.js";
+import { SettingFault, begin as beginSettings, fields, use } from "./settings.js";
+import { showSwitches } from "./switches.js";
+import { Thread } from "./thread.js";
+import { Turn, answerTo, keyOf } from "./turn.js";
 
-const NEAR = 80; // pixels from the end within which the page follows an answer
 const LOOKS = { events: eventsOf, explain: explanationOf, sides: sidesOf, copy: programsOf };
-
 const CHIPS = ["What can you do?", "What is the capital of Norway?", "Count from one to seven."];
+const OPEN_CHATS = 8; // conversations that stay in memory, besides those that run
 
-const state = { chat: chats.newChat(), active: null, inspected: null, look: "events", editing: null, note: "" };
-const open_chats = [state.chat];
-const views = new Map();
+const state = { chat: chats.newChat(), active: null, inspected: null, look: "events", editing: null, note: "", beside: null };
+let open_chats = [state.chat];
 const runner = new Runner(changed);
 
 // --- what is shown ---------------------------------------------------------------------------
 
-function viewOf(turn) {
-  if (!views.has(turn)) views.set(turn, new TurnView(turn, actions));
-  return views.get(turn);
+const siblings = (turn) => turn.parent?.children ?? chatOf(turn)?.roots ?? [turn];
+const chatOf = (turn) => open_chats.find(({ roots }) => roots.includes(turn.path[0]));
+
+// The branches that are shown side by side, if any.
+function beside() {
+  const { active } = state;
+  return active && state.beside === (active.parent ?? state.chat) ? siblings(active) : null;
 }
 
+// The turns that a stop ends.
+const running = () => (beside() ?? [state.active]).filter((turn) => turn?.running);
+
 function show() {
-  const path = state.active?.path ?? [];
-  byId("turns").replaceChildren(...(path.length ? path.map((turn) => viewOf(turn).node) : [welcome()]));
-  for (const turn of path) viewOf(turn).update();
+  thread.show(state.active?.path ?? [], beside(), welcome());
   byId("title").textContent = state.chat.title || "New chat";
   document.title = state.chat.title ? `${state.chat.title} · trt_responses` : "trt_responses";
   showRunning();
-  showChats();
+  past.show();
 }
 
 function welcome() {
@@ -43,77 +52,20 @@ function welcome() {
     "div", { class: "welcome" },
     el("h2", {}, "What would you like to ask?"),
     state.note && el("p", { id: "note" }, state.note),
-    el("p", { class: "chips" }, ...CHIPS.map((text) =>
-      button(text, () => ask(null, [{ type: "message", role: "user", content: text }])))),
+    el("p", { class: "chips" }, ...CHIPS.map((text) => button(text, () => ask(null, [{ type: "message", role: "user", content: text }])))),
   );
-}
-
-function showChats() {
-  const entry = (record) => {
-    const current = record.key === state.chat.key;
-    const name = button(record.title || "Untitled", () => openChat(record), {
-      class: current ? "plain on" : "plain", "aria-current": current ? "true" : null, title: record.title,
-    });
-    return el("li", {}, name, current && state.active ? chatActions() : null);
-  };
-  const list = chats.found(byId("search").value);
-  byId("chats").replaceChildren(...(list.length
-    ? list.map(entry)
-    : [el("li", { class: "faint" }, "Conversations appear here.")]));
-}
-
-// What can be done with the conversation that is shown.
-function chatActions() {
-  const { chat, active } = state;
-  const rename = () => {
-    const field = el("input", { value: chat.title, "aria-label": "Title", maxlength: "200" });
-    const line = el("form", { onsubmit: (event) => { event.preventDefault(); field.blur(); } }, field);
-    field.addEventListener("blur", () => {
-      chats.rename(chat, field.value.trim() || chat.title);
-      show();
-    });
-    byId("chats").querySelector("[aria-current]").replaceWith(line);
-    field.focus();
-  };
-  const remove = async (click) => {
-    if (click.target.textContent !== "Really delete?") return void (click.target.textContent = "Really delete?");
-    await chats.forget(chat);
-    startAnew();
-  };
-  return el(
-    "span", { class: "actions" },
-    button("Rename", rename),
-    button("JSON", () => download(chats.asJson(active), "json"), { title: "Export as JSON" }),
-    button("Markdown", () => download(chats.asMarkdown(active), "md"), { title: "Export as Markdown" }),
-    button("Delete", remove),
-  );
-}
-
-function download(text, ending) {
-  const url = URL.createObjectURL(new Blob([text]));
-  const name = state.chat.title.replace(/[^\p{L}\p{N}]+/gu, "-").slice(0, 60) || "chat";
-  el("a", { href: url, download: `${name}.${ending}` }).click();
-  setTimeout(() => URL.revokeObjectURL(url), 1000);
 }
 
 function showRunning() {
-  const running = Boolean(state.active?.running);
-  byId("stop").hidden = !running;
-  byId("send").hidden = running;
-  byId("to-end").hidden = nearEnd();
-}
-
-function nearEnd() {
-  const box = byId("turns");
-  return box.scrollHeight - box.scrollTop - box.clientHeight < NEAR;
+  const runs = Boolean(running().length);
+  byId("stop").hidden = !runs;
+  byId("send").hidden = runs;
 }
 
 const dirty = new Set();
 const refresh = eachFrame(() => {
-  const follows = nearEnd();
-  for (const turn of dirty) viewOf(turn).update();
+  thread.update(dirty);
   dirty.clear();
-  if (follows) byId("turns").scrollTop = byId("turns").scrollHeight;
   showRunning();
 });
 
@@ -136,10 +88,11 @@ function keep(turn) {
   const stage = turn.running ? turn.response?.background && turn.id : turn.status;
   if (!turn.id || !stage || turn.kept === stage) return;
   turn.kept = stage;
-  const chat = open_chats.find(({ roots }) => roots.includes(turn.path[0]));
+  const chat = chatOf(turn);
   if (!chat) return;
-  chats.remember(chat);
-  showChats();
+  chat.known.set(turn.id, turn);
+  chats.remember(chat, state.active?.id);
+  past.show();
 }
 
 async function look() {
@@ -163,25 +116,25 @@ function choose(turn) {
   state.active = state.inspected = turn;
   show();
   look();
-  byId("turns").scrollTop = byId("turns").scrollHeight;
+  thread.toEnd();
 }
 
 // --- what is done ----------------------------------------------------------------------------
 
-function requestOf(parent, input) {
+function requestOf(parent, input, changes) {
   const base = parent ? parent.continued(input) : { input };
   const [only] = base.input;
   if (base.input.length === 1 && only.role === "user") base.input = only.content;
-  return { ...fields(), ...base, stream: true };
+  return { ...fields(), ...changes, ...base, stream: true };
 }
 
-// Sends a new turn after `parent`. An error in the settings is shown below them.
-function ask(parent, input) {
+// Sends a new turn after `parent`, one for each column unless it is `alone`. An error in the settings is shown below them.
+function ask(parent, input, { alone = false } = {}) {
   const fault = byId("settings-fault");
   fault.hidden = true;
-  let request;
+  let requests;
   try {
-    request = requestOf(parent, input);
+    requests = [{}, ...(alone ? [] : columns())].map((changes) => requestOf(parent, input, changes));
   } catch (error) {
     if (!(error instanceof SettingFault)) throw error;
     fault.textContent = error.message;
@@ -189,18 +142,22 @@ function ask(parent, input) {
     toggle("set", true);
     return false;
   }
-  const turn = new Turn(parent, input, request);
-  if (!parent) state.chat.roots.push(turn);
-  state.chat.title ||= turn.question.slice(0, 80);
+  const turns = requests.map((request) => new Turn(parent, input, request));
+  if (!parent) state.chat.roots.push(...turns);
+  state.chat.title ||= turns[0].question.slice(0, 80);
+  if (turns.length > 1) state.beside = parent ?? state.chat;
+  else if (state.beside !== (parent ?? state.chat)) state.beside = null;
   toggle("set", false);
-  choose(turn);
-  runner.run(turn);
+  choose(turns[0]);
+  for (const turn of turns) runner.run(turn);
   return true;
 }
 
 const actions = {
-  retry: (turn) => ask(turn.parent, turn.input),
+  siblings,
+  retry: (turn) => ask(turn.parent, turn.input, { alone: true }),
   branch(turn) {
+    state.beside = null;
     choose(turn);
     byId("ask").focus();
   },
@@ -210,8 +167,21 @@ const actions = {
     byId("ask").value = turn.question;
     byId("ask").focus();
   },
-  siblings: (turn) => turn.parent?.children ?? state.chat.roots,
-  choose: (turn) => choose(latest(turn)),
+  choose(turn) {
+    state.beside = null;
+    choose(latest(turn));
+  },
+  compare(turn) {
+    state.beside = turn.parent ?? state.chat;
+    choose(turn);
+  },
+  // Leaves the other columns: the conversation goes on with this answer and its settings.
+  goOn(turn) {
+    clearColumns();
+    if (turn.request) use(turn.request);
+    actions.choose(turn);
+    byId("ask").focus();
+  },
   inspect(turn) {
     state.inspected = turn;
     toggle("look", true);
@@ -219,57 +189,32 @@ const actions = {
     byId("panel").focus();
   },
   answer(turn, item, output) {
-    turn.results.set(item.call_id, output);
-    viewOf(turn).update();
-    if (turn.calls.some((call) => !turn.results.has(call.call_id))) return; // the others first
-    const input = turn.calls.map((call) => ({
-      type: call.type === "custom_tool_call" ? "custom_tool_call_output" : "function_call_output",
-      call_id: call.call_id,
-      output: turn.results.get(call.call_id),
-    }));
-    ask(turn, input);
+    turn.results.set(keyOf(item), output);
+    thread.update([turn]);
+    if (turn.calls.some((call) => !turn.results.has(keyOf(call)))) return; // the others first
+    ask(turn, turn.calls.map((call) => answerTo(call, turn.results.get(keyOf(call)))), { alone: true });
   },
 };
 
+const thread = new Thread(byId("turns"), actions, (atEnd) => (byId("to-end").hidden = atEnd));
+
 // The newest turn below this one.
 function latest(turn) {
-  return turn.children.length ? latest(turn.children.at(-1)) : turn;
+  let last = turn;
+  while (last.children.length) last = last.children.at(-1);
+  return last;
 }
 
 function send(event) {
   event?.preventDefault();
-  const text = byId("ask").value;
-  if (!text.trim() || state.active?.running) return;
+  const text = draft();
+  if (!text.trim() || running().length) return;
   const { editing } = state;
   const parent = editing ? editing.parent : state.active;
   if (!ask(parent, [{ type: "message", role: "user", content: text }])) return;
   setDraft("");
-  byId("added").hidden = true;
+  forgetFiles();
   leaveEditing();
-}
-
-// The unsent question outlives a reload.
-function setDraft(text) {
-  byId("ask").value = text;
-  visit.set("draft", text);
-}
-
-// Adds text files to the question, each as a block of code.
-async function addFiles(files) {
-  const notes = [];
-  for (const file of files) {
-    const text = file.size > 1_000_000 ? null : await file.text();
-    if (text === null) notes.push(`${file.name} is larger than 1 MB.`);
-    else if (file.type.startsWith("image/") || text.includes("\0")) {
-      notes.push(`${file.name} is not text: the model reads text only.`);
-    } else {
-      const fence = text.includes("```") ? "~~~~" : "```";
-      setDraft(`${byId("ask").value}\n\n${file.name}:\n${fence}\n${text.trimEnd()}\n${fence}\n`.trimStart());
-      notes.push(`${file.name} is added.`);
-    }
-  }
-  byId("added").textContent = notes.join(" ");
-  byId("added").hidden = !notes.length;
 }
 
 function leaveEditing() {
@@ -277,11 +222,20 @@ function leaveEditing() {
   byId("editing").hidden = true;
 }
 
-function startAnew() {
-  Object.assign(state, { chat: chats.newChat(), active: null, inspected: null });
-  open_chats.push(state.chat);
-  history.replaceState(null, "", location.pathname);
+function begin(chat) {
+  state.chat = chat;
+  state.beside = null;
   leaveEditing();
+  open_chats = open_chats.filter((each) => each !== chat && each.roots.length);
+  open_chats.push(chat);
+  const idle = open_chats.filter((each) => each !== chat && !each.roots.some((root) => latest(root).running));
+  for (const each of idle.slice(0, -OPEN_CHATS)) open_chats.splice(open_chats.indexOf(each), 1);
+}
+
+function startAnew() {
+  begin(chats.newChat());
+  state.active = state.inspected = null;
+  history.replaceState(null, "", location.pathname + location.search);
   show();
   look();
   byId("ask").focus();
@@ -294,163 +248,94 @@ async function open(id) {
 }
 
 // A conversation of the list, at its last turn or the one with this id.
-async function openChat(record, id = record.leaves.at(-1)) {
-  const known = open_chats.find(({ key, roots }) => key === record.key && roots.length);
+async function openChat(record, id = record.shown ?? record.leaves.at(-1)) {
+  if (narrow()) toggle("past", false);
+  const there = open_chats.find(({ key, roots }) => key === record.key && roots.length);
+  if (there) {
+    begin(there);
+    choose(there.known.get(id) ?? latest(there.roots.at(-1)));
+    history.replaceState(null, "", `#${state.active.id ?? ""}`);
+    return;
+  }
+  const chat = { ...chats.newChat(), key: record.key, title: record.title };
   try {
-    const { chat, shown } = known
-      ? { chat: known, shown: latest(known.roots.at(-1)) }
-      : await withKey(() => chats.opened({ ...record, leaves: [...record.leaves.filter((leaf) => leaf !== id), id] }));
-    if (!known) open_chats.push(chat);
-    state.chat = chat;
-    chat.title ||= shown.path[0].question.slice(0, 80);
-    leaveEditing();
-    choose(shown);
-    if (narrow()) toggle("past", false);
-    history.replaceState(null, "", `#${shown.id}`);
-    if (shown.running && !known) runner.follow(shown);
+    await withKey(() => read(chat, record.leaves, id));
   } catch (fault) {
     if (!(fault instanceof Fault)) throw fault;
-    byId("banner").textContent = fault.message;
-    byId("banner").hidden = false;
+    tell(fault.message);
   }
+}
+
+// Reads a conversation and shows it from its first turn on: what was said before comes above it.
+async function read(chat, leaves, shown) {
+  let fault = null;
+  const grown = eachFrame(() => state.chat === chat && show());
+  for (const leaf of [shown, ...leaves.filter((id) => id !== shown)]) {
+    try {
+      await load(chat, leaf, leaves.indexOf(leaf), (last) => {
+        chat.title ||= last.path[0].question.slice(0, 80);
+        if (open_chats.includes(chat)) return grown();
+        begin(chat);
+        choose(last);
+        history.replaceState(null, "", `#${last.id}`);
+      });
+    } catch (error) {
+      fault = error; // deleted, or expired
+    }
+  }
+  if (!chat.roots.length) throw fault;
+  for (const turn of chat.known.values()) if (turn.running) runner.follow(turn);
 }
 
 async function importFile(file) {
   if (!file) return;
   try {
     const turn = chats.imported(await file.text());
-    state.chat = { ...chats.newChat(), title: file.name.replace(/\.json$/, ""), roots: [turn.path[0]] };
-    open_chats.push(state.chat);
+    begin({ ...chats.newChat(), title: file.name.replace(/\.json$/, ""), roots: [turn.path[0]] });
     choose(turn);
   } catch (error) {
-    byId("banner").textContent = `${file.name} is not an exported conversation: ${error.message}.`;
-    byId("banner").hidden = false;
+    tell(`${file.name} is not an exported conversation: ${error.message}.`);
   }
 }
 
-// --- the frame -------------------------------------------------------------------------------
-
-const narrow = () => matchMedia("(max-width: 64rem)").matches;
-
-// Opens or closes a part beside the chat.
-function toggle(name, open = byId(name).hidden) {
-  byId(name).hidden = !open;
-  byId(`to-${name}`).setAttribute("aria-expanded", String(open));
-  const others = narrow() ? ["past", "look", "set"] : name === "past" ? [] : ["look", "set"];
-  if (open) for (const other of others) if (other !== name && !byId(other).hidden) toggle(other, false);
-  if (name === "past" && !narrow()) kept.set("past", open ? "open" : "closed");
-  if (open && name === "look") look();
-}
-
-// The panel keeps the width that it is dragged to.
-function beginGrip() {
-  const grip = byId("grip");
-  const set = (width) => {
-    const wide = Math.round(Math.min(Math.max(width, 280), innerWidth - 360));
-    byId("look").style.width = `${wide}px`;
-    grip.setAttribute("aria-valuenow", String(wide));
-    kept.set("look", String(wide));
-  };
-  const width = () => byId("look").getBoundingClientRect().width;
-  if (kept.get("look")) set(Number(kept.get("look")));
-  grip.addEventListener("pointerdown", (event) => grip.setPointerCapture(event.pointerId));
-  grip.addEventListener("pointermove", (event) => {
-    if (grip.hasPointerCapture(event.pointerId)) set(innerWidth - event.clientX);
-  });
-  grip.addEventListener("keydown", (event) => {
-    const step = { ArrowLeft: 40, ArrowRight: -40 }[event.key];
-    if (step) set(width() + step);
-  });
-}
-
-function chooseTab(name) {
-  state.look = name;
-  for (const tab of document.querySelectorAll("[role=tab]")) {
-    const chosen = tab.id === `tab-${name}`;
-    tab.setAttribute("aria-selected", String(chosen));
-    tab.tabIndex = chosen ? 0 : -1;
-  }
-  byId("panel").setAttribute("aria-labelledby", `tab-${name}`);
-  look();
-}
-
-function beginTabs() {
-  const names = Object.keys(LOOKS);
-  for (const name of names) byId(`tab-${name}`).addEventListener("click", () => chooseTab(name));
-  document.querySelector("[role=tablist]").addEventListener("keydown", (event) => {
-    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-    if (!step) return;
-    const next = names[(names.indexOf(state.look) + step + names.length) % names.length];
-    chooseTab(next);
-    byId(`tab-${next}`).focus();
-  });
-}
-
-function beginComposer() {
-  byId("composer").addEventListener("submit", send);
-  byId("ask").addEventListener("input", () => setDraft(byId("ask").value));
-  byId("ask").addEventListener("keydown", (event) => {
-    if (event.key === "Enter" && !event.shiftKey && !event.isComposing) send(event);
-    if (event.key === "ArrowUp" && !byId("ask").value && state.active?.question) {
-      event.preventDefault();
-      actions.edit(state.active);
-    }
-  });
-  byId("ask").addEventListener("paste", (event) => {
-    if (!event.clipboardData.files.length) return;
-    event.preventDefault();
-    addFiles(event.clipboardData.files);
-  });
-  document.addEventListener("dragover", (event) => event.preventDefault());
-  document.addEventListener("drop", (event) => {
-    event.preventDefault();
-    addFiles(event.dataTransfer.files);
-  });
-  byId("stop").addEventListener("click", () => runner.stop(state.active));
-  byId("edit-off").addEventListener("click", leaveEditing);
-  byId("ask").value = visit.get("draft") ?? "";
-}
-
-// Escape closes the sheet, else leaves an edit, else stops the answer.
+// Escape closes the sheet, else leaves an edit, else stops the answers.
 function escape() {
   if (!byId("set").hidden) toggle("set", false);
   else if (state.editing) leaveEditing();
-  else if (state.active?.running) runner.stop(state.active);
+  else stop();
 }
 
-function beginFrame() {
-  byId("new").addEventListener("click", startAnew);
-  byId("open").addEventListener("submit", (event) => {
-    event.preventDefault();
-    open(byId("open-id").value.trim());
-  });
-  byId("search").addEventListener("input", showChats);
-  byId("import").addEventListener("change", (event) => importFile(event.target.files[0]));
-  byId("theme").addEventListener("click", () => {
-    const dark = matchMedia("(prefers-color-scheme: dark)").matches;
-    const now = document.documentElement.dataset.theme ?? (dark ? "dark" : "light");
-    document.documentElement.dataset.theme = now === "dark" ? "light" : "dark";
-  });
-  for (const name of ["past", "look", "set"]) byId(`to-${name}`).addEventListener("click", () => toggle(name));
-  for (const node of document.querySelectorAll("[data-close]")) {
-    node.addEventListener("click", () => toggle(node.dataset.close, false));
-  }
-  toggle("past", !narrow() && kept.get("past") !== "closed");
-  document.addEventListener("keydown", (event) => {
-    if (event.key === "Escape" && !document.querySelector("dialog[open]")) escape();
-  });
-  byId("turns").addEventListener("scroll", () => (byId("to-end").hidden = nearEnd()));
-  byId("to-end").addEventListener("click", () => (byId("turns").scrollTop = byId("turns").scrollHeight));
-}
+const stop = () => running().forEach((turn) => runner.stop(turn));
 
-beginComposer();
-beginGrip();
-beginFrame();
-beginTabs();
+// --- the beginning ---------------------------------------------------------------------------
+
+const past = new Past({ state, choose: actions.choose, open: openChat, again: show, anew: startAnew });
+
+beginComposer(send, () => state.active?.question && (actions.edit(state.active), true));
+byId("stop").addEventListener("click", stop);
+byId("edit-off").addEventListener("click", leaveEditing);
+byId("new").addEventListener("click", startAnew);
+byId("open").addEventListener("submit", (event) => {
+  event.preventDefault();
+  open(byId("open-id").value.trim());
+});
+byId("import").addEventListener("change", (event) => importFile(event.target.files[0]));
+byId("to-end").addEventListener("click", () => thread.toEnd());
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape" && !document.querySelector("dialog[open]")) escape();
+});
+beginFrame({ look });
+beginTabs(Object.keys(LOOKS), (name) => {
+  state.look = name;
+  look();
+});
 beginSettings();
 show();
 look();
-state.note = await beginServer();
+const models = await beginServer();
+state.note = models[0]?.description ?? "";
+showSwitches(models[0]?.tools ?? []);
+beginCompare(models.map(({ id }) => id));
 if (state.note && !state.active) show();
 if (location.hash.startsWith("#resp_")) await open(location.hash.slice(1));
 byId("ask").focus();

@@ -79,9 +79,7 @@ function coloured(code, language) {
   return nodes(hljs.highlight(code, { language, ignoreIllegals: true })._emitter.rootNode);
 }
 
-function codeBlock(token, done) {
-  const language = token.info.trim().split(/\s+/)[0].slice(0, 40);
-  const code = token.content.replace(/\n$/, "");
+export function codeBlock(code, language, done) {
   return el(
     "div", { class: "code-block" },
     el("div", { class: "code-head" }, el("span", {}, language || "code"), copyButton(() => code)),
@@ -143,7 +141,8 @@ class Builder {
       case "text": return this.add(token.content);
       case "code_inline": return this.add(el("code", {}, token.content));
       case "fence":
-      case "code_block": return this.add(codeBlock(token, this.done));
+      case "code_block":
+        return this.add(codeBlock(token.content.replace(/\n$/, ""), token.info.trim().split(/\s+/)[0].slice(0, 40), this.done));
       case "softbreak":
       case "hardbreak": return this.add(el("br"));
       case "hr": return this.add(el("hr"));

@@ -7,27 +7,32 @@ const AGAIN_MS = 2000;
 
 let waiting = null;
 
-// Until the server answers again; tells so meanwhile.
+// Until the server answers again; says so meanwhile.
 export function serverBack() {
   waiting ??= (async () => {
     const banner = byId("banner");
-    banner.textContent = "The server does not answer. This page asks again every two seconds.";
-    banner.hidden = false;
-    byId("server").textContent = "away";
-    for (;;) {
+    for (let words = await refused(); words; words = await refused()) {
+      banner.textContent = words;
+      banner.hidden = false;
+      byId("server").textContent = "away";
       await new Promise((done) => setTimeout(done, AGAIN_MS));
-      try {
-        await call("health/ready", { root: true });
-        break;
-      } catch (fault) {
-        if (fault.kind !== "away") banner.textContent = `The server is not ready yet. ${fault.message}`;
-      }
     }
     banner.hidden = true;
     byId("server").textContent = "ready";
     waiting = null;
   })();
   return waiting;
+}
+
+// Why the server cannot be asked now; nothing if it can.
+async function refused() {
+  try {
+    await call("health/ready", { root: true });
+    return "";
+  } catch (fault) {
+    if (fault.kind !== "away") return `The server is not ready yet. ${fault.message}`;
+    return "The server does not answer. This page asks again every two seconds.";
+  }
 }
 
 // Resolves when somebody has given a key; rejects nothing: a dialog that is left asks again later.
@@ -59,18 +64,18 @@ export async function withKey(work) {
   }
 }
 
-// Returns what the server says of its model, if anything.
+// Returns the models that the server lists.
 export async function beginServer() {
   for (;;) {
     try {
       const { data } = await withKey(() => getJson("models"));
       byId("model").replaceChildren(...data.map((model) => el("option", {}, model.id)));
       byId("server").textContent = "ready";
-      return data[0]?.description ?? "";
+      return data;
     } catch (fault) {
       if (fault.kind === "key") {
         byId("server").textContent = "no key";
-        return "";
+        return [];
       }
       await serverBack();
     }

@@ -1,6 +1,7 @@
 // The request's fields, read from the form.
 
 import { byId } from "./dom.js";
+import { included, switchedOn } from "./switches.js";
 
 const SAMPLE = [{
   type: "function",
@@ -38,6 +39,7 @@ export function fields() {
   const tools = parsed("tools", "The list of tools");
   if (tools !== undefined && !Array.isArray(tools)) throw new SettingFault("Tools must be a JSON list: [ … ].");
   const effort = byId("effort").value;
+  const all = [...switchedOn(), ...(tools ?? [])];
   return {
     model: byId("model").value,
     instructions: byId("instructions").value.trim() || undefined,
@@ -45,9 +47,17 @@ export function fields() {
     temperature: number("temperature"),
     max_output_tokens: number("tokens"),
     text: schema && { format: { type: "json_schema", name: "answer", schema } },
-    tools,
+    tools: all.length ? all : undefined,
+    include: included(all),
     background: byId("background").checked || undefined,
   };
+}
+
+// Takes over the model, effort and temperature of a request.
+export function use({ model, reasoning, temperature }) {
+  byId("model").value = model;
+  byId("effort").value = reasoning?.effort ?? "";
+  byId("temperature").value = temperature ?? "";
 }
 
 export function begin() {

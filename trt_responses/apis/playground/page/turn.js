@@ -9,6 +9,7 @@ export class Turn {
     this.input = input;
     this.request = request;
     this.children = [];
+    this.place = 0;
     this.id = null;
     this.status = "asking";
     this.items = [];
@@ -21,7 +22,9 @@ export class Turn {
 
   // The turns from the first question to this one.
   get path() {
-    return [...(this.parent?.path ?? []), this];
+    const turns = [];
+    for (let turn = this; turn; turn = turn.parent) turns.unshift(turn);
+    return turns;
   }
 
   get running() {
@@ -33,8 +36,15 @@ export class Turn {
     return this.id !== null && (this.status === "completed" || this.status === "incomplete");
   }
 
+  // The items that wait for an answer of the user.
   get calls() {
-    return this.items.filter((item) => item.type === "function_call" || item.type === "custom_tool_call");
+    return this.items.filter((item) => item && item.type in ANSWERS);
+  }
+
+  // Whether the answer is to be JSON.
+  get wantsJson() {
+    const format = this.response?.text?.format ?? this.request?.text?.format;
+    return Boolean(format) && format.type !== "text";
   }
 
   get question() {
@@ -54,7 +64,8 @@ export class Turn {
     const unstored = [];
     let last = this;
     while (last && !last.stored) {
-      const { answer } = last;
+      const { answer, results } = last;
+      unstored.unshift(...last.calls.filter(({ call_id }) => results.has(call_id)));
       if (answer) unstored.unshift({ type: "message", role: "assistant", content: answer });
       unstored.unshift(...last.input);
       last = last.parent;
@@ -78,10 +89,21 @@ export class Turn {
         item.content[event.content_index].text += event.delta;
         break;
       case "response.function_call_arguments.delta":
+      case "response.mcp_call_arguments.delta":
         item.arguments += event.delta;
         break;
       case "response.custom_tool_call_input.delta":
         item.input += event.delta;
+        break;
+      case "response.code_interpreter_call_code.delta":
+        item.code += event.delta;
+        break;
+      case "response.shell_call_command.delta":
+        item.action.commands[event.command_index] = (item.action.commands[event.command_index] ?? "") + event.delta;
+        break;
+      case "response.code_interpreter_call.interpreting":
+      case "response.web_search_call.searching":
+        item.status = event.type.split(".")[2];
         break;
       case "error":
         this.error = event.message;
@@ -114,6 +136,12 @@ export class Turn {
     return this.events.at(-1)?.event.sequence_number ?? -1;
   }
 
+  forgetEvents() {
+    const { figures } = this;
+    Object.defineProperty(this, "figures", { value: figures });
+    this.events = [];
+  }
+
   // Times and shares for people; nothing that is not known.
   get figures() {
     const isDelta = ({ event }) => event.type.endsWith(".delta");
@@ -130,6 +158,23 @@ export class Turn {
     }
     return figures;
   }
+}
+
+// The input item that answers an item, from the text with which the user answers it.
+const ANSWERS = {
+  function_call: (item, output) => ({ type: "function_call_output", call_id: item.call_id, output }),
+  custom_tool_call: (item, output) => ({ type: "custom_tool_call_output", call_id: item.call_id, output }),
+  mcp_approval_request: (item, answer) => ({ type: "mcp_approval_response", approval_request_id: item.id, approve: answer === "approved" }),
+};
+
+export const answerTo = (item, text) => ANSWERS[item.type](item, text);
+export const keyOf = (item) => item.call_id ?? item.id;
+
+// Which item an input item answers, and how; undefined for one that answers none.
+export function answered(item) {
+  if (item.approval_request_id) return [item.approval_request_id, item.approve ? "approved" : "refused"];
+  if (!item.call_id || !item.type.endsWith("_output")) return undefined;
+  return [item.call_id, typeof item.output === "string" ? item.output : JSON.stringify(item.output, null, 2)];
 }
 
 export const textOf = (item) => (item.content ?? []).map((part) => part.text ?? part.refusal ?? "").join("");

@@ -1,107 +1,17 @@
-// Turns as cards: the question, the thought folded above the answer, calls with a box for a result.
+// Turns as cards: the question, the items of its answer, how it ended, and what can be done with it.
 
 import { button, copyButton, el } from "./dom.js";
-import { Growing, link } from "./markdown.js";
-import { textOf } from "./turn.js";
+import { itemView } from "./items.js";
 
 const ENDS = {
   incomplete: "cut: its tokens ran out",
   stopped: "stopped",
   failed: "failed",
-  cancelled: "cancelled",
+  cancelled: "stopped",
   queued: "queued…",
   asking: "asking…",
   in_progress: "writing…",
 };
-
-function pretty(text) {
-  try {
-    return JSON.stringify(JSON.parse(text), null, 2);
-  } catch {
-    return text;
-  }
-}
-
-class Thought {
-  constructor() {
-    this.text = new Growing();
-    this.summary = el("summary", {}, "Thinking…");
-    this.node = el("details", { class: "thought" }, this.summary, this.text.node);
-  }
-
-  update(item, turn) {
-    this.text.update(textOf(item), item.status !== "in_progress");
-    const tokens = turn.response?.usage?.output_tokens_details.reasoning_tokens;
-    const done = item.status !== "in_progress";
-    this.summary.textContent = done ? `Thought${tokens ? `, ${tokens} tokens` : ""}` : "Thinking…";
-  }
-}
-
-class Message {
-  constructor() {
-    this.text = new Growing();
-    this.sources = el("p", { class: "faint" });
-    this.node = el("div", { class: "answer" }, this.text.node, this.sources);
-  }
-
-  update(item) {
-    this.text.update(textOf(item), item.status !== "in_progress");
-    this.node.classList.toggle("preamble", item.phase === "commentary");
-    const cited = (item.content ?? []).flatMap((part) => part.annotations ?? []).filter((a) => a.url);
-    if (cited.length === this.cited) return;
-    this.cited = cited.length;
-    const links = cited.flatMap((a, n) => [n ? ", " : "Sources: ", link(a.url, a.title || a.url)]);
-    this.sources.replaceChildren(...links);
-  }
-}
-
-class Call {
-  constructor(item, turn, actions) {
-    this.code = el("code");
-    const body = el("pre", { tabindex: "0" }, this.code);
-    this.result = el("div", { class: "result" });
-    const title = el("h3", {}, el("span", { class: "faint" }, "calls "), item.name);
-    this.node = el("section", { class: "call", "aria-label": `Call of ${item.name}` }, title, body, this.result);
-    this.actions = actions;
-    this.turn = turn;
-  }
-
-  update(item) {
-    this.code.textContent = item.type === "custom_tool_call" ? item.input : pretty(item.arguments);
-    const answer = this.turn.results.get(item.call_id);
-    const state = answer !== undefined ? "answered" : item.status === "completed" ? "open" : "";
-    if (state === this.state) return;
-    this.state = state;
-    if (state === "answered") {
-      this.result.replaceChildren(el("h4", {}, "Result"), el("pre", { tabindex: "0" }, answer));
-    } else if (state === "open") this.result.replaceChildren(this.box(item));
-  }
-
-  box(item) {
-    const text = el("textarea", {
-      rows: "2", class: "code", "aria-label": `Result of ${item.name}`,
-      placeholder: "Enter the tool's result",
-    });
-    const send = (event) => {
-      event.preventDefault();
-      this.actions.answer(this.turn, item, text.value);
-    };
-    return el("form", { onsubmit: send }, text, el("button", { type: "submit" }, "Send the result"));
-  }
-}
-
-class Other {
-  constructor(item) {
-    this.code = el("code");
-    this.node = el("section", { class: "call" }, el("h3", {}, item.type), el("pre", { tabindex: "0" }, this.code));
-  }
-
-  update(item) {
-    this.code.textContent = JSON.stringify(item, null, 2);
-  }
-}
-
-const KINDS = { reasoning: Thought, message: Message, function_call: Call, custom_tool_call: Call };
 
 export class TurnView {
   constructor(turn, actions) {
@@ -119,7 +29,7 @@ export class TurnView {
       el("h2", { class: "hidden" }, "Question and answer"), this.question(), this.body, this.error,
       el("footer", {}, this.status, this.figures, this.tools),
     );
-    this.update();
+    this.drawn = false;
   }
 
   question() {
@@ -139,18 +49,20 @@ export class TurnView {
       button(sign, () => this.actions.choose(all[number]), { "aria-label": label, disabled: !all[number] });
     this.versions.replaceChildren(...(all.length < 2 ? [] : [
       to(at - 1, "Earlier branch", "‹"), `${at + 1}/${all.length}`, to(at + 1, "Later branch", "›"),
+      button("Compare", () => this.actions.compare(this.turn), { title: "Show these answers side by side" }),
     ]));
   }
 
   update() {
     const { turn } = this;
+    this.drawn = true;
     this.showVersions();
     for (const [place, item] of turn.items.entries()) {
       if (!item) continue;
       this.items[place] ??= this.show(item);
       this.items[place].update(item, turn);
     }
-    this.status.textContent = ENDS[turn.status] ?? "";
+    this.status.textContent = turn.broken ? "the connection broke: it goes on when the server answers" : ENDS[turn.status] ?? "";
     this.figures.textContent = turn.figures.join(" · ");
     this.error.hidden = !turn.error;
     this.error.textContent = turn.error ?? "";
@@ -163,7 +75,7 @@ export class TurnView {
   }
 
   show(item) {
-    const view = new (KINDS[item.type] ?? Other)(item, this.turn, this.actions);
+    const view = itemView(item, this.turn, this.actions);
     this.body.append(view.node);
     return view;
   }
