@@ -13,7 +13,6 @@ from trt_responses.errors import NotFound
 from trt_responses.features.limits.audit import Audit
 from trt_responses.features.limits.endpoint import note
 from trt_responses.features.several.engine import SeveralEngines
-from trt_responses.features.several.install import state
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import Admin, ColdRoute, replies
 
@@ -47,7 +46,7 @@ class ReplicaActs:
         return router
 
     async def list(self, request: Request, admin: Admin) -> Response:
-        body = {"data": [state(each) for each in self._engines.replicas()]}
+        body = {"data": self._engines.state()}
         return json_reply(orjson.dumps(body), self._headers(request))
 
     async def drain(self, request: Request, model: str, number: str, admin: Admin) -> Response:
@@ -65,4 +64,4 @@ class ReplicaActs:
         act = "replica.drain" if draining else "replica.resume"
         await note(self._audit, act, admin, engine=label)
         replica.draining = draining
-        return json_reply(orjson.dumps(state(replica)), self._headers(request))
+        return json_reply(orjson.dumps(replica.state()), self._headers(request))

@@ -46,6 +46,10 @@ class SeveralEngines:
         for group in self.groups.values():
             yield from group.replicas
 
+    def state(self) -> list[dict[str, object]]:
+        """How each engine is."""
+        return [replica.state() for replica in self.replicas()]
+
     def made(self, response_id: str) -> Sequence[str]:
         """The labels of the engines that have made a response."""
         return next(filter(None, (each.made(response_id) for each in self.groups.values())), ())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from trt_responses.features.several.spec import KIND
 from trt_responses.setup.server import LabelledReading
@@ -29,26 +29,11 @@ def install(server: Server) -> None:
     server.engine = server.engine or engines
     server.leases = ModelLeases(engines)
     server.loaded = lambda: (*before(), *others)
-    server.about = lambda: {**about(), "engines": list(map(state, engines.replicas()))}
+    server.about = lambda: {**about(), "engines": engines.state()}
     server.card_of = lambda id: {**card_of(id), "engines": list(engines.made(id))}
     server.provide(engines)
     server.labelled_readings += readings(engines)
     server.add_routes(81, routes)
-
-
-def state(replica: Replica) -> dict[str, Any]:
-    """How an engine is, as the health route and an admin see it."""
-    health = replica.health()
-    return {
-        "engine": replica.label,
-        "alive": health.alive,
-        "ready": replica.able,
-        "draining": replica.draining,
-        "reason": health.reason,
-        "running": replica.running,
-        "places": replica.places,
-        "restarts": health.restarts,
-    }
 
 
 def readings(engines: SeveralEngines) -> list[LabelledReading]:

@@ -106,6 +106,20 @@ class Replica:
         """How many blocks of a prompt, from its first on, it has read lately."""
         return self._prefixes.warm(blocks)
 
+    def state(self) -> dict[str, object]:
+        """How it is, as the health route and an admin see it."""
+        health = self.health()
+        return {
+            "engine": self.label,
+            "alive": health.alive,
+            "ready": self.able,
+            "draining": self.draining,
+            "reason": health.reason,
+            "running": self.running,
+            "places": self.places,
+            "restarts": health.restarts,
+        }
+
     # --- its requests ---------------------------------------------------------------------------
 
     def generate(
