@@ -60,7 +60,7 @@ class ReplicaActs:
         replica = next((each for each in self._engines.replicas() if each.label == label), None)
         if replica is None:
             known = ", ".join(each.label for each in self._engines.replicas())
-            raise NotFound(f"No engine {label:.100!r}: this server has {known}.")
+            raise NotFound(f"No engine {label!r:.100}: this server has {known}.")
         act = "replica.drain" if draining else "replica.resume"
         await note(self._audit, act, admin, engine=label)
         replica.draining = draining

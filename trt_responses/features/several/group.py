@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 BUSIER = 0.5
 """The share of its places by which a warm engine may be busier than the least loaded one."""
+WORTH_BLOCKS = 16
+"""The blocks that an engine must know beyond the others, if they are not half of what is left: else
+all that begins with the same instructions would meet at one engine."""
 REMEMBERED = 4096
 """The newest responses of which is known which engines made them."""
 
@@ -49,7 +52,7 @@ class Group:
     async def start(self) -> None:
         """Return when one engine has started; the others are started meanwhile. Raises the first
         fault when none can be."""
-        first = [asyncio.create_task(each.try_start()) for each in self.replicas]
+        first = [asyncio.create_task(each.start()) for each in self.replicas]
         self._starting = first
         faults: list[StartupError] = []
         for ended in asyncio.as_completed(first):
@@ -70,8 +73,8 @@ class Group:
         """Wait for the first start of an engine, and start it again if that fails."""
         try:
             await first
-        except StartupError:
-            await replica.start()
+        except StartupError as error:
+            await replica.start_again(error)
 
     async def stop(self, deadline_s: float) -> None:
         for task in self._starting:
@@ -102,12 +105,15 @@ class Group:
             return [each for each in self.replicas if each.engine and not each.draining]
         if len(able) == 1:
             return able
+        warm = {each: each.warm(blocks) for each in able}
+        everywhere = min(warm.values())
         least = min(each.load for each in able)
 
         def rank(replica: Replica) -> tuple[int, float, int]:
-            load = replica.load
+            load, gain = replica.load, warm[replica] - everywhere
             free = load < 1 and load - least <= BUSIER
-            return (-replica.warm(blocks) if free else 0, load, replica.requests)
+            worth = gain >= WORTH_BLOCKS or 2 * gain >= len(blocks) - everywhere
+            return (-gain if free and worth else 0, load, replica.requests)
 
         return sorted(able, key=rank)
 

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trt_responses.features.several.engine import SeveralEngines
 from trt_responses.features.several.spec import KIND
 from trt_responses.setup.server import LabelledReading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from trt_responses.features.several.engine import SeveralEngines
     from trt_responses.features.several.replica import Replica
     from trt_responses.setup.server import Server
 
 
 def install(server: Server) -> None:
-    if server.served.kind != KIND:
+    served = server.served
+    engines = served.new_engine() if served.kind == KIND else served.given.engine
+    if not isinstance(engines, SeveralEngines):
         return
     from trt_responses.features.several.endpoint import routes
-    from trt_responses.features.several.engine import SeveralEngines
     from trt_responses.features.several.leases import Model, ModelLeases
 
-    engines = server.served.new_engine()
-    assert isinstance(engines, SeveralEngines)
     before, about, card_of = server.loaded, server.about, server.card_of
     others = [Model(name) for name in engines.groups if name != engines.model]
     server.engine = server.engine or engines
@@ -64,7 +63,7 @@ def readings(engines: SeveralEngines) -> list[LabelledReading]:
         ),
         LabelledReading(
             "replica_warm_requests",
-            "Requests that went to an engine which had read the beginning of their prompt lately.",
+            "Requests that went to an engine which had read most of their prompt lately.",
             "engine",
             each(lambda replica: replica.warm_requests),
             "counter",

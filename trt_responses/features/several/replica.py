@@ -38,7 +38,7 @@ class Replica:
         self.draining = False
         """Whether it gets no new requests; those that it has go on."""
         self.requests = self.warm_requests = 0
-        """Since the server's start: all, and those that found a part of their prompt known."""
+        """Since the server's start: all, and those of which most of the prompt was known."""
         self._prefixes = Prefixes()
         self._restarts = 0
         self._new_engine = new_engine
@@ -48,19 +48,6 @@ class Replica:
     # --- its life -------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Start it, however often it fails: a warning names each failure."""
-        while True:
-            try:
-                await self.try_start()
-            except StartupError as error:
-                logger.warning(
-                    "retrying to start %s (%s) in %g s: %s", self.label, self.place, RETRY_S, error
-                )
-                await self._sleep(RETRY_S)
-            else:
-                return
-
-    async def try_start(self) -> None:
         """Start it. Raises a `StartupError` that names it."""
         try:
             engine = self._new_engine()
@@ -69,6 +56,16 @@ class Replica:
             self._fault = str(error)
             raise StartupError(f"{self.label} ({self.place}): {error}") from None
         self.engine = engine
+
+    async def start_again(self, error: StartupError) -> None:
+        """Start it after a start has failed, however often it fails."""
+        while self.engine is None:
+            logger.warning("retrying to start an engine in %g s: %s", RETRY_S, error)
+            await self._sleep(RETRY_S)
+            try:
+                await self.start()
+            except StartupError as fault:
+                error = fault
 
     async def stop(self, deadline_s: float) -> None:
         if self.engine is not None:
@@ -131,7 +128,7 @@ class Replica:
         request.handle = self.engine.generate(prompt_ids, options, request)
         self.running += not request.over
         self.requests += 1
-        self.warm_requests += self._prefixes.warm(blocks) > 0
+        self.warm_requests += 2 * self._prefixes.warm(blocks) > len(blocks)
         self._prefixes.add(blocks)
         return request
 

@@ -34,7 +34,7 @@ def entries_of(text: str) -> tuple[Entry, ...]:
 def _entry(text: str) -> Entry:
     if (found := NAMED.fullmatch(text.strip())) is None:
         raise UsageError(
-            f"{text:.100!r} does not name its model: several engines are given as NAME=ENGINE, "
+            f"{text!r:.100} does not name its model: several engines are given as NAME=ENGINE, "
             "such as gpt=grpc://host:port/model."
         )
     return Entry(found[1], found[2])
