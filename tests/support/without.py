@@ -90,6 +90,7 @@ REFUSED: Mapping[str, Sequence[Post | Start | str]] = {
         Post(ASKED | {"include": ["reasoning.encrypted_content"]}, "include"),
         Start({"seal_keys": "a"}),
     ],
+    "features.several": [Start({"engine": "several://gpt=grpc://127.0.0.1:1/gpt"})],
     "features.stall": [],
     "features.stop": [Post(CHAT | {"stop": "x"}, "stop", "/v1/chat/completions")],
     "features.stored": [

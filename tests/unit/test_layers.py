@@ -72,13 +72,14 @@ MAY_IMPORT = {
     "__main__": "cli",
     # put together
     "backends": f"{LEAVES} settings tokens dialect harmony dialects.* engine engines.* store"
-    " stores.* tool tools.* prepare.* features.cassette features.script",
+    " stores.* tool tools.* prepare.* features.cassette features.script features.several",
     "testing": "app settings features.script",
     "setup.engine": f"{SEAMS} settings backends prepare.shelf features.limits features.rollout",
     "setup.server": f"{CORE} backends setup.engine",
     "setup": f"{CORE} setup.engine",
     "cli": f"{LEAVES} settings tokens features.limits prepare.* doctor prove app backends fleet"
-    " serve engine cli.engines cli.terminal features.cassette",
+    " serve engine cli.engines cli.terminal features.cassette"
+    " features.several",
     "cli.terminal": f"{LEAVES} cli",
     "cli.engines": f"{LEAVES} settings tokens prepare.* backends cli engine serve",
     "doctor": f"{SEAMS} settings tokens tools prepare.* backends",
@@ -108,6 +109,7 @@ MAY_IMPORT = {
     "features.rollout": f"{CORE} features.limits prepare prepare.shelf",
     "features.script": f"{CORE} engines",
     "features.seal": CORE,
+    "features.several": f"{CORE} features.limits",
     "features.stall": CORE,
     "features.stop": CORE,
     "features.stored": f"{CORE} features.listing",

@@ -5,11 +5,17 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from trt_responses.backends.dialects import template_dialect, vocabulary
+from trt_responses.backends.dialects import (
+    dialect_named,
+    dialect_of,
+    template_dialect,
+    vocabulary,
+)
 from trt_responses.backends.http import SERVERS, http_at, scheme_of
 from trt_responses.backends.installed import maker, needed
 from trt_responses.engines.cores import spare_cores
 from trt_responses.engines.stand_ins import StandIns
+from trt_responses.errors import StartupError
 from trt_responses.prepare.files import DIALECT, GRAPH, MODEL
 from trt_responses.prepare.machine import this_machine
 from trt_responses.prepare.shelf import shelf
@@ -17,7 +23,7 @@ from trt_responses.prepare.shelf.adapters import FOLDER, adapters_of
 from trt_responses.prepare.shelf.card import architecture_of, chain_of, read_card
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from trt_responses.dialects.templates.dialect import TemplateDialect
@@ -59,8 +65,13 @@ def engine_of(selection: shelf.Selection, settings: Settings) -> Engine:
     return llamacpp_over(directory / MODEL, settings, dialect, files)
 
 
-def engine_elsewhere(elsewhere: Elsewhere, settings: Settings) -> Engine:
-    """The engine of another server, or of another package."""
+def engine_elsewhere(
+    elsewhere: Elsewhere,
+    settings: Settings,
+    prepared: Callable[[shelf.Selection, Settings], Engine] | None = None,
+) -> Engine:
+    """The engine of another server, or of another package; `prepared` makes those of several that
+    are prepared here."""
     match elsewhere.kind:
         case "grpc":
             return grpc_at(elsewhere.place)
@@ -73,6 +84,8 @@ def engine_elsewhere(elsewhere: Elsewhere, settings: Settings) -> Engine:
                 from trt_responses.features.script.engine import ScriptEngine
                 from trt_responses.features.script.rules import load
             return ScriptEngine(load(elsewhere.place), vocabulary())
+        case "several":
+            return _several(elsewhere.place, settings, prepared or engine_of)
         case "record" | "replay":
             with needed("Cassettes"):
                 from trt_responses.features.cassette.engine import NoEngine
@@ -80,9 +93,48 @@ def engine_elsewhere(elsewhere: Elsewhere, settings: Settings) -> Engine:
         case kind if scheme_of(kind) in SERVERS:
             return http_at(elsewhere, START_S)
         case kind:
-            own = ("grpc", "triton", *SERVERS, "script", "record", "replay")
+            own = ("grpc", "triton", *SERVERS, "script", "several", "record", "replay")
             engine: Engine = maker("engines", kind, own)(elsewhere.place, settings)
             return engine
+
+
+def _several(
+    listed: str, settings: Settings, prepared: Callable[[shelf.Selection, Settings], Engine]
+) -> Engine:
+    """Several engines, whose models speak one dialect."""
+    with needed("Serving several engines"):
+        from trt_responses.features.several.engine import several
+        from trt_responses.features.several.spec import entries_of
+    entries = entries_of(listed)
+    alone = {place: settings.model_copy(update={"engine": place}) for _, place in entries}
+    selections = {each.place: chosen_engine(alone[each.place]) for each in entries if each.local}
+
+    def new_engine(place: str) -> Engine:
+        if (elsewhere := alone[place].engine_elsewhere()) is not None:
+            return engine_elsewhere(elsewhere, alone[place])
+        return prepared(selections[place], alone[place])
+
+    first, *others = entries
+    language = _language(selections.get(first.place), settings)
+    for model, place in others:
+        if _language(selections.get(place), settings) != language:
+            raise StartupError(
+                f"{first.model} and {model} speak different dialects, and the models of one server "
+                "must share one: start a server for each."
+            )
+    selection = selections.get(first.place)
+    if selection is None:
+        return several(entries, new_engine, dialect_named(settings.speaks))
+    return several(entries, new_engine, dialect_of(selection.directory, selection.card))
+
+
+def _language(selection: shelf.Selection | None, settings: Settings) -> object:
+    """What is equal for two engines of one dialect. `selection`: of one that is prepared here."""
+    if selection is None:
+        return settings.speaks
+    if selection.card.dialect is None:
+        return "harmony"
+    return (selection.directory / DIALECT).read_bytes()
 
 
 def grpc_at(place: str, start_s: float = START_S) -> GrpcEngine:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from contextlib import suppress
 from functools import partial
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
 OPTIONS = ("engine", "host", "port", "model", "engines_dir", "frontends")
 """Settings that are options of `serve` too."""
+NAMED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*=")
+"""The beginning of an engine that has a name."""
+SEVERAL = "Serving several engines"
 
 
 def add(commands: Commands, name: str, text: str) -> None:
@@ -46,12 +50,17 @@ def add(commands: Commands, name: str, text: str) -> None:
     )
     text = (
         "Prepared engine (NAME, NAME@N), directory, GGUF file, or model of the Hugging Face hub "
-        "(OWNER/MODEL, OWNER/MODEL:FILE); --engine takes the same"
+        "(OWNER/MODEL, OWNER/MODEL:FILE)"
     )
     serve.add_argument("source", nargs="?", metavar="MODEL", help=text)
     text = "Turn a GGUF file into the engine's file instead of keeping both"
     serve.add_argument("--move", action="store_true", help=text)
-    add_settings(serve, *OPTIONS)
+    text = (
+        "Engine to serve, as MODEL; repeated as NAME=MODEL: several models by name, or several "
+        "engines of one"
+    )
+    serve.add_argument("--engine", metavar="[NAME=]MODEL", action="append", help=text)
+    add_settings(serve, *OPTIONS[1:])
     script = (
         "Script to play in place of a model: a YAML or JSONL file, or `auto` (testing-agents.md)"
     )
@@ -84,9 +93,7 @@ def _serve(options: argparse.Namespace) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # removes a half prepared engine
     _stop_with_the_terminal()
     server = server_for(settings)
-    settings = _with_model(settings, "MODEL" if options.source else "", move=options.move)
-    if settings.engine_elsewhere() is None:
-        _prepare_demos(settings)
+    settings = _prepared(settings, "MODEL" if options.source else "", move=options.move)
     return server(settings)
 
 
@@ -107,6 +114,20 @@ def _name_one_engine(options: argparse.Namespace) -> None:
         options.engine = f"replay://{options.replay}{'#paced' * options.recorded_pace}"
     elif options.source is not None:
         options.engine = options.source
+    elif options.engine is not None:
+        options.engine = _listed(options.engine)
+
+
+def _listed(engines: list[str]) -> str:
+    """One engine as it is, several, or one with a name, as a setting lists them."""
+    if len(engines) == 1 and not NAMED.match(engines[0]):
+        return engines[0]
+    with needed(SEVERAL):
+        from trt_responses.features.several.spec import entries_of, spelled
+    try:
+        return spelled(entry for text in engines for entry in entries_of(text))
+    except UsageError as error:
+        raise UsageError(f"--engine: {error}") from None
 
 
 def _for_script(settings: Settings) -> Settings:
@@ -117,10 +138,34 @@ def _for_script(settings: Settings) -> Settings:
     return settings.model_copy(update={"model_aliases": names, "store": store, "model": model})
 
 
+def _prepared(settings: Settings, shown: str, *, move: bool) -> Settings:
+    """The settings with the engine's name, or each one's of several, once it is prepared."""
+    elsewhere = settings.engine_elsewhere()
+    if elsewhere is None:
+        settings = _with_model(settings, shown, move=move)
+        _prepare_demos(settings)
+    elif elsewhere.kind == "several":
+        with needed(SEVERAL):
+            from trt_responses.features.several.spec import entries_of, spelled
+        entries = entries_of(elsewhere.place)
+        if settings.frontends != 1 and any(entry.local for entry in entries):
+            raise UsageError(
+                f"{settings.option('frontends')}: several engines that are prepared here need one "
+                "front end."
+            )
+        places = {
+            place: _prepared(settings.model_copy(update={"engine": place}), shown, move=move)
+            for _, place in entries
+        }
+        several = spelled((entry.model, places[entry.place].engine or "") for entry in entries)
+        return settings.model_copy(update={"engine": several})
+    return settings
+
+
 def _with_model(settings: Settings, shown: str, *, move: bool) -> Settings:
     """The settings with the engine's name in place of a path or a model of the hub, which is
     prepared first. Errors name the setting as `shown`, or as the user set it."""
-    if settings.engine is None or settings.engine_elsewhere() is not None:
+    if settings.engine is None:
         return settings
     name = settings.engine.partition("@")[0]
     if shelf.NAME.fullmatch(name) and _has_card(settings.engines_dir / name):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from trt_responses.backends.dialects import dialect_named, dialect_of
 from trt_responses.backends.engines import chosen_engine, engine_elsewhere
@@ -37,6 +37,15 @@ class Given(NamedTuple):
     new_acts: NewActs | None = None
 
 
+@runtime_checkable
+class KnowsModel(Protocol):
+    """An engine of another server that knows its model: else the URL's path names it, and the
+    settings its dialect."""
+
+    model: str
+    dialect: Dialect | None
+
+
 class Served(NamedTuple):
     """The engine that is served, and how it is made."""
 
@@ -62,10 +71,14 @@ def served_engine(
         return Served(model, "given", dialect, lambda: engine, given, {"kind": "given"})
     if (elsewhere := settings.engine_elsewhere()) is not None:
         kind, place = elsewhere
-        far = _elsewhere(elsewhere, settings)
-        model = settings.model or (place.partition("/")[2] if kind != "script" else "") or kind
+        far = _elsewhere(elsewhere, settings, engine_of)
+        named: str = place.partition("/")[2]
+        known: Dialect | None = None
+        if isinstance(far, KnowsModel):
+            named, known = far.model, far.dialect
+        model = settings.model or named or kind
         about = {"kind": kind, "name": place}
-        return Served(model, kind, _spoken(settings), lambda: far, given, about)
+        return Served(model, kind, known or _spoken(settings), lambda: far, given, about)
     selection = selected(settings)
     card = selection.card
     logger.info("serving %s (%s)", card.label, selection.reason)
@@ -96,8 +109,10 @@ def _spoken(settings: Settings) -> Dialect:
         raise UsageError(f"{settings.option('speaks')}: {error}") from None
 
 
-def _elsewhere(elsewhere: Elsewhere, settings: Settings) -> Engine:
+def _elsewhere(
+    elsewhere: Elsewhere, settings: Settings, engine_of: Callable[[Selection, Settings], Engine]
+) -> Engine:
     try:
-        return engine_elsewhere(elsewhere, settings)
+        return engine_elsewhere(elsewhere, settings, engine_of)
     except StartupError as error:
         raise UsageError(f"{settings.option('engine')}: {error}") from None

@@ -54,6 +54,7 @@ FOLDERS = (
     "features.models",
     "features.health",
     "features.rollout",  # what is loaded is given up before background runs are waited for
+    "features.several",  # its leases take the place of those on versions
     "apis.websocket",
     "apis.chat",
     "apis.messages",

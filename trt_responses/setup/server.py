@@ -86,6 +86,16 @@ class Reading(NamedTuple):
     kind: Literal["gauge", "counter"] = "gauge"
 
 
+class LabelledReading(NamedTuple):
+    """Numbers that metrics ask for at each scrape, by the values of a label."""
+
+    name: str
+    help_text: str
+    label: str
+    read: Callable[[], Mapping[str, float]]
+    kind: Literal["gauge", "counter"] = "gauge"
+
+
 class Server:
     """One server. Its parts are there when `build` has been called."""
 
@@ -135,6 +145,7 @@ class Server:
         self.own_fields: list[Field] = []
         """Fields of requests that a folder reads, out of those that the core ignores."""
         self.readings: list[Reading] = []
+        self.labelled_readings: list[LabelledReading] = []
         self.lives: list[Life] = []
         self.each_look: list[Callable[[], None]] = []
         """Called once a second, and four times in each `stall_s`."""

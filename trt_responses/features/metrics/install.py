@@ -47,6 +47,8 @@ def _read(server: Server, metrics: Metrics) -> None:
     read_state(metrics, server.health, server.recovery)
     for reading in server.readings:
         metrics.reading(reading.name, reading.help_text, reading.read, kind=reading.kind)
+    for each in server.labelled_readings:
+        metrics.reading_by(each.name, each.help_text, each.label, each.read, kind=each.kind)
     read_store(metrics, server.store)
     read_tools(metrics, server.tools)
     metrics.show_as(server.settings.metrics_names)

@@ -178,13 +178,13 @@ class Metrics:
         name: str,
         help_text: str,
         label: str,
-        read: Callable[[], Mapping[str, int]],
+        read: Callable[[], Mapping[str, float]],
         *,
         shared: bool = False,
         kind: Kind = "counter",
     ) -> None:
-        """Show a count for each value of a label; a `shared` one is the same to all processes."""
-        by_label = Reading(kind, (label,), lambda: {(k,): n for k, n in read().items()})
+        """Show a number for each value of a label; a `shared` one is the same to all processes."""
+        by_label = Reading(kind, (label,), lambda: {(k,): +n for k, n in read().items()})
         self._show(name, help_text, by_label)
         if shared:
             self._shared.add(name)

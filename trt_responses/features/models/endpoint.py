@@ -9,6 +9,7 @@ from fastapi import APIRouter
 from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annotations
 from starlette.responses import Response  # noqa: TC002  # likewise
 
+from trt_responses.accept.model_names import answered_name
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import ColdRoute, Owner, replies
 
@@ -49,11 +50,12 @@ class Models:
         adapter it is, and `version` which build of it."""
         names = self._names
         base, adapter = names.split(name)
-        model = {"id": name, **self._about, "root": names.answered(adapter)}
-        if adapter is not None:
-            model["parent"] = names.served
         loaded = names.loaded()
         found = names.of_versions.get(base, loaded[0] if loaded else None)
-        if found is None or not found.version.names:
+        served = base if base in names.of_versions and "@" not in base else names.served
+        model = {"id": name, **self._about, "root": answered_name(served, adapter)}
+        if adapter is not None:
+            model["parent"] = served
+        if found is None or not (found.version.number or found.version.digest):
             return model
         return model | {"version": found.version.number, "digest": found.version.digest}

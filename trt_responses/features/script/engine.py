@@ -42,6 +42,9 @@ BACK_S = 0.2
 class ScriptEngine:
     """Plays a script. `of` gives the engine of one run, which knows the run's request."""
 
+    model = "script"
+    dialect = None
+
     def __init__(self, script: Script, vocabulary: Vocabulary) -> None:
         self._script = script
         self.vocabulary = vocabulary

@@ -1,0 +1,71 @@
+"""Several engines behind one server: models by name, and replicas of one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trt_responses.features.several.engine import SeveralEngines
+from trt_responses.features.several.spec import KIND
+from trt_responses.setup.server import LabelledReading
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from trt_responses.features.several.replica import Replica
+    from trt_responses.setup.server import Server
+
+
+def install(server: Server) -> None:
+    served = server.served
+    engines = served.new_engine() if served.kind == KIND else served.given.engine
+    if not isinstance(engines, SeveralEngines):
+        return
+    from trt_responses.features.several.endpoint import routes
+    from trt_responses.features.several.leases import Model, ModelLeases
+
+    before, about, card_of = server.loaded, server.about, server.card_of
+    others = [Model(name) for name in engines.groups if name != engines.model]
+    server.engine = server.engine or engines
+    server.leases = ModelLeases(engines)
+    server.loaded = lambda: (*before(), *others)
+    server.about = lambda: {**about(), "engines": engines.state()}
+    server.card_of = lambda id: {**card_of(id), "engines": list(engines.made(id))}
+    server.provide(engines)
+    server.labelled_readings += readings(engines)
+    server.add_routes(81, routes)
+
+
+def readings(engines: SeveralEngines) -> list[LabelledReading]:
+    """What metrics say of each engine."""
+
+    def each(number: Callable[[Replica], float]) -> Callable[[], Mapping[str, float]]:
+        return lambda: {replica.label: number(replica) for replica in engines.replicas()}
+
+    return [
+        LabelledReading(
+            "replica_ready",
+            "Whether an engine takes new requests.",
+            "engine",
+            each(lambda replica: replica.able),
+        ),
+        LabelledReading(
+            "replica_running",
+            "Requests that run on an engine.",
+            "engine",
+            each(lambda replica: replica.running),
+        ),
+        LabelledReading(
+            "replica_requests",
+            "Requests that went to an engine.",
+            "engine",
+            each(lambda replica: replica.requests),
+            "counter",
+        ),
+        LabelledReading(
+            "replica_warm_requests",
+            "Requests that went to an engine which had read most of their prompt lately.",
+            "engine",
+            each(lambda replica: replica.warm_requests),
+            "counter",
+        ),
+    ]

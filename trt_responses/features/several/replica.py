@@ -1,0 +1,171 @@
+"""One engine of several that serve the same model, and what this server knows of it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from trt_responses.engine import Chunk, Health
+from trt_responses.errors import EngineUnavailable, StartupError
+from trt_responses.features.several.prefixes import Prefixes
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from trt_responses.engine import Engine, GenerateOptions, Handle, Sink
+
+logger = logging.getLogger(__name__)
+
+RETRY_S = 5.0
+"""Seconds between two starts of an engine that could not be started."""
+
+
+class Replica:
+    """An engine that starts, ends, and counts its requests."""
+
+    def __init__(
+        self,
+        label: str,
+        place: str,
+        new_engine: Callable[[], Engine],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self.label, self.place = label, place
+        self.engine: Engine | None = None
+        """None until it has started."""
+        self.running = 0
+        self.draining = False
+        """Whether it gets no new requests; those that it has go on."""
+        self.requests = self.warm_requests = 0
+        """Since the server's start: all, and those of which most of the prompt was known."""
+        self._prefixes = Prefixes()
+        self._restarts = 0
+        self._new_engine = new_engine
+        self._sleep = sleep
+        self._fault = "The engine is starting."
+
+    # --- its life -------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Start it. Raises a `StartupError` that names it."""
+        try:
+            engine = self._new_engine()
+            await engine.start()
+        except StartupError as error:
+            self._fault = str(error)
+            raise StartupError(f"{self.label} ({self.place}): {error}") from None
+        self.engine = engine
+
+    async def start_again(self, error: StartupError) -> None:
+        """Start it after a start has failed, however often it fails."""
+        while self.engine is None:
+            logger.warning("retrying to start an engine in %g s: %s", RETRY_S, error)
+            await self._sleep(RETRY_S)
+            try:
+                await self.start()
+            except StartupError as fault:
+                error = fault
+
+    async def stop(self, deadline_s: float) -> None:
+        if self.engine is not None:
+            await self.engine.stop(deadline_s)
+
+    # --- how it is ------------------------------------------------------------------------------
+
+    def health(self) -> Health:
+        if self.engine is None:
+            return Health(alive=True, ready=False, last_progress_ns=0, reason=self._fault)
+        health = self.engine.health()
+        if health.restarts != self._restarts:
+            self._restarts = health.restarts
+            self._prefixes.clear()
+        return health
+
+    @property
+    def able(self) -> bool:
+        """Whether it takes new requests now."""
+        if self.draining:
+            return False
+        health = self.health()
+        return health.alive and health.ready
+
+    @property
+    def places(self) -> int:
+        return 0 if self.engine is None else max(1, self.engine.limits().max_batch)
+
+    @property
+    def load(self) -> float:
+        """The share of its places that are taken."""
+        return self.running / max(1, self.places)
+
+    def warm(self, blocks: Sequence[int]) -> int:
+        """How many blocks of a prompt, from its first on, it has read lately."""
+        return self._prefixes.warm(blocks)
+
+    def state(self) -> dict[str, object]:
+        """How it is, as the health route and an admin see it."""
+        health = self.health()
+        return {
+            "engine": self.label,
+            "alive": health.alive,
+            "ready": self.able,
+            "draining": self.draining,
+            "reason": health.reason,
+            "running": self.running,
+            "places": self.places,
+            "restarts": health.restarts,
+        }
+
+    # --- its requests ---------------------------------------------------------------------------
+
+    def generate(
+        self, prompt_ids: Sequence[int], blocks: Sequence[int], options: GenerateOptions, sink: Sink
+    ) -> Handle:
+        if self.engine is None:
+            raise EngineUnavailable(self._fault, retry_after_s=5)
+        request = Request(self, sink)
+        request.handle = self.engine.generate(prompt_ids, options, request)
+        self.running += not request.over
+        self.requests += 1
+        self.warm_requests += 2 * self._prefixes.warm(blocks) > len(blocks)
+        self._prefixes.add(blocks)
+        return request
+
+    def ended(self, chunk: Chunk | None) -> Chunk | None:
+        """Note the end of a request, and return its last chunk: the engine's own death must not
+        look like the request's fault."""
+        self.running -= 1
+        if chunk is None or chunk.finish != "error":
+            return chunk
+        if chunk.lost is None and chunk.refusal is None and not self.health().alive:
+            chunk = chunk._replace(lost="died")
+        if chunk.lost is not None:
+            self._prefixes.clear()
+        return chunk
+
+
+class Request:
+    """A request to a replica: the engine's sink, and its requester's handle."""
+
+    __slots__ = ("_push", "_replica", "handle", "over")
+
+    def __init__(self, replica: Replica, sink: Sink) -> None:
+        self._replica = replica
+        self._push = sink.push
+        self.handle: Handle | None = None
+        self.over = False
+
+    def push(self, chunk: Chunk, /) -> None:
+        """The hot path: a chunk's finish is looked up by index, which costs half as much."""
+        if chunk[3] is not None and not self.over:
+            self.over = True
+            chunk = self._replica.ended(chunk) or chunk
+        self._push(chunk)
+
+    def abort(self) -> None:
+        if self.handle is not None:
+            self.handle.abort()
+        if not self.over:
+            self.over = True
+            self._replica.ended(None)
