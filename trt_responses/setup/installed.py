@@ -27,6 +27,7 @@ logger = logging.getLogger(__name__)
 PACKAGE = "trt_responses"
 GROUP = "trt_responses.folders"
 FOLDERS = (
+    "features.connections",
     "features.script",
     "features.cassette",
     "features.limits",

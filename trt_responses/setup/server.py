@@ -38,6 +38,7 @@ from trt_responses.web.stream.keepalive import KeepAlive
 from trt_responses.web.stream.sse import StreamLimits
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
@@ -130,6 +131,11 @@ class Server:
         self.routes: list[tuple[int, Routes]] = []
         self.layers: list[Callable[[ASGIApp], ASGIApp]] = []
         """ASGI layers around all routes."""
+        self.http: Callable[[str | None], type[asyncio.Protocol]] | None = None
+        """Makes the class of HTTP connections, which let a WebSocket begin at a path; None:
+        uvicorn's own."""
+        self.on_listen: list[Callable[[Sequence[socket.socket]], None]] = []
+        """Called with the listening sockets."""
         self.field_tables: dict[str, Iterable[Field]] = {}
         """The fields of requests that each endpoint reads."""
         self.readings: list[Reading] = []
