@@ -85,12 +85,14 @@ REFUSED: Mapping[str, Sequence[Post | Start | str]] = {
     "features.metrics": ["GET /metrics"],
     "features.models": ["GET /v1/models", "GET /v1/models/demo"],
     "features.prefill": [],
+    "features.recovery": [],
     "features.rollout": ["/admin/engines/demo/load"],
     "features.script": [Start({"engine": "script://auto"})],
     "features.seal": [
         Post(ASKED | {"include": ["reasoning.encrypted_content"]}, "include"),
         Start({"seal_keys": "a"}),
     ],
+    "features.second_chance": [],
     "features.stall": [],
     "features.stop": [Post(CHAT | {"stop": "x"}, "stop", "/v1/chat/completions")],
     "features.stored": [

@@ -111,7 +111,7 @@ class Generation:
         self._clock_ns = clock_ns
         self._place = place
         self._recovery = recovery
-        self._beginnings = Beginnings(clock_ns, recovery)
+        self._beginnings = Beginnings(clock_ns)
         self._sink: Sink = sink(reader, machine, log, self._beginnings)
         self._guided_from: int | None = None
         """Where the text of the present segment begins, if it is under a guide."""
@@ -325,10 +325,11 @@ class Generation:
     async def _back(self, recovery: Recovery, loss: Loss, *, silent: bool) -> End | None:
         """Wait for the engine. Returns the run's end if it cannot go on. A verdict breaks the wait
         off."""
-        tokens, run, sink = len(self.reader.kept), self._beginnings.pauses, self._sink
+        tokens, sink = len(self.reader.kept), self._sink
+        run = self._beginnings.pauses = self._beginnings.pauses or recovery.pauses()
         logger.info("pausing %s until the engine is back: loss=%s", self.options.request_id, loss)
         decided = sink.wait()
-        waiting = asyncio.create_task(recovery.back(run, loss, silent=silent, tokens=tokens))
+        waiting = asyncio.create_task(run.back(loss, silent=silent, tokens=tokens))
         try:
             await asyncio.wait((waiting, decided), return_when=asyncio.FIRST_COMPLETED)
             if sink.verdict is not None:
@@ -339,7 +340,7 @@ class Generation:
         finally:
             waiting.cancel()
             await asyncio.wait((waiting,))
-        run.unheard = sink.awaited = True
+        sink.awaited = True
         logger.info("resuming %s after %d tokens (engine back)", self.options.request_id, tokens)
         return None
 

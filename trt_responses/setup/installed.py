@@ -31,6 +31,8 @@ FOLDERS = (
     "features.script",
     "features.cassette",
     "features.limits",
+    "features.recovery",
+    "features.second_chance",
     "features.stall",
     "features.seal",
     "features.conversations",
