@@ -19,8 +19,8 @@ from tests.support.serving import serving
 from tests.support.turns import turn
 from trt_responses.app import create_app
 from trt_responses.engines.scripted.engine import Script, ScriptedEngine, StepClock
+from trt_responses.features.connections.protocol import protocol
 from trt_responses.run.parts import mint
-from trt_responses.serve.protocol import protocol
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:

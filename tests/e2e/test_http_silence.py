@@ -26,9 +26,9 @@ from tests.support.served import ANSWER, SETTINGS, STALLED, script, wide
 from tests.support.serving import Address, our_server
 from trt_responses.app import create_app
 from trt_responses.engines.scripted.engine import ScriptedEngine, StepClock
+from trt_responses.features.connections.protocol import protocol
+from trt_responses.features.connections.silence import DROPPED_BYTES, PIECE_BYTES
 from trt_responses.run.parts import mint
-from trt_responses.serve.protocol import protocol
-from trt_responses.serve.silence import DROPPED_BYTES, PIECE_BYTES
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from trt_responses.engines.scripted.engine import Script
-    from trt_responses.serve.protocol import Protocol
+    from trt_responses.features.connections.protocol import Protocol
 
 WITHIN_S = 60
 BODY = orjson.dumps(asked())

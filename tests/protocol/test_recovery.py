@@ -16,7 +16,7 @@ from tests.support.served import Served, ids, served
 from tests.support.steering import GUIDES
 from tests.support.ticks import Ticks
 from trt_responses.engines.scripted.engine import Script
-from trt_responses.run.recovery import LOOK_S
+from trt_responses.features.recovery.recovery import LOOK_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence

@@ -66,6 +66,7 @@ REFUSED: Mapping[str, Sequence[Post | Start | str]] = {
         Post({"input": [{"type": "compaction_trigger"}]}, "input"),
         "/v1/responses/compact",
     ],
+    "features.connections": [],
     "features.containers": ["/v1/containers"],
     "features.conversations": [
         Post(ASKED | {"conversation": "conv_1"}, "conversation"),
@@ -84,12 +85,14 @@ REFUSED: Mapping[str, Sequence[Post | Start | str]] = {
     "features.metrics": ["GET /metrics"],
     "features.models": ["GET /v1/models", "GET /v1/models/demo"],
     "features.prefill": [],
+    "features.recovery": [],
     "features.rollout": ["/admin/engines/demo/load"],
     "features.script": [Start({"engine": "script://auto"})],
     "features.seal": [
         Post(ASKED | {"include": ["reasoning.encrypted_content"]}, "include"),
         Start({"seal_keys": "a"}),
     ],
+    "features.second_chance": [],
     "features.several": [Start({"engine": "several://gpt=grpc://127.0.0.1:1/gpt"})],
     "features.stall": [],
     "features.stop": [Post(CHAT | {"stop": "x"}, "stop", "/v1/chat/completions")],
@@ -161,6 +164,8 @@ async def faults(folder: str) -> list[str]:
                 found += await _no_route(s.client, one)
         if folder == "apis.websocket" and s.app.state.sockets is not None:
             found.append("there is a route for sockets")
+        if folder == "features.connections" and s.app.state.server.http is not None:
+            found.append("there are connections of its own")
         if folder == "features.prefill":
             found += await _prefilled(s.runs)
     return [*found, *_started(folder), *_called(folder)]

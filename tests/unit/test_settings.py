@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from trt_responses.backends.store_place import store_place
 from trt_responses.backends.stores import store_of
 from trt_responses.errors import StartupError
 from trt_responses.settings import PREFIX, VARIABLES, Settings
@@ -139,7 +140,7 @@ def test_the_address_itself_is_a_host_that_is_answered() -> None:
     ],
 )
 def test_a_store_s_place_is_read_from_its_url(url: str | None, place: tuple[str, ...]) -> None:
-    assert Settings(store=url).store_place() == (*place, "normal")[:3]
+    assert store_place(Settings(store=url)) == (*place, "normal")[:3]
 
 
 @pytest.mark.parametrize(

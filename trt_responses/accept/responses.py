@@ -6,7 +6,6 @@ the options that it takes.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from trt_responses.accept.accepted import Accepted, AnswerFormat
@@ -15,7 +14,6 @@ from trt_responses.accept.sampling import sampling_of, thought_of
 from trt_responses.accept.tool_choice import choice_among
 from trt_responses.accept.tools import OUTPUTS, client_tools, tools_run_here
 from trt_responses.errors import InvalidRequest, Unsupported, invalid_value, unsupported_value
-from trt_responses.frozen import replace as replace_frozen
 from trt_responses.wire import tools as t
 from trt_responses.wire.choice import JsonObject, JsonSchema
 from trt_responses.wire.dialect import OPEN_RESPONSES, OPENAI
@@ -24,11 +22,10 @@ from trt_responses.wire.items import (
     AdditionalTools,
     CompactionTrigger,
     ConfigurationUpdate,
-    ItemPlace,
 )
 from trt_responses.wire.judge import LOGPROBS, OVER_HTTP, Column, judge
 from trt_responses.wire.known_tools import known
-from trt_responses.wire.request import CompactRequest, Request
+from trt_responses.wire.request import Request
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -76,7 +73,7 @@ def accept(
     echo = echo_of(request, echoed, sampling, built_in)
     return Accepted(
         input=items,
-        compacts=trigger or isinstance(request, CompactRequest),
+        compacts=trigger,
         compacts_beyond=_threshold(request),
         previous_response_id=request.previous_response_id,
         conversation=_conversation(request),
@@ -180,33 +177,6 @@ def _without_trigger(items: str | Sequence[SentItem]) -> tuple[str | Sequence[Se
 def _threshold(request: Request) -> int | None:
     managed = request.context_management
     return managed[0].compact_threshold or 0 if managed else None
-
-
-def accept_compaction(request: CompactRequest, built_in: Mapping[str, Sequence[str]]) -> Accepted:
-    """What a request for a compaction asks for, which is given to the client and kept nowhere."""
-    if request.background:
-        raise unsupported_value(
-            "background",
-            "a compaction is answered at once, or comes in a response that a 'compaction_trigger' "
-            "asks for",
-        )
-    if request.conversation is not None:
-        raise Unsupported(
-            "Unsupported parameter: 'conversation'. A compaction is kept nowhere: send the items, "
-            "or a 'compaction_trigger' in a response of the conversation.",
-            param="conversation",
-        )
-    accepted = accept(request, built_in=built_in)
-    return replace(accepted, store=False, echo=replace_frozen(accepted.echo, store=False))
-
-
-def accept_items(items: Sequence[SentItem]) -> Accepted:
-    """Items for a conversation, without a response."""
-    for place, item in enumerate(items):
-        if isinstance(item, CompactionTrigger):
-            raise invalid_value(f"items[{place}]", "a compaction_trigger is no item to keep")
-    places = [ItemPlace(f"items[{place}]") for place in range(len(items))]
-    return replace(accept(Request(model="-", input=list(items))), places=places)
 
 
 def _conversation(request: Request) -> str | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from trt_responses.accept.accepted import Accepted
@@ -19,7 +19,7 @@ from trt_responses.wire.dialect import Dialect
 from trt_responses.wire.items import AdditionalTools, CompactionTrigger, ConfigurationUpdate
 from trt_responses.wire.known_tools import Known
 from trt_responses.wire.limits import RequestLimits
-from trt_responses.wire.parse import json_of, read_lists, request_json, steps_of
+from trt_responses.wire.parse import read_lists, request_json, steps_of
 from trt_responses.wire.request import Request
 
 R = TypeVar("R", bound=Options)
@@ -112,52 +112,11 @@ class Shapes:
         varies = not isinstance(request.input, str) and _means_more(request.input)
         if fields is not None and not varies:
             without = shape._replace(accepted=replace(accepted, input=""))
-            self._kept.keep(key, without, _size_of(fields, tools))
+            self._kept.keep(key, without, size_of(fields, tools))
         return shape
 
 
-class MessageShapes(Generic[R, M]):
-    """Reads requests of an API whose input is a list of messages."""
-
-    def __init__(
-        self,
-        kind: type[R],
-        limits: RequestLimits,
-        read: Callable[[R], Shape[M]],
-        with_messages: Callable[[Accepted, Sequence[Any]], Generator[None, None, Accepted]],
-        besides: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda sent: sent,
-    ) -> None:
-        """`read` reads all but the messages, and `with_messages` adds them. `besides` gives a
-        request's fields as far as they mean something."""
-        assert kind.lists is not None, "messages are one"
-        entries = {"messages": kind.lists.entries["messages"]}
-        self._kind, self._messages = kind, kind.lists._replace(entries=entries)
-        self._limits = limits
-        self._read, self._with_messages, self._besides = read, with_messages, besides
-        self._kept: Kept[M] = Kept()
-
-    def steps(self, body: bytes) -> Generator[None, None, Shape[M]]:
-        """Read a body, pausing after each bounded piece of work. Raises as `parse.steps` and
-        `read` do."""
-        sent = json_of(body)
-        messages = sent.get("messages") if isinstance(sent, dict) else None
-        fields = None
-        if isinstance(messages, list) and messages:
-            fields = _bytes_of({**self._besides(sent), "messages": None})
-        key, shape = self._kept.find(fields)
-        if shape is None:
-            request = yield from steps_of(sent, len(body), self._kind, self._limits)
-            shape = self._read(request)
-            if fields is not None:
-                self._kept.keep(key, shape, _size_of(fields, None))
-        else:
-            sent = {"messages": messages}
-            yield from read_lists(sent, len(body), self._limits, self._messages)
-        accepted = yield from self._with_messages(shape.accepted, sent["messages"])
-        return shape._replace(accepted=accepted)
-
-
-def _size_of(fields: bytes, tools: Sequence[Any] | None) -> int:
+def size_of(fields: bytes, tools: Sequence[Any] | None) -> int:
     """The memory that a request takes at most."""
     objects = sum(map(fields.count, OPENINGS))
     size = ENTRY_BYTES + TIMES_FIELDS * len(fields) + OBJECT_BYTES * objects
@@ -175,10 +134,11 @@ def _fields(sent: Any, dialect: Dialect) -> bytes | None:
     if previous is not None and not isinstance(previous, str):
         return None
     others = {"input": dialect.name, "previous_response_id": previous is None}
-    return _bytes_of({**sent, **others, "tools": id(tools) if tools else 0})
+    return written_fields({**sent, **others, "tools": id(tools) if tools else 0})
 
 
-def _bytes_of(fields: Mapping[str, Any]) -> bytes | None:
+def written_fields(fields: Mapping[str, Any]) -> bytes | None:
+    """The bytes of a request's fields; None for what is not to be kept."""
     try:
         written = bytes_of(fields)
     except ValueError:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trt_responses.backends.installed import maker, needed
+from trt_responses.backends.store_place import store_place
 from trt_responses.errors import StartupError, UsageError
 from trt_responses.settings import PREFIX
 from trt_responses.stores.limits import Bounds
@@ -30,7 +31,7 @@ def store_of(settings: Settings, spell: Spell) -> Store:
         lease_s=settings.lease_s,
         takeover_s=settings.takeover_s,
     )
-    place = settings.store_place()
+    place = store_place(settings)
     match place.kind:
         case "memory":
             from trt_responses.stores.memory.store import MemoryStore

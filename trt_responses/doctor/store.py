@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from trt_responses.backends.installed import maker
+from trt_responses.backends.store_place import store_place
 from trt_responses.backends.stores import OWN
 from trt_responses.doctor.check import Check
 from trt_responses.doctor.listening import why_not
@@ -23,7 +24,7 @@ def store_check(settings: Settings, allowed: Callable[[Path], bool] = may_write)
     if settings.store is None:
         return _file(settings.data_dir, allowed)
     try:
-        place = settings.store_place()
+        place = store_place(settings)
     except StartupError as error:
         remedy = f"set {VARIABLE} to memory://, sqlite:///path, redis://… or postgresql://…"
         return Check("store", "fault", str(error), remedy)

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from trt_responses.backends.store_place import store_place
 from trt_responses.setup.engine import selected
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def with_front_ends(settings: Settings, free_bytes: int) -> Settings:
     elsewhere = settings.engine_elsewhere()
     engine = elsewhere.kind if elsewhere else selected(settings).card.kind
     # A server keeps responses in SQLite unless its settings name another store.
-    store = settings.store_place().kind if settings.store else "sqlite"
+    store = store_place(settings).kind if settings.store else "sqlite"
     count, reason = choice(this_host(free_bytes), engine, store)
     print(f"front ends: {count} ({reason})", file=sys.stderr, flush=True)
     return settings.model_copy(update={"frontends": count})

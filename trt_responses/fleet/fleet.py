@@ -21,6 +21,7 @@ from contextlib import AsyncExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trt_responses.backends.store_place import store_place
 from trt_responses.engines.remote.process import LOOKS
 from trt_responses.errors import StartupError, UsageError
 from trt_responses.features.rollout.shelf_builds import PreparedBuilds, loaded
@@ -53,7 +54,7 @@ def serve_fleet(settings: Settings, process: EngineProcess | None = None) -> int
     """Serve until stopped, and return the exit status. `process` is the engine's, if it is not the
     one that the settings name."""
     settings = lasting(settings)
-    if settings.store_place().kind == "memory":
+    if store_place(settings).kind == "memory":
         raise UsageError(
             f"{settings.option('store')}: {settings.frontends} front ends need a store that they "
             "share; use sqlite:///path or redis://host:port/number in place of memory://."

@@ -17,7 +17,7 @@ A token's whole path, within one engine step and one turn of the event loop:
 5. `Log.add_text` or `Log.wake` here makes the step's frames once, and hands the bytes to each
    listener.
 6. `web/stream/sse.py` is the listener of a stream, and gives the bytes to the server's `send`.
-7. `serve/protocol.py`, uvicorn's protocol, writes them to the socket before `push` returns.
+7. uvicorn's protocol (`features/connections/`) writes them to the socket before `push` returns.
 
 Steps 2 to 5 are one dictionary look-up and two appends for an id that is only text: `push`,
 `Reader.plain` and `add_text`.

@@ -21,7 +21,6 @@ from trt_responses.run.commit import commit_run
 from trt_responses.run.generation import Joints
 from trt_responses.run.origin import ORIGIN
 from trt_responses.run.run import Run
-from trt_responses.run.second_chance import SecondChance
 from trt_responses.run.turns import Bounds, Turns
 from trt_responses.steering.support import check_supported
 from trt_responses.steering.tools import clients_callees, shown
@@ -60,8 +59,8 @@ async def assembled(draft: Draft) -> Run:
     draft.place.line_up(len(draft.prompt.ids))
     _write(draft)
     second = None
-    if draft.answers:
-        second = SecondChance(draft.called, draft.tool_names, draft.turns)
+    if draft.answers and parts.second_chance is not None:
+        second = parts.second_chance(draft.called, draft.tool_names, draft.turns)
     generation = draft.generation(
         prompt_ids=draft.prompt.ids,
         plan=plan,

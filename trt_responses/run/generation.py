@@ -16,7 +16,7 @@ from trt_responses.errors import ApiError, EngineLost, EngineUnavailable
 from trt_responses.frozen import replace
 from trt_responses.language.fragments import Closed
 from trt_responses.log.hosted_calls import Outcome
-from trt_responses.run.ending import End, usage, usage_of_both
+from trt_responses.run.ending import End, usage
 from trt_responses.run.sink import Beginnings, Sink, broken
 from trt_responses.run.trace import SegmentNotes, Trace
 from trt_responses.run.turns import Notes
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from trt_responses.run.admission import Place
     from trt_responses.run.recovery import Recovery
     from trt_responses.run.trace import SegmentTrace
-    from trt_responses.run.turns import Turn
+    from trt_responses.run.turns import Turn, UsageOfBoth
     from trt_responses.wire.response import Usage
 
 logger = logging.getLogger(__name__)
@@ -111,7 +111,7 @@ class Generation:
         self._clock_ns = clock_ns
         self._place = place
         self._recovery = recovery
-        self._beginnings = Beginnings(clock_ns, recovery)
+        self._beginnings = Beginnings(clock_ns)
         self._sink: Sink = sink(reader, machine, log, self._beginnings)
         self._guided_from: int | None = None
         """Where the text of the present segment begins, if it is under a guide."""
@@ -179,7 +179,7 @@ class Generation:
         # The first turn that is generated reads the prompt too.
         cached = cached[:1] * notes.answered_first + cached
         used = usage(self.prompt_tokens, self.reader, output, cached, notes.tool_ms)
-        return used if first is None else usage_of_both(first, used)
+        return used if first is None else notes.usage_of_both(first, used)
 
     def leave(self) -> None:
         """Give up the place in the engine, since no more requests come."""
@@ -247,9 +247,10 @@ class Generation:
             await asyncio.wait((working,))
             self.log.wake()
 
-    async def make_first(self, other: Generation) -> End:
+    async def make_first(self, other: Generation, usage_of_both: UsageOfBoth) -> End:
         """Make something in the same log before the first turn. Verdicts and pauses reach it."""
         self.requested_ns, self._aside = self._clock_ns(), other
+        self.notes.usage_of_both = usage_of_both
         try:
             return await other.end()
         finally:
@@ -325,10 +326,11 @@ class Generation:
     async def _back(self, recovery: Recovery, loss: Loss, *, silent: bool) -> End | None:
         """Wait for the engine. Returns the run's end if it cannot go on. A verdict breaks the wait
         off."""
-        tokens, run, sink = len(self.reader.kept), self._beginnings.pauses, self._sink
+        tokens, sink = len(self.reader.kept), self._sink
+        run = self._beginnings.pauses = self._beginnings.pauses or recovery.pauses()
         logger.info("pausing %s until the engine is back: loss=%s", self.options.request_id, loss)
         decided = sink.wait()
-        waiting = asyncio.create_task(recovery.back(run, loss, silent=silent, tokens=tokens))
+        waiting = asyncio.create_task(run.back(loss, silent=silent, tokens=tokens))
         try:
             await asyncio.wait((waiting, decided), return_when=asyncio.FIRST_COMPLETED)
             if sink.verdict is not None:
@@ -339,7 +341,7 @@ class Generation:
         finally:
             waiting.cancel()
             await asyncio.wait((waiting,))
-        run.unheard = sink.awaited = True
+        sink.awaited = True
         logger.info("resuming %s after %d tokens (engine back)", self.options.request_id, tokens)
         return None
 

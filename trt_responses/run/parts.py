@@ -25,12 +25,16 @@ if TYPE_CHECKING:
     from trt_responses.prompt.sealed import Opener
     from trt_responses.run.admission import Admission
     from trt_responses.run.facts import Listener
+    from trt_responses.run.generation import Chance
     from trt_responses.run.recovery import Recovery
     from trt_responses.run.request import RunRequest
+    from trt_responses.run.turns import Turns
     from trt_responses.steering.steering import Steering
     from trt_responses.store import Block, Store
     from trt_responses.tool import Tool
 
+    NewChance = Callable[[Collection[str], Collection[str], Turns], Chance]
+    """Made of the recipients of calls of functions, and of the names of the server's tools."""
     Overflow = Callable[[Sequence[Block], Sequence[bool], int], frozenset[int]]
 
 ID_LETTERS = 22
@@ -80,6 +84,8 @@ class Parts:
     """Opens what clients carry sealed."""
     names: ModelNames | None = None
     """The names by which clients ask; None: whatever they say is the one model."""
+    second_chance: NewChance | None = None
+    """Gives a response one more turn that has nothing for its client."""
     overflow: Overflow | None = None
     """Chooses the places of blocks that leave a prompt, by those selected and the room for them."""
     note_media: bool = False

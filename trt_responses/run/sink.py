@@ -14,7 +14,6 @@ from trt_responses.engine import Chunk
 from trt_responses.errors import ApiError
 from trt_responses.language.fragments import Closed
 from trt_responses.run.ending import End, end_of
-from trt_responses.run.recovery import PausedRun
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from trt_responses.language.reader import Reader
     from trt_responses.log.log import Log
     from trt_responses.log.machine import Machine
-    from trt_responses.run.recovery import Recovery
+    from trt_responses.run.recovery import Pauses
 
 logger = logging.getLogger(__name__)
 
@@ -34,14 +33,14 @@ NO_TEXT: Mapping[int, bytes] = {}
 class Beginnings:
     """Notes the first ids of each turn, and the first after a pause."""
 
-    def __init__(self, clock_ns: Callable[[], int], recovery: Recovery | None) -> None:
+    def __init__(self, clock_ns: Callable[[], int]) -> None:
         self.first_token_ns: int | None = None
         self.cached_tokens: list[int | None] = []
         """The cached tokens of each turn's prompt, as the engine reports."""
-        self.pauses = PausedRun()
+        self.pauses: Pauses | None = None
+        """Those of a run whose engine went away."""
         self._turn_begins = False
         self._clock_ns = clock_ns
-        self._recovery = recovery
 
     def turn(self) -> None:
         """Begin a turn."""
@@ -62,9 +61,8 @@ class Beginnings:
 
     def hear(self) -> None:
         """Note that a run that was resumed has a token, or wants none any more."""
-        if self.pauses.unheard and self._recovery is not None:
-            self.pauses.unheard = False
-            self._recovery.note_token(self.pauses)
+        if self.pauses is not None and self.pauses.unheard:
+            self.pauses.note_token()
 
 
 class Sink:

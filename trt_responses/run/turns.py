@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from trt_responses.language.steering import SteeringPlan
     from trt_responses.wire.response import Usage
 
+    UsageOfBoth = Callable[[Usage, Usage], Usage]
     NextPlan = Callable[[int, int, int, bool], SteeringPlan]
     """Of a later turn: for so many tokens, behind so many that were written and so many that were
     thought; whether all calls of the server's tools are spent."""
@@ -88,3 +89,5 @@ class Notes:
     """The number of calls whose answers stand before the first turn."""
     usage_first: Usage | None = None
     """The tokens of what was made before the answer."""
+    usage_of_both: UsageOfBoth = lambda first, then: then
+    """Adds those of the answer to them."""

@@ -22,11 +22,8 @@ import uvicorn
 
 from trt_responses.errors import StartupError, UsageError
 from trt_responses.files import close_folder_to_others
-from trt_responses.run.parts import mint
-from trt_responses.serve.backlog import Backlog
 from trt_responses.serve.drain import Drain
 from trt_responses.serve.lines import JsonLines, TextLines
-from trt_responses.serve.protocol import protocol
 from trt_responses.serve.systemd import Notifier, handed_socket
 
 if TYPE_CHECKING:
@@ -91,7 +88,8 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        self.config.http_protocol_class.backlog = Backlog(sockets or ())  # type: ignore[attr-defined]
+        for listen in self._app.state.server.on_listen:
+            listen(sockets or ())
         self._life = asyncio.create_task(self._live())
 
     async def _live(self) -> None:
@@ -250,17 +248,12 @@ def bound(settings: Settings, *, shared: bool = False) -> socket.socket:
 
 
 def _config(app: FastAPI, settings: Settings) -> uvicorn.Config:
-    sockets = app.state.sockets
+    sockets, http = app.state.sockets, app.state.server.http
     return uvicorn.Config(
         app,
         host=settings.host,
         port=settings.port,
-        http=protocol(
-            mint,
-            max_header_bytes=settings.max_header_bytes,
-            read_timeout_s=settings.read_timeout_s,
-            socket_path=sockets.path if sockets else None,
-        ),
+        http=http(sockets.path if sockets else None) if http else "httptools",
         ws=sockets.protocol(settings.read_timeout_s) if sockets else "none",
         ws_max_size=settings.max_body_bytes,
         ws_ping_interval=PING_S,

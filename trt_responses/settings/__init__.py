@@ -28,7 +28,6 @@ from trt_responses.settings.serving import (
     Logs,
     SystemMessage,
 )
-from trt_responses.settings.store_place import StorePlace, place_of
 from trt_responses.settings.tools import ServerTools
 
 if TYPE_CHECKING:
@@ -141,13 +140,6 @@ class Settings(
     def hosts(self) -> tuple[str, ...]:
         """Host headers that are answered. If keys are required, `*` allows any host."""
         return (*LOOPBACK, self.host, f"[{self.host}]", *self.allowed_hosts)
-
-    def store_place(self) -> StorePlace:
-        """The place where responses are kept; a STORE that names no place stops the start."""
-        try:
-            return place_of(self.store or "memory://")
-        except ValueError as fault:
-            raise UsageError(f"{PREFIX}STORE: {fault}.") from None
 
     def check_exposure(self) -> None:
         """A server that others can reach needs keys, unless the operator insists."""

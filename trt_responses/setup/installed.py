@@ -27,9 +27,12 @@ logger = logging.getLogger(__name__)
 PACKAGE = "trt_responses"
 GROUP = "trt_responses.folders"
 FOLDERS = (
+    "features.connections",
     "features.script",
     "features.cassette",
     "features.limits",
+    "features.recovery",
+    "features.second_chance",
     "features.stall",
     "features.seal",
     "features.conversations",

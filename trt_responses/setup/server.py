@@ -29,7 +29,6 @@ from trt_responses.health.lifecycle import Lifecycle
 from trt_responses.prompt.sealed import NO_OPENER
 from trt_responses.run.admission import OpenAdmission
 from trt_responses.run.parts import Parts, mint
-from trt_responses.run.recovery import Recovery
 from trt_responses.run.runs import Runs
 from trt_responses.steering.steering import Steering
 from trt_responses.tasks import beside
@@ -38,6 +37,7 @@ from trt_responses.web.stream.keepalive import KeepAlive
 from trt_responses.web.stream.sse import StreamLimits
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
@@ -49,7 +49,8 @@ if TYPE_CHECKING:
     from trt_responses.prompt.sealed import Sealing
     from trt_responses.run.admission import Admission
     from trt_responses.run.facts import Listener
-    from trt_responses.run.parts import Leases, Overflow
+    from trt_responses.run.parts import Leases, NewChance, Overflow
+    from trt_responses.run.recovery import Recovery
     from trt_responses.settings import Settings
     from trt_responses.setup.engine import Served
     from trt_responses.store import Store
@@ -103,7 +104,6 @@ class Server:
     runs: Runs
     health: Health
     stream_limits: StreamLimits
-    recovery: Recovery
     names: ModelNames
 
     def __init__(
@@ -129,6 +129,9 @@ class Server:
         self.loaded: Callable[[], Iterable[Loaded]] = tuple
         """The versions of the engine by which clients may ask for it."""
         self.admission: Admission | None = None
+        self.new_recovery: Callable[[Engine], Recovery] | None = None
+        self.recovery: Recovery | None = None
+        self.second_chance: NewChance | None = None
         self.sealing: Sealing | None = None
         self.overflow: Overflow | None = None
         self.keys: Keys | None = None
@@ -140,6 +143,11 @@ class Server:
         self.routes: list[tuple[int, Routes]] = []
         self.layers: list[Callable[[ASGIApp], ASGIApp]] = []
         """ASGI layers around all routes."""
+        self.http: Callable[[str | None], type[asyncio.Protocol]] | None = None
+        """Makes the class of HTTP connections, which let a WebSocket begin at a path; None:
+        uvicorn's own."""
+        self.on_listen: list[Callable[[Sequence[socket.socket]], None]] = []
+        """Called with the listening sockets."""
         self.field_tables: dict[str, Iterable[Field]] = {}
         """The fields of requests that each endpoint reads."""
         self.own_fields: list[Field] = []
@@ -191,6 +199,11 @@ class Server:
             return 0
         return min(self.settings.max_running or sys.maxsize, self.engine.limits().max_batch)
 
+    @property
+    def paused(self) -> int:
+        """The number of runs that wait for the engine to come back."""
+        return 0 if self.recovery is None else self.recovery.paused
+
     # --- how it is put together -----------------------------------------------------------------
 
     def build(self) -> None:
@@ -202,9 +215,8 @@ class Server:
             )
         engine = self.engine = self.engine or self.served.new_engine()
         admission = self.admission = self.admission or OpenAdmission(self.places)
-        self.recovery = Recovery(
-            engine, wait_s=settings.engine_pause_s, clock_s=time.monotonic, sleep=self.sleep
-        )
+        if self.new_recovery is not None:
+            self.recovery = self.new_recovery(engine)
         names = self.names = ModelNames(
             self.served.model,
             tuple(name for name in settings.model_aliases if name != "*"),
@@ -244,7 +256,7 @@ class Server:
             clock_s=time.time,
             clock_ns=time.monotonic_ns,
             listeners=self.listeners,
-            recovery=self.recovery if settings.engine_pause_s else None,
+            recovery=self.recovery,
             max_calls=settings.max_calls or dialect.takes.calls,
             tools={tool.kind: tool for tool in self.tools},
             max_tool_calls=settings.max_tool_calls,
@@ -254,6 +266,7 @@ class Server:
             leases=self.leases,
             opener=self.sealing or NO_OPENER,
             names=names,
+            second_chance=self.second_chance,
             overflow=self.overflow,
             note_media=settings.note_images,
         )

@@ -135,9 +135,3 @@ def _null_is_empty_list(value: Any) -> Any:
 
 OptionalInput = Annotated[Input, BeforeValidator(_null_is_empty_list)]
 """An input that need not be there."""
-
-
-class CompactRequest(Request):
-    """A request for a compaction only. Fields about the answer have no effect."""
-
-    input: OptionalInput = Field(default_factory=list)

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from trt_responses.accept.shapes import MessageShapes, Shape
+from trt_responses.accept.shapes import Shape
 from trt_responses.apis.chat import endpoint as chat
 from trt_responses.apis.chat.request import ChatRequest
+from trt_responses.apis.chat.shapes import MessageShapes
 from trt_responses.apis.messages import accept as messages
 from trt_responses.apis.messages.endpoint import shape_of as message_shape
 from trt_responses.apis.messages.request import MessagesRequest

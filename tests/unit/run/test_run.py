@@ -624,5 +624,5 @@ def test_a_generation_has_no_more_attributes_than_cpython_keeps_without_a_dict(
 
 def test_a_sink_has_a_dozen_attributes(stage_of: Stages) -> None:
     stage = stage_of(*ANSWER)
-    sink = RunSink(stage.reader, stage.machine, stage.log, Beginnings(lambda: 5, None))
+    sink = RunSink(stage.reader, stage.machine, stage.log, Beginnings(lambda: 5))
     assert len(vars(sink)) <= 12

@@ -1,4 +1,4 @@
-"""What `serve/` uses of uvicorn that uvicorn does not promise: each name, in the pinned version.
+"""What we use of uvicorn that uvicorn does not promise: each name, in the pinned version.
 
 uvicorn is pinned exactly. When the pin moves, this test names what has to be looked at.
 """
@@ -17,11 +17,12 @@ import uvicorn
 from uvicorn.protocols.http import flow_control, httptools_impl
 from uvicorn.protocols.websockets import websockets_sansio_impl
 
-import trt_responses.serve as serve
+import trt_responses
+import trt_responses.features.connections as connections
 from trt_responses.apis.websocket.protocol import SocketProtocol
-from trt_responses.serve.protocol import Protocol
+from trt_responses.features.connections.protocol import Protocol
+from trt_responses.features.connections.silence import Flow
 from trt_responses.serve.server import Server
-from trt_responses.serve.silence import Flow
 
 CONNECTION = {
     *("_get_upgrade", "answered", "app_state", "config", "cycle", "flow", "headers", "loop"),
@@ -65,7 +66,7 @@ BASES = {
 
 
 def test_the_version_is_pinned_and_is_the_one_that_is_tested() -> None:
-    root = Path(serve.__path__[0]).parents[1]
+    root = Path(trt_responses.__path__[0]).parent
     wanted = tomllib.loads((root / "pyproject.toml").read_text())["project"]["dependencies"]
     assert f"uvicorn[standard]=={version('uvicorn')}" in wanted
     constraints = (root / "constraints.txt").read_text().split()
@@ -128,7 +129,7 @@ def test_no_other_name_of_a_connection_a_cycle_or_a_flow_is_used() -> None:
     used: dict[str, set[str]] = {"cycle": set(), "flow": set(), "self": set()}
     defined: set[str] = set()
     for name in ("protocol.py", "silence.py"):
-        tree = ast.parse((Path(serve.__path__[0]) / name).read_text())
+        tree = ast.parse((Path(connections.__path__[0]) / name).read_text())
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef):
                 defined.add(node.name)

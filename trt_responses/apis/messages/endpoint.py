@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from trt_responses.accept.shapes import MessageShapes, Shape
+from trt_responses.accept.shapes import Shape
+from trt_responses.apis.chat.shapes import MessageShapes
 from trt_responses.apis.messages.accept import accept_messages, meaning, with_messages
 from trt_responses.apis.messages.output import OVERLOADED, error_of, message_of
 from trt_responses.apis.messages.request import CountRequest, MessagesRequest, NoThinking

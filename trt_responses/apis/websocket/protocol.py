@@ -17,8 +17,6 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.server import ServerProtocol
 from websockets.streams import StreamReader
 
-from trt_responses.serve.silence import PIECE_BYTES
-
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Generator
@@ -29,6 +27,9 @@ if TYPE_CHECKING:
 
 CLOSING_S = 10.0
 """Seconds that a client gets to take the last bytes."""
+PIECE_BYTES = 65_536
+"""Bytes of a message that must come in each `read_timeout_s`, unless it ends: a drip is no upload.
+"""
 FRAMES_AT_ONCE = 32
 """Frames that are parsed in one turn: 0.3 ms when they are empty. A client's request is one."""
 PAUSE_S = 0.002

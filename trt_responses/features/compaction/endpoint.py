@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from trt_responses.accept.responses import accept_compaction
 from trt_responses.features.compaction.feature import CompactionStep
+from trt_responses.features.compaction.request import CompactRequest, accept_compaction
 from trt_responses.run.request import RunRequest
 from trt_responses.web.docs import CREATE, body_route
 from trt_responses.web.endpoint import json_reply
@@ -15,7 +15,6 @@ from trt_responses.web.headers import ignored_header
 from trt_responses.web.responses import Making, snapshot
 from trt_responses.web.stream.sse import watched
 from trt_responses.wire.dialect import DIALECTS
-from trt_responses.wire.request import CompactRequest
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -17,6 +17,7 @@ from trt_responses.features.compaction.compaction import (
     can_be_shortened,
     summarising,
 )
+from trt_responses.features.compaction.usage import usage_of_both
 from trt_responses.frozen import replace
 from trt_responses.language.reader import ReaderOptions
 from trt_responses.prompt.prompt import prompt_behind
@@ -102,7 +103,7 @@ class CompactedFirstStep(Step):
         if compaction is None or draft is None:
             return None
         summary = await _summary(compaction, draft)
-        end = await generation.make_first(summary)
+        end = await generation.make_first(summary, usage_of_both)
         if end.status != "completed":
             return end
         (item,) = summary.log.output

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from trt_responses.accept.responses import accept_items
-from trt_responses.errors import InvalidRequest, NotFound
+from trt_responses.accept.responses import accept
+from trt_responses.errors import InvalidRequest, NotFound, invalid_value
 from trt_responses.features.conversations.bodies import conversation_object
 from trt_responses.features.conversations.locks import locked
 from trt_responses.features.listing.listing import whole
@@ -20,10 +20,13 @@ from trt_responses.prompt.history import Prior
 from trt_responses.prompt.prompt import blocks_of
 from trt_responses.prompt.vocabulary import spoken_here
 from trt_responses.store import Expired, Record
+from trt_responses.wire.items import CompactionTrigger, ItemPlace
+from trt_responses.wire.request import Request
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from trt_responses.accept.accepted import Accepted
     from trt_responses.run.parts import Parts
     from trt_responses.store import Block, Records
     from trt_responses.wire.items import SentItem
@@ -164,3 +167,12 @@ def _object(record: Record) -> Json:
 def _id(block: Block) -> str:
     item_id: str = orjson.loads(block.item).get("id", "")
     return item_id
+
+
+def accept_items(items: Sequence[SentItem]) -> Accepted:
+    """Items for a conversation, without a response."""
+    for place, item in enumerate(items):
+        if isinstance(item, CompactionTrigger):
+            raise invalid_value(f"items[{place}]", "a compaction_trigger is no item to keep")
+    places = [ItemPlace(f"items[{place}]") for place in range(len(items))]
+    return replace(accept(Request(model="-", input=list(items))), places=places)

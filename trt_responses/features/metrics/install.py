@@ -15,10 +15,9 @@ from trt_responses.features.metrics.token_gaps import TokenGaps
 from trt_responses.tool import RunsProcesses
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from trt_responses.health.health import Health
-    from trt_responses.run.recovery import Recovery
     from trt_responses.setup.server import Server
     from trt_responses.store import Store
     from trt_responses.tool import Tool
@@ -44,7 +43,7 @@ def install(server: Server) -> None:
 
 def _read(server: Server, metrics: Metrics) -> None:
     """Have the metrics ask the server's parts at each scrape."""
-    read_state(metrics, server.health, server.recovery)
+    read_state(metrics, server.health, lambda: server.paused)
     for reading in server.readings:
         metrics.reading(reading.name, reading.help_text, reading.read, kind=reading.kind)
     for each in server.labelled_readings:
@@ -54,7 +53,7 @@ def _read(server: Server, metrics: Metrics) -> None:
     metrics.show_as(server.settings.metrics_names)
 
 
-def read_state(metrics: Metrics, health: Health, recovery: Recovery) -> None:
+def read_state(metrics: Metrics, health: Health, paused: Callable[[], int]) -> None:
     """Have the metrics ask the server's parts for their state at each scrape."""
     metrics.readings(
         health,
@@ -72,7 +71,7 @@ def read_state(metrics: Metrics, health: Health, recovery: Recovery) -> None:
             (
                 "responses_paused",
                 "Responses running that wait until the engine is back.",
-                lambda _: recovery.paused,
+                lambda _: paused(),
             ),
             (
                 "kv_cache_use_ratio",

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def install(server: Server) -> None:
     watch = StallWatch(
         lambda: server.parts.engine.health(),
-        lambda: server.parts.admission.running > server.recovery.paused,
+        lambda: server.parts.admission.running > server.paused,
         server.lifecycle,
         fail_begun=lambda error: server.runs.fail_begun(error),
         stall_s=server.settings.stall_s,

@@ -10,7 +10,7 @@ import pytest
 import uvloop
 
 from tests.support.turns import turn as another_turn
-from trt_responses.serve.backlog import AT_ONCE, Backlog
+from trt_responses.features.connections.backlog import AT_ONCE, Backlog
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -26,6 +26,10 @@ class Backlog:
         self._own = 0
         """Connections accepted here that have yet to be made: they call `accept`, too."""
 
+    def listen(self, listening: Sequence[socket.socket]) -> None:
+        """Accept what waits at these sockets from now on."""
+        self._listening = listening
+
     def accept(self, new_protocol: Callable[[], asyncio.Protocol]) -> None:
         """Accept what else waits. Called by each connection when it is made."""
         if self._own:

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
 from tests.support.turns import turn
-from trt_responses.serve.head import hold_head
+from trt_responses.features.connections.head import hold_head
 
 if TYPE_CHECKING:
     from uvicorn.protocols.http.httptools_impl import RequestResponseCycle

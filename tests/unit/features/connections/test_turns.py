@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.support.story import story
 from tests.support.turns import turn as another_turn
-from trt_responses.serve.turns import AT_ONCE, Turns
+from trt_responses.features.connections.turns import AT_ONCE, Turns
 
 NOTHING: Any = None
 

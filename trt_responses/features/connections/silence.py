@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from trt_responses.serve.head import hold_head
-from trt_responses.serve.turns import Turns
+from trt_responses.features.connections.head import hold_head
+from trt_responses.features.connections.turns import Turns
 
 if TYPE_CHECKING:
     import asyncio

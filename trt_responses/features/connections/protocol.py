@@ -24,9 +24,9 @@ import httptools
 import orjson
 
 from trt_responses.errors import ApiError, InvalidRequest, error_body
-from trt_responses.serve.backlog import Backlog
-from trt_responses.serve.silence import PIECE_BYTES, Clock, TimedProtocol
-from trt_responses.serve.turns import Turns
+from trt_responses.features.connections.backlog import Backlog
+from trt_responses.features.connections.silence import PIECE_BYTES, Clock, TimedProtocol
+from trt_responses.features.connections.turns import Turns
 
 AT_ONCE = 16
 """Requests that are accepted from a client which does not wait for its replies."""
@@ -65,7 +65,7 @@ class Protocol(TimedProtocol):
     max_header_bytes: int
     socket_path: bytes | None
     """The path at which the app speaks WebSocket; None if it does not."""
-    backlog = Backlog()
+    backlog: Backlog
     """The connections that wait behind this one."""
 
     _head_bytes = 0
@@ -212,12 +212,19 @@ def protocol(
     read_timeout_s: float,
     clock: Clock | None = None,
     socket_path: str | None = None,
+    backlog: Backlog | None = None,
 ) -> type[Protocol]:
     """A class to hand to uvicorn as `http`. `mint` makes request ids; without a `clock` the time is
     the event loop's. A WebSocket may begin at `socket_path`."""
     bounds = {"max_header_bytes": max_header_bytes, "read_timeout_s": read_timeout_s}
     path = socket_path.encode() if socket_path else None
-    attributes = {"mint": staticmethod(mint), "clock": clock, "socket_path": path, "turns": Turns()}
+    attributes = {
+        "mint": staticmethod(mint),
+        "clock": clock,
+        "socket_path": path,
+        "turns": Turns(),
+        "backlog": backlog or Backlog(),
+    }
     return type("Protocol", (Protocol,), attributes | bounds)
 
 

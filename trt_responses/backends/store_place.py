@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
+
+from trt_responses.errors import UsageError
+from trt_responses.settings import PREFIX
+
+if TYPE_CHECKING:
+    from trt_responses.settings import Settings
 
 REDIS_OPTIONS = {"db", "protocol"}
 """Options in a Redis URL's query, besides those of TLS, which begin with `ssl_`."""
@@ -18,6 +24,14 @@ class StorePlace(NamedTuple):
     """A file's path, a server's URL, or nothing."""
     synchronous: Literal["normal", "full"] = "normal"
     """What survives in a file: the server's death, or the machine's too."""
+
+
+def store_place(settings: Settings) -> StorePlace:
+    """The place where responses are kept; a STORE that names no place stops the start."""
+    try:
+        return place_of(settings.store or "memory://")
+    except ValueError as fault:
+        raise UsageError(f"{PREFIX}STORE: {fault}.") from None
 
 
 def place_of(url: str) -> StorePlace:
