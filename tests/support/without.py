@@ -83,6 +83,7 @@ REFUSED: Mapping[str, Sequence[Post | Start | str]] = {
     "features.logprobs": [Post(ASKED | {"include": [LOGPROBS]}, "include")],
     "features.metrics": ["GET /metrics"],
     "features.models": ["GET /v1/models", "GET /v1/models/demo"],
+    "features.peer_words": [],
     "features.prefill": [],
     "features.rollout": ["/admin/engines/demo/load"],
     "features.script": [Start({"engine": "script://auto"})],

@@ -104,6 +104,7 @@ MAY_IMPORT = {
     "features.logprobs": CORE,
     "features.metrics": f"{CORE} features.rollout apis.kserve",
     "features.models": CORE,
+    "features.peer_words": CORE,
     "features.prefill": CORE,
     "features.rollout": f"{CORE} features.limits prepare prepare.shelf",
     "features.script": f"{CORE} engines",

@@ -39,6 +39,7 @@ FOLDERS = (
     "features.hosted_tools",
     "features.stop",
     "features.logprobs",
+    "features.peer_words",
     "features.prefill",
     "features.truncation",
     "features.include",
