@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from trt_responses.apis.chat import fields as chat
+from trt_responses.apis.decisions import request as decisions
 from trt_responses.apis.messages import fields as messages
 from trt_responses.apis.websocket.request import SOCKET
 from trt_responses.features.background import resumable
@@ -22,6 +23,8 @@ FIELD_TABLES: Mapping[str, Iterable[Field]] = {
     "/v1/responses over WebSocket": SOCKET,
     "/v1/chat/completions": chat.FIELDS,
     "/v1/messages": messages.FIELDS,
+    "/v1/decisions": decisions.FIELDS,
+    "/v1/systemone": decisions.SYSTEM_ONE,
 }
 KIND = re.compile(r"(.+\.type=|include\.|tools\[\]\.)(.+)")
 EXTENSION = "\\*"

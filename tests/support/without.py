@@ -105,6 +105,7 @@ REFUSED: Mapping[str, Sequence[Post | Start | str]] = {
     "features.traces": [Start({"otlp_endpoint": "http://127.0.0.1:1/v1/traces"})],
     "features.truncation": [Post(ASKED | {"truncation": "auto"}, "truncation")],
     "apis.chat": ["/v1/chat/completions"],
+    "apis.decisions": ["/v1/decisions", "/v1/systemone"],
     "apis.kserve": ["GET /v2/health/ready"],
     "apis.messages": ["/v1/messages"],
     "apis.playground": ["GET /"],

@@ -119,6 +119,7 @@ MAY_IMPORT = {
     "apis": "",
     "apis.chat": CORE,
     "apis.messages": f"{CORE} apis.chat",
+    "apis.decisions": CORE,
     "apis.kserve": f"{CORE} apis.chat features.limits features.metrics features.rollout",
     "apis.playground": CORE,
     "apis.websocket": f"{CORE} serve.silence",

@@ -58,6 +58,7 @@ FOLDERS = (
     "apis.websocket",
     "apis.chat",
     "apis.messages",
+    "apis.decisions",
     "apis.kserve",
     "apis.playground",
     "features.idempotency",  # what it makes is cancelled before anything else ends

@@ -111,22 +111,23 @@ PARTS: Mapping[str, Read] = {
 }
 """The keys of `structured_outputs`."""
 
+NONE = "this server has nothing like it"
 REFUSED: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
-    "guided_whitespace_pattern": ("white space is the model's", nothing),
-    "min_tokens": ("no engine here has a least number of tokens", nothing),
-    "stop_token_ids": ("use `stop` of chat completions, for texts", nothing),
+    "guided_whitespace_pattern": (NONE, nothing),
+    "min_tokens": (NONE, nothing),
+    "stop_token_ids": (NONE, nothing),
     "repetition_penalty": ("use `frequency_penalty`", lambda value: value in (None, 1)),
-    "logit_bias": ("no engine here has it", lambda value: not value),
-    "echo": ("the prompt is not repeated", nothing),
-    "prompt_token_ids": ("ids are taken by KServe's endpoints", nothing),
-    "continue_final_message": ("an answer begins anew", nothing),
+    "logit_bias": (NONE, lambda value: not value),
+    "echo": (NONE, nothing),
+    "prompt_token_ids": (NONE, nothing),
+    "continue_final_message": (NONE, nothing),
     "enable_response_messages": ("use `include: [messages]`", nothing),
 }
 """Each with the reason, and the values that ask for what happens anyway."""
 
 FOLLOWED = (
-    "vLLM's and llama.cpp's constraints on the answer: one of them, and no other format. Refused "
-    "where the engine has no such guide. Also in chat completions and Messages"
+    "the answer's form, as vLLM or llama.cpp names it, in all three APIs; refused if the engine "
+    "cannot guide to it"
 )
 FIELDS = (
     *(Field(name, "honoured", FOLLOWED, ours=True) for name in (*CONSTRAINTS, STRUCTURED)),
@@ -173,7 +174,7 @@ def _two(field: str, other: str) -> InvalidRequest:
     )
 
 
-def check_alone(asked: AnswerFormat, standing: AnswerFormat | None) -> None:
+def check_alone(answer: AnswerFormat, standing: AnswerFormat | None) -> None:
     """Refuse a second form beside the one that the request has in the API's own words."""
-    if standing is not None and standing is not asked:
-        raise _two(asked.place, standing.place)
+    if standing is not None and standing is not answer:
+        raise _two(answer.place, standing.place)
