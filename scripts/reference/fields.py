@@ -6,9 +6,11 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from trt_responses.apis.chat import fields as chat
+from trt_responses.apis.decisions import request as decisions
 from trt_responses.apis.messages import fields as messages
 from trt_responses.apis.websocket.request import SOCKET
 from trt_responses.features.background import resumable
+from trt_responses.features.peer_words import words
 from trt_responses.wire.fields import FIELDS
 
 if TYPE_CHECKING:
@@ -17,10 +19,12 @@ if TYPE_CHECKING:
     from trt_responses.wire.fields import Field
 
 FIELD_TABLES: Mapping[str, Iterable[Field]] = {
-    "/v1/responses": (*FIELDS, resumable.FIELD),
+    "/v1/responses": (*FIELDS, *words.FIELDS, resumable.FIELD),
     "/v1/responses over WebSocket": SOCKET,
     "/v1/chat/completions": chat.FIELDS,
     "/v1/messages": messages.FIELDS,
+    "/v1/decisions": decisions.FIELDS,
+    "/v1/systemone": decisions.SYSTEM_ONE,
 }
 KIND = re.compile(r"(.+\.type=|include\.|tools\[\]\.)(.+)")
 EXTENSION = "\\*"

@@ -71,8 +71,7 @@ NOT_AN_OBJECT: list[Row] = [
     (data, 400, None, INVALID) for data in (b"null", b"[]", b'"hi"', b"5", b"true", b"NaN")
 ]
 TYPES: list[Row] = [
-    (b"{}", 400, "model", MISSING),
-    (without("model"), 400, "model", MISSING),
+    (b"{}", 400, "input", MISSING),
     (without("input"), 400, "input", MISSING),
     (body(model="gpt-5"), 404, "model", "model_not_found"),
     (body(model="m" * 100_000), 404, "model", "model_not_found"),

@@ -96,7 +96,7 @@ class ToolChoice:
 
 @dataclass(frozen=True, slots=True)
 class AnswerFormat:
-    """The JSON that an answer must be."""
+    """The JSON that an answer must be, or the text."""
 
     place: str
     name: str
@@ -105,6 +105,8 @@ class AnswerFormat:
     """None for any object."""
     strict: bool = False
     """All of the schema is promised; else as much of it as can be."""
+    grammar: str | None = None
+    """In Lark, and in place of a schema: the text need not be JSON."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,7 +88,7 @@ class ModelNames:
     def check(self, name: str) -> None:
         """Raise a `NotFound` for the name of another model, and of a version or an adapter that is
         not loaded."""
-        if name in self.known or self.answers_any:
+        if not name or name in self.known or self.answers_any:
             return
         if self.split(name)[1] is None and name not in self.of_versions:
             raise self._unknown(name)
@@ -96,8 +96,8 @@ class ModelNames:
     def wanted(self, model: str) -> tuple[str, str | None]:
         """`split`, for a request that was checked, perhaps by another server: in place of a version
         that is gone any other answers, in place of an adapter nothing does."""
-        if model in self.known:
-            return model, None
+        if not model or model in self.known:
+            return model or self.served, None
         base, adapter = self.split(model)
         if adapter is None and not self.answers_any:
             behind = (model.removeprefix(name) for name in self.known if model.startswith(name))

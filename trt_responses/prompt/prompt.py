@@ -261,7 +261,7 @@ def _namespaces(accepted: Accepted, parts: Parts) -> tuple[Namespace, ...]:
 
 def _developer(accepted: Accepted) -> Developer:
     answer, form = accepted.answer, None
-    if answer is not None:
+    if answer is not None and answer.grammar is None:
         schema = {"type": "object"} if answer.schema is None else answer.schema
         form = ResponseFormat(answer.name, answer.description, schema)
     return Developer(accepted.instructions, shown(accepted.tools), form)

@@ -17,7 +17,7 @@ from trt_responses.run.request import RunRequest
 from trt_responses.tool import IgnoresOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from trt_responses.accept.accepted import Accepted
     from trt_responses.accept.model_names import ModelNames
@@ -52,7 +52,7 @@ class Runs:
         these tools."""
         sampling, ignores = accepted.sampling, self._parts.engine.limits().ignores
         names = [
-            *(path for path in accepted.ignored if path not in self._parts.own_fields),
+            *(accepted.ignored and self._unread(accepted.ignored)),
             *[one for one in sorted(ignores) if getattr(sampling, one) != getattr(UNSET, one)],
         ]
         for built_in in accepted.built_in:
@@ -60,6 +60,9 @@ class Runs:
             if isinstance(tool, IgnoresOptions):
                 names += [f"tools[].{name}" for name in tool.ignored(built_in.options)]
         return names
+
+    def _unread(self, ignored: Iterable[str]) -> Iterator[str]:
+        return (path for path in ignored if path not in self._parts.own_fields)
 
     def progress(self) -> Iterator[Progress]:
         """The progress of all runs that are being made."""

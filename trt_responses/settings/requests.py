@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
@@ -53,6 +54,11 @@ class Writing(SettingGroup):
     )
     dialect: Literal["openai", "open-responses"] = Field(
         "openai", description="Spelling of events, unless the header `x-trt-dialect` chooses one."
+    )
+    decisions_calibration: Path | None = Field(
+        None,
+        description="JSON file that corrects decisions by kind: `temperature`, and the log odds "
+        "`bias` of predicates.",
     )
 
 

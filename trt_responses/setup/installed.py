@@ -42,6 +42,7 @@ FOLDERS = (
     "features.hosted_tools",
     "features.stop",
     "features.logprobs",
+    "features.peer_words",
     "features.prefill",
     "features.truncation",
     "features.include",
@@ -61,6 +62,7 @@ FOLDERS = (
     "apis.websocket",
     "apis.chat",
     "apis.messages",
+    "apis.decisions",
     "apis.kserve",
     "apis.playground",
     "features.idempotency",  # what it makes is cancelled before anything else ends

@@ -165,7 +165,9 @@ class Steering:
         allowance = Allowance(self._schema_s, self._clock_s)
         compiled = partial(self._forms.form, allowance=allowance)
         answer = None
-        if (wanted := accepted.answer) is not None:
+        if (wanted := accepted.answer) is not None and wanted.grammar is not None:
+            answer = self._forms.lark(wanted.grammar, wanted.place, allowance)
+        elif wanted is not None:
             place = f"{wanted.place}.schema"
             schema = ANY_OBJECT if wanted.schema is None else wanted.schema
             answer = compiled(schema, place, strict=wanted.strict)
@@ -238,7 +240,8 @@ class Steering:
     def _unknown_bytes(self, accepted: Accepted) -> int:
         """How much there is to compile, whatever it is worth. An expression may take long, however
         short it is."""
-        if any(tool.promise == "format" for tool in _with_forms(accepted)):
+        in_lark = accepted.answer is not None and accepted.answer.grammar is not None
+        if in_lark or any(tool.promise == "format" for tool in _with_forms(accepted)):
             return AT_ONCE_BYTES + 1
         return sum(
             self._forms.unknown_bytes(schema, strict=strict)
@@ -338,6 +341,8 @@ def _refuse_unguided(wanted: SteeringRequest, accepted: Accepted) -> None:
     if len(choices) > 1 and "regex" not in wanted.guides:
         cause = choice if choice.narrows else answer or accepted.thought or choice
         raise _cannot(cause.place, "choose among headers")
+    if answer is not None and answer.grammar is not None and "lark" not in wanted.guides:
+        raise _cannot(answer.place, "follow a grammar")
     forms = [one for one in (*choices, *wanted.turn.strict) if one.form]
     if forms and "json_schema" not in wanted.guides:
         strict = [

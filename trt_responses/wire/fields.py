@@ -39,7 +39,7 @@ class Field:
 PENALTY = "as in the specification; the embedded engine also counts the prompt's tokens"
 
 OPTIONS: tuple[Field, ...] = (
-    Field("model", "honoured"),
+    Field("model", "honoured", "absent: the one that is served"),
     Field("input", "honoured", "text only"),
     Field("instructions", "honoured", "not inherited from a previous response"),
     Field("stream", "honoured"),

@@ -82,7 +82,8 @@ class ContextManagement(ClosedObject):
 class Request(Options):
     """A request for a response. Null always means the default."""
 
-    model: NonEmpty
+    model: NonEmpty = ""
+    """Absent: the one that is served."""
     input: Input
     background: bool | None = None
     context_management: Annotated[ListOf[ContextManagement], Field(max_length=1)] | None = None

@@ -281,7 +281,7 @@ class ChatRequest(Options):
         },
     )
 
-    model: Annotated[str, Field(min_length=1)]
+    model: Annotated[str, Field(min_length=1)] = ""
     messages: Annotated[ListOf[Message], Field(min_length=1)]
     chat_template_kwargs: TemplateArguments | None = None
     frequency_penalty: Penalty | None = None

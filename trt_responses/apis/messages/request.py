@@ -250,7 +250,7 @@ class CountRequest(Options):
         },
     )
 
-    model: NonEmpty
+    model: NonEmpty = ""
     messages: Annotated[ListOf[Message], Field(min_length=1)]
     output_config: OutputConfig | None = None
     output_format: JsonFormat | None = None

@@ -1,0 +1,144 @@
+"""Fields of vLLM and llama.cpp: a constraint is followed or refused, and never dropped.
+
+Budget: 1 s on one core.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.support.served import ANSWER, Served, served
+from tests.support.steering import GUIDES
+from trt_responses.features.peer_words.words import FIELDS, REFUSED, lark_of
+from trt_responses.schema.compile import Forms
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"ok": {"type": "boolean"}},
+    "required": ["ok"],
+    "additionalProperties": False,
+}
+GBNF = 'root ::= first "!"  # the end\nfirst-word ::= [a-z/]+\nfirst ::= first-word | "Hi"'
+CHAT = {"messages": [{"role": "user", "content": "Hi"}]}
+
+
+ALL = {**GUIDES, "lark": GUIDES["json_schema"]}
+
+
+FOLLOWED: list[tuple[dict[str, Any], str, str]] = [
+    ({"guided_json": SCHEMA}, "json_schema", '{"ok": true}'),
+    ({"guided_json": orjson.dumps(SCHEMA).decode()}, "json_schema", '{"ok": true}'),
+    ({"json_schema": SCHEMA}, "json_schema", '{"ok": true}'),
+    ({"structured_outputs": {"json": SCHEMA, "regex": None}}, "json_schema", '{"ok": true}'),
+    ({"structured_outputs": {"json_object": True}}, "json_schema", '{"a": 1}'),
+    ({"guided_choice": ['a "b"', "c/d"]}, "lark", "c/d"),
+    ({"structured_outputs": {"choice": ["yes", "no"]}}, "lark", "no"),
+    ({"guided_regex": r"^a/b\d{2}$"}, "lark", "a/b12"),
+    ({"structured_outputs": {"regex": r"\d+"}}, "lark", "12"),
+    ({"guided_grammar": 'start: "a" "b"'}, "lark", "ab"),
+    ({"grammar": GBNF}, "lark", "a/c!"),
+]
+
+
+async def asked(s: Served, api: str, fields: dict[str, Any]) -> Any:
+    if api == "responses":
+        return await s.client.create(**fields)
+    body = orjson.dumps({"model": "demo"} | CHAT | fields)
+    return await s.client.send("POST", "/v1/chat/completions", body)
+
+
+@pytest.mark.parametrize("api", ["responses", "chat"])
+@pytest.mark.parametrize(("fields", "kind", "text"), FOLLOWED)
+def test_a_constraint_guides_the_answer(
+    api: str, fields: dict[str, Any], kind: str, text: str
+) -> None:
+    async def story() -> None:
+        async with served(text + "<|return|>", guides=ALL) as s:
+            call = await asked(s, api, fields)
+            assert call.status == 200, call.body
+            assert "x-trt-ignored" not in call.headers
+            guide = s.last.options.guide
+            assert guide is not None
+            assert guide.kind == kind
+            if kind == "lark":
+                Forms().lark(guide.source, "grammar")
+            assert text.encode() in call.body.replace(b'\\"', b'"')
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("fields", [fields for fields, _, _ in FOLLOWED])
+def test_an_engine_without_the_guide_refuses_it_by_name(fields: dict[str, Any]) -> None:
+    async def story() -> None:
+        async with served(ANSWER) as s:
+            for api in ("responses", "chat"):
+                call = await asked(s, api, fields)
+                assert call.status == 400
+                assert call.error["param"].startswith(next(iter(fields)))
+            assert not s.engine.requests
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"guided_json": "no JSON"},
+        {"guided_json": SCHEMA, "guided_choice": ["a"]},
+        {"guided_choice": ["a"], "text": {"format": {"type": "json_object"}}},
+        {"guided_choice": []},
+        {"guided_choice": [1]},
+        {"guided_choice": ["a"] * 1001},
+        {"guided_regex": "("},
+        {"guided_grammar": "start: ("},
+        {"structured_outputs": {"structural_tag": "x"}},
+        {"structured_outputs": {"regex": ""}, "guided_regex": 1},
+        {"structured_outputs": 1},
+        *({name: [7]} for name in REFUSED),
+    ],
+)
+def test_what_cannot_be_done_is_refused_before_any_token(fields: dict[str, Any]) -> None:
+    async def story() -> None:
+        async with served(ANSWER, guides=ALL) as s:
+            call = await s.client.create(**fields)
+            assert call.status == 400, fields
+            assert call.error["param"].partition(".")[0] in fields
+            assert not s.engine.requests
+
+    asyncio.run(story())
+
+
+def test_values_that_ask_for_nothing_are_accepted() -> None:
+    nothing: dict[str, Any] = {field.path: None for field in FIELDS}
+    nothing |= {"logit_bias": {}, "repetition_penalty": 1.0, "echo": False}
+
+    async def story() -> None:
+        async with served(ANSWER) as s:
+            assert (await s.client.create(**nothing)).status == 200
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("path", ["responses", "chat/completions", "messages", "responses?stream"])
+def test_an_absent_model_is_the_one_that_is_served(path: str) -> None:
+    async def story() -> None:
+        async with served(ANSWER) as s:
+            stream = path.endswith("?stream")
+            body = {"input": "Hi"} if "responses" in path else CHAT | {"max_tokens": 9}
+            sent = orjson.dumps(body | {"stream": stream})
+            call = await s.client.send("POST", f"/v1/{path.partition('?')[0]}", sent)
+            assert call.status == 200, call.body
+            assert b'"model":"demo"' in call.body
+
+    asyncio.run(story())
+
+
+def test_a_grammar_of_llama_cpp_is_one_of_lark() -> None:
+    form = Forms().lark(lark_of(GBNF), "grammar")
+    for text, whole in (("a/c!", True), ("Hi!", True), ("!", False), ("a", False)):
+        follower = form.follow()
+        assert (follower.feed(text.encode()) and follower.whole) is whole, text

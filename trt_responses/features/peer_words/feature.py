@@ -1,0 +1,42 @@
+"""Has an answer follow the constraint that a request has in the words of another server."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from trt_responses.feature import Step
+from trt_responses.features.peer_words.words import answer_of, check_alone
+
+if TYPE_CHECKING:
+    from trt_responses.accept.accepted import Accepted, AnswerFormat
+    from trt_responses.run.draft import Draft
+
+
+class PeerWords:
+    """Reads the fields of other servers."""
+
+    reads = ("ignored",)
+
+    def accept(self, accepted: Accepted) -> Step | None:
+        answer = answer_of(accepted.ignored)
+        if answer is None:
+            return None
+        check_alone(answer, accepted.answer)
+        return ConstraintStep(answer)
+
+
+class ConstraintStep(Step):
+    """Gives one run the form of its answer. A compaction comes later, and takes it away again."""
+
+    order = 15
+
+    def __init__(self, answer: AnswerFormat) -> None:
+        self._answer = answer
+
+    async def acquire(self, draft: Draft) -> None:
+        draft.accepted = replace(draft.accepted, answer=self._answer)
+
+    async def offer(self, draft: Draft) -> None:
+        """The same where only tokens are counted: the model is shown a schema."""
+        await self.acquire(draft)
