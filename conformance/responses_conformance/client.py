@@ -131,7 +131,7 @@ class Link:
         exchange = Exchange(method, path, raw, sent=dict(headers or {}), has_key=key)
         server.trace.append(exchange)
         wire = {"content-type": "application/json", **(server.keyed(path) if key else {})}
-        self._connection.request(method, server.base + path, raw, wire | exchange.sent)
+        self._connection.request(method, server.base + path, raw, {**wire, **exchange.sent})
         response = self._connection.getresponse()
         exchange.status = response.status
         exchange.headers = {name.lower(): value for name, value in response.getheaders()}

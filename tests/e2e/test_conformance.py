@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import subprocess
 import sys
 import threading
@@ -78,3 +79,38 @@ def test_a_planted_fault_is_found(url: str, name: str) -> None:
     _, [outcome] = judged(f"{url}/{name}/v1", FAULTS[name].found_by)
     assert outcome.verdict == "failed"
     assert outcome.exchanges
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+def test_a_failure_has_its_bytes_and_a_script_that_repeats_it(url: str) -> None:
+    server, outcomes = judged(
+        f"{url}/unknown_id_ignored/v1", "responses.state.unknown", "responses.state.chain"
+    )
+    found = {
+        entry["name"]: entry for entry in document(server, {}, outcomes, "scripted", 1)["checks"]
+    }
+    assert '"previous_response_id":null' in found["responses.state.unknown"]["bytes"].replace(
+        ": ", ":"
+    )
+    one, several = (found[f"responses.state.{name}"]["repeat"] for name in ("unknown", "chain"))
+    assert one.startswith("curl ")
+    assert len(several.splitlines()) <= 15
+    for command in (["sh", "-c", one], [sys.executable, "-c", several]):
+        again = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        assert '"status": "completed"' in again
+
+
+def test_the_command_writes_a_report_in_three_forms(
+    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = f"{url}/role_in_each_chunk"
+    given = [f"{place}/v1", "--only", "chat.stream", "--profile", "scripted"]
+    assert cli.main([*given, "--report", str(tmp_path)]) == 1
+    assert "✗ chat.stream.role: its roles are" in capsys.readouterr().out
+    report = json.loads((tmp_path / "conformance.json").read_text("utf-8"))
+    assert report["summary"] == {"passed": 5, "failed": 1}
+    assert report["server"]["models"][0]["id"] == report["server"]["model"]
+    assert report["server"]["openapi.json"]["version"]
+    assert "| ✗ | `chat.stream.role` |" in (tmp_path / "conformance.md").read_text("utf-8")
+    assert "5/6" in (tmp_path / "conformance.svg").read_text("utf-8")
+    assert markdown(report).count("~~~") == 4

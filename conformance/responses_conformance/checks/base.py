@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from responses_conformance.client import Exchange
 
@@ -65,8 +65,3 @@ def expect(
     """Raise a `Failure` unless it holds."""
     if not holds:
         raise Failure(why, exchange, bytes_)
-
-
-def named(found: Any, *words: str) -> bool:
-    """Whether an error speaks of one of the words."""
-    return any(word in str(found) for word in words)

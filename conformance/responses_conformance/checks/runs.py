@@ -92,7 +92,7 @@ def foreground(kit: Kit) -> None:
 def resume(kit: Kit) -> None:
     """A background stream is read again from any number on, with the same events."""
     _begun(kit)
-    run = kit.record("background", background=True, store=True)
+    run = kit.recorded("background", background=True, store=True)
     at = len(run.events) // 2
     number = run.events[at]["sequence_number"]
     place = f"/responses/{run.last['id']}?stream=true&starting_after={number}"
