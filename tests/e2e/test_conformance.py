@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,12 +23,15 @@ from responses_conformance.runner import judge
 from tests.support.planted_faults import FAULTS, Planted
 from tests.support.serving import serving
 from trt_responses.app import create_app
+from trt_responses.engines.llamacpp.engine import LlamaCppEngine
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from responses_conformance.checks.base import Profile
     from responses_conformance.runner import Outcome
+    from starlette.types import ASGIApp
 
 SCRIPT = Path(responses_conformance.__file__).with_name("script.yaml")
 REFUSED_HERE = {
@@ -36,17 +40,14 @@ REFUSED_HERE = {
 }
 
 
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    """A server that plays the kit's script, in a thread; a fault is planted by the path."""
-    settings = Settings(
-        engine=f"script://{SCRIPT}", store="memory://", model_aliases=("*",), max_calls=16
-    )
+@contextmanager
+def threaded(app: ASGIApp) -> Iterator[str]:
+    """The address of a server in a thread: the kit waits in this one."""
     found: list[str] = []
     up, over = threading.Event(), asyncio.Event()
 
     async def serve() -> None:
-        async with serving(Planted(create_app(settings))) as address:
+        async with serving(app) as address:
             found.append(address.url)
             up.set()
             await over.wait()
@@ -55,16 +56,30 @@ def url() -> Iterator[str]:
     thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
     thread.start()
     up.wait()
-    yield found[0]
-    loop.call_soon_threadsafe(over.set)
-    thread.join()
-    loop.close()
+    try:
+        yield found[0]
+    finally:
+        loop.call_soon_threadsafe(over.set)
+        thread.join()
+        loop.close()
 
 
-def judged(address: str, *names: str) -> tuple[Server, list[Outcome]]:
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """A server that plays the kit's script; a fault is planted by the path."""
+    settings = Settings(
+        engine=f"script://{SCRIPT}", store="memory://", model_aliases=("*",), max_calls=16
+    )
+    with threaded(Planted(create_app(settings))) as address:
+        yield address
+
+
+def judged(
+    address: str, *names: str, profile: Profile = "scripted"
+) -> tuple[Server, list[Outcome]]:
     server = Server(address, model="any")
-    chosen = [check for check in CHECKS if not names or check.name in names]
-    return server, judge(server, chosen, "scripted", 1, lambda number, check: None)
+    chosen = [check for check in CHECKS if check.name.startswith(names or "")]
+    return server, judge(server, chosen, profile, 1, lambda number, check: None)
 
 
 def test_our_server_passes_and_offers_everything(url: str) -> None:
@@ -79,6 +94,16 @@ def test_a_planted_fault_is_found(url: str, name: str) -> None:
     _, [outcome] = judged(f"{url}/{name}/v1", FAULTS[name].found_by)
     assert outcome.verdict == "failed"
     assert outcome.exchanges
+
+
+def test_the_demo_passes_where_the_weights_are_unknown(demo_gguf: Path) -> None:
+    engine = LlamaCppEngine(demo_gguf, context_tokens=2048, slots=2, threads=1)
+    app = create_app(Settings(model_aliases=("*",), max_calls=2), engine=engine)
+    judges = ("responses.stream", "responses.tools", "chat.stream", "messages.stream")
+    with threaded(app) as address:
+        _, outcomes = judged(address, *judges, profile="hosted")
+    found = {o.check.name: o.why for o in outcomes if o.verdict in ("failed", "not offered")}
+    assert found == {}
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")

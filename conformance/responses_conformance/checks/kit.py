@@ -43,6 +43,7 @@ PLAIN = "What is the capital of France?"
 CALL = "What is the weather in Bern?"
 CALLS = "Get the weather for both cities in one turn: Bern and Oslo."
 LONG = "Count from 1 to 400, each number as a word, and nothing else."
+SLOW = "Count from 1 to 900, each number as a word, and nothing else."
 FACTS = "Describe the city 'Bern' in the given format."
 MOST = 2048
 """Output tokens of a request that says nothing else, so that weak models end."""
