@@ -10,7 +10,7 @@ import sys
 import threading
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import responses_conformance
@@ -139,3 +139,20 @@ def test_the_command_writes_a_report_in_three_forms(
     assert "| ✗ | `chat.stream.role` |" in (tmp_path / "conformance.md").read_text("utf-8")
     assert "5/6" in (tmp_path / "conformance.svg").read_text("utf-8")
     assert markdown(report).count("~~~") == 4
+
+
+@pytest.mark.parametrize("reply", [b'{"data": [], "output": "x"}', b"<html>", b"data: 7\n\n", b""])
+def test_a_server_of_something_else_fails_by_name_and_not_by_a_traceback(
+    reply: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        headers = [(b"content-length", b"%d" % len(reply))]
+        if scope["type"] == "http":
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            await send({"type": "http.response.body", "body": reply})
+
+    with threaded(app) as address:
+        assert cli.main([address, "--report", str(tmp_path), "--profile", "scripted"]) == 1
+    assert "✗ responses.object: " in capsys.readouterr().out
+    report = json.loads((tmp_path / "conformance.json").read_text("utf-8"))
+    assert not report["summary"].get("passed", 0) > 12
