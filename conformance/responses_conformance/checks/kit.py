@@ -150,6 +150,8 @@ class Kit:
     def refused(self, exchange: Exchange, *features: str) -> None:
         """Raise a `NotOffered` where the reply refuses one of the features by its name, or the
         server has no such endpoint."""
+        if exchange.status == 429:
+            raise NotJudged("the server limits requests (429)")
         if exchange.status not in REFUSED:
             return
         text = exchange.reply.decode("utf-8", "replace")
