@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import copy
 import http.client
 import os
 import sys
@@ -20,11 +19,10 @@ if TYPE_CHECKING:
 ABOUT = "Judge a server of the Responses API, chat completions and Messages by its replies"
 MORE = """\
 A check is a rule of the published APIs. It passes, fails, or is "not offered": the
-server refuses the feature by its name. Profiles:
-
-  hosted    the weights are unknown: each check is made K times, and where the model
-            decides, 80 % of the attempts must hold
-  scripted  the model plays the kit's script (`--script` prints it): all must hold, once
+server refuses the feature by its name. In the profile `hosted` the weights are
+unknown: each check is made K times, and where the model decides, four attempts of
+five must hold. In the profile `scripted` the model plays the kit's script, which
+`--script` prints: all must hold.
 
 The exit status is 0 if nothing failed, 1 if something did, 2 for wrong use."""
 REPEATS = {"hosted": 3, "scripted": 1}
@@ -39,10 +37,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     profile = add("--profile", choices=tuple(REPEATS), default="hosted", metavar="NAME")
     profile.help = "Profile, hosted or scripted (default: hosted)"
     repeats = add("--repeat", type=int, metavar="K")
-    repeats.help = "Attempts of each check (default: 3, of the profile scripted 1)"
+    repeats.help = "Attempts of each check (default: 3, or 1 if scripted)"
     only = add("--only", action="append", default=[], metavar="NAME")
-    only.help = "Check, or the beginning of names such as chat, repeatable (default: all)"
-    add("--patience", type=float, metavar="S", help="Seconds to wait for bytes (default: 60)")
+    only.help = "Check, or beginning of names such as chat, repeatable (default: all)"
+    add("--patience", type=float, metavar="S", help="Seconds to wait for bytes (default: 120)")
     report = add("--report", type=Path, default=Path("conformance"), metavar="DIR")
     report.help = "Directory for the JSON, the table and the badge (default: conformance)"
     add("--list", action="store_true", help="The checks, what they judge and by which clause")
@@ -92,8 +90,8 @@ def run(options: argparse.Namespace) -> int:
         )
     key = options.key or os.environ.get("OPENAI_API_KEY", "")
     try:
-        server = Server(options.url, key, options.model or "", options.patience or 60)
-        about = told_of(server)
+        server = Server(options.url, key, options.model or "", options.patience or 120)
+        about = description_of(server)
     except (OSError, http.client.HTTPException, ValueError) as fault:
         return _wrong(f"{options.url} does not answer: {fault}.")
     repeats = options.repeat or REPEATS[options.profile]
@@ -109,23 +107,23 @@ def run(options: argparse.Namespace) -> int:
     return 1 if made["summary"].get("failed") else 0
 
 
-def told_of(server: Server) -> Json:
+def description_of(server: Server) -> Json:
     """What the server says of itself: its name, version and models. Chooses the model too."""
     listed = server.call("GET", "/models")
-    found = listed.json
-    models = found.get("data") if isinstance(found, dict) else None
+    body = listed.json
+    models = body.get("data") if isinstance(body, dict) else None
     first = models[0] if isinstance(models, list) and models else {}
     server.model = server.model or str(first.get("id") or "gpt-oss")
     about: Json = {"header": listed.headers.get("server", ""), "models": models}
     about |= {name: text for name, text in listed.headers.items() if "version" in name}
-    root = copy.copy(server)
+    root = server.copy()
     root.base = server.base.removesuffix("/v1")
-    for path in ("/version", "/openapi.json"):
+    for path in ("/version", "/openapi.json", "/health", "/props", "/get_server_info"):
         reply = root.call("GET", path)
-        said = reply.json
-        if reply.status == 200 and isinstance(said, dict):
-            about["version"] = said.get("version") or said.get("info", {}).get("version")
-            about["title"] = said.get("info", {}).get("title", "")
+        found = reply.json
+        if reply.status == 200 and isinstance(found, dict):
+            info = found.get("info", {}) if "openapi" in found else found
+            about[path[1:]] = {name: info[name] for name in sorted(info)[:40]}
     return {name: value for name, value in about.items() if value}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from responses_conformance.client import Exchange
 
@@ -16,14 +16,21 @@ CHECKS: list[Check] = []
 
 
 class Failure(Exception):
-    """The server breaks the rule. `bytes_` and `exchange` show it; else the last exchange does."""
+    """The server breaks the rule. `bytes_` and `exchange` show it; else the last exchange does.
+    `alone`: the exchange needs none of those before it."""
 
     def __init__(
-        self, why: str, exchange: Exchange | None = None, bytes_: bytes | None = None
+        self,
+        why: str,
+        exchange: Exchange | None = None,
+        bytes_: bytes | None = None,
+        *,
+        alone: bool = False,
     ) -> None:
         super().__init__(why)
         self.exchange = exchange
         self.bytes = bytes_
+        self.alone = alone
 
 
 class NotOffered(Exception):
@@ -65,8 +72,3 @@ def expect(
     """Raise a `Failure` unless it holds."""
     if not holds:
         raise Failure(why, exchange, bytes_)
-
-
-def named(found: Any, *words: str) -> bool:
-    """Whether an error speaks of one of the words."""
-    return any(word in str(found) for word in words)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from responses_conformance.checks.base import check, expect
@@ -16,6 +17,7 @@ from responses_conformance.checks.kit import (
     PLACE,
     PLAIN,
     Kit,
+    Recorded,
 )
 from responses_conformance.checks.output import MARKS
 from responses_conformance.checks.types import fault_of
@@ -55,35 +57,24 @@ def _create(kit: Kit, *features: str, **fields: Any) -> Json:
     return kit.ok(_post(kit, **fields), *features)
 
 
-class Chunks:
-    """A recorded stream."""
+class Chunks(Recorded):
+    """The stream of a completion."""
 
-    def __init__(self, kit: Kit, name: str, **fields: Any) -> None:
-        self.name = name
-        body = _body(kit, stream=True, **SAMPLES[name], **fields)
-        with kit.server.stream("POST", PATH, body) as stream:
-            events = list(stream)
-        self.exchange = stream.exchange
-        if stream.exchange.status != 200:
-            kit.ok(stream.exchange, "tool_choice")
-        self.ends = [event.data for event in events][-1:] == ["[DONE]"]
-        self.all = [event.json for event in events if event.data != "[DONE]"]
-        self.deltas = [c["choices"][0]["delta"] for c in self.all if c["choices"]]
-
-    def expect(self, holds: object, why: str, chunk: Json | None = None) -> None:
-        shown = None if chunk is None else json.dumps(chunk).encode()
-        expect(holds, f"{why} (sample `{self.name}`)", self.exchange, shown)
+    @property
+    def deltas(self) -> list[Json]:
+        return [chunk["choices"][0]["delta"] for chunk in self.events if chunk["choices"]]
 
     def text(self) -> str:
         return "".join(delta.get("content") or "" for delta in self.deltas)
 
 
-def _streams(kit: Kit) -> list[Chunks]:
-    if "chat" not in kit.kept:
-        kit.ok(_post(kit))
-        kit.kept["chat"] = [Chunks(kit, name) for name in SAMPLES]
-    found: list[Chunks] = kit.kept["chat"]
-    return found
+def _recorded(kit: Kit, name: str, **fields: Any) -> Chunks:
+    body = _body(kit, stream=True, **SAMPLES[name], **fields)
+    return kit.record(Chunks, name, PATH, body, "tool_choice", *fields)
+
+
+def _streams(kit: Kit) -> Iterator[Chunks]:
+    return kit.each("chat", lambda: [_recorded(kit, name) for name in SAMPLES])
 
 
 @check("chat.object", f"{CHAT}: The chat completion object")
@@ -113,12 +104,13 @@ def usage(kit: Kit) -> None:
 def chunks(kit: Kit) -> None:
     """Chunks are the SDK's type, share one id, and `[DONE]` follows the last."""
     for stream in _streams(kit):
-        stream.expect(stream.ends, "`[DONE]` is not the last line")
-        for chunk in stream.all:
+        ends = stream.exchange.reply.rstrip().endswith(b"data: [DONE]")
+        stream.expect(ends, "`[DONE]` is not the last line")
+        for chunk in stream.events:
             fault = fault_of("chat.completion.chunk", chunk)
             stream.expect(fault is None, str(fault), chunk)
         for name in ("id", "model", "created"):
-            found = {chunk[name] for chunk in stream.all}
+            found = {chunk[name] for chunk in stream.events}
             stream.expect(len(found) == 1, f"its chunks have {len(found)} values of `{name}`")
 
 
@@ -127,17 +119,18 @@ def role(kit: Kit) -> None:
     """`role` comes once, in the first chunk."""
     for stream in _streams(kit):
         roles = [delta["role"] for delta in stream.deltas if delta.get("role")]
-        stream.expect(roles == ["assistant"], f"its roles are {roles}", stream.all[0])
+        stream.expect(roles == ["assistant"], f"its roles are {roles}", stream.events[0])
 
 
 @check("chat.stream.finish", f"{CHUNKS}: finish_reason")
 def finish(kit: Kit) -> None:
     """One chunk has a `finish_reason`, and no delta follows it."""
     for stream in _streams(kit):
-        told = [c for c in stream.all if c["choices"] and c["choices"][0]["finish_reason"]]
-        stream.expect(len(told) == 1, f"{len(told)} chunks have a `finish_reason`", stream.all[-1])
-        last = [chunk for chunk in stream.all if chunk["choices"]][-1]
-        stream.expect(last is told[0], "chunks follow the `finish_reason`", last)
+        found = [c for c in stream.events if c["choices"] and c["choices"][0]["finish_reason"]]
+        count = len(found)
+        stream.expect(count == 1, f"{count} chunks have a `finish_reason`", stream.events[-1])
+        last = [chunk for chunk in stream.events if chunk["choices"]][-1]
+        stream.expect(last is found[0], "chunks follow the `finish_reason`", last)
         reason, right = last["choices"][0]["finish_reason"], FINISH[stream.name]
         stream.expect(reason == right, f"`finish_reason` is {reason}, expected {right}", last)
 
@@ -146,17 +139,18 @@ def finish(kit: Kit) -> None:
 def include_usage(kit: Kit) -> None:
     """`include_usage` adds one last chunk without choices; without it no chunk has usage."""
     for stream in _streams(kit):
-        told = [chunk for chunk in stream.all if chunk.get("usage")]
-        stream.expect(not told, "a chunk has usage that was not requested", told[-1:] and told[-1])
-    asked = Chunks(kit, "text", stream_options={"include_usage": True})
-    *others, last = asked.all
-    asked.expect(last["choices"] == [] and last.get("usage"), "the last chunk has no usage", last)
-    asked.expect(not any(chunk.get("usage") for chunk in others), "another chunk has usage")
+        found = [chunk for chunk in stream.events if chunk.get("usage")]
+        shown = found[-1] if found else None
+        stream.expect(not found, "a chunk has usage that was not requested", shown)
+    stream = _recorded(kit, "text", stream_options={"include_usage": True})
+    *others, last = stream.events
+    stream.expect(last["choices"] == [] and last.get("usage"), "the last chunk has no usage", last)
+    stream.expect(not any(chunk.get("usage") for chunk in others), "another chunk has usage")
     total = last["usage"]["prompt_tokens"] + last["usage"]["completion_tokens"]
-    asked.expect(last["usage"]["total_tokens"] == total, "the total is not the sum", last)
+    stream.expect(last["usage"]["total_tokens"] == total, "the total is not the sum", last)
     if kit.exact:
         same = {name: _create(kit)["usage"][name] for name in ("prompt_tokens", "total_tokens")}
-        asked.expect(same.items() <= last["usage"].items(), "a plain reply has other usage", last)
+        stream.expect(same.items() <= last["usage"].items(), "a plain reply has other usage", last)
 
 
 @check("chat.stream.calls", f"{CHUNKS}: delta.tool_calls")

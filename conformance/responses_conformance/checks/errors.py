@@ -125,7 +125,7 @@ def odd(kit: Kit) -> None:
     deep: Json = {"type": "string"}
     for _ in range(60):
         deep = {"type": "object", "properties": {"a": deep}}
-    asked: list[Json] = [
+    odd_ones: list[Json] = [
         {"input": []},
         {"input": [{}]},
         {"input": [{"role": "user", "content": []}]},
@@ -136,7 +136,7 @@ def odd(kit: Kit) -> None:
         {"text": {"format": {"type": "json_schema", "name": "n", "schema": {"$ref": "#/none"}}}},
         {"metadata": {"a": "x" * 600}},
     ]
-    for fields in asked:
+    for fields in odd_ones:
         found = _post(kit, **fields)
         expect(found.status < 500, f"status {found.status} for {str(fields)[:60]}", found)
 

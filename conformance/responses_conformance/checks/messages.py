@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from responses_conformance.checks.base import check, expect
-from responses_conformance.checks.kit import ABOUT, CALL, CITY, LONG, PLAIN, Kit
+from responses_conformance.checks.kit import ABOUT, CALL, CITY, LONG, PLAIN, Kit, Recorded
 from responses_conformance.client import Exchange, Json
 from responses_conformance.schema import departure
 
@@ -41,24 +42,8 @@ def _post(kit: Kit, **fields: Any) -> Exchange:
     return kit.server.call("POST", PATH, _body(kit, **fields))
 
 
-class Recorded:
-    """A recorded stream."""
-
-    def __init__(self, kit: Kit, name: str) -> None:
-        self.name = name
-        body = _body(kit, stream=True, **SAMPLES[name])
-        with kit.server.stream("POST", PATH, body) as stream:
-            found = list(stream)
-        self.exchange = stream.exchange
-        if stream.exchange.status != 200:
-            kit.ok(stream.exchange, "tool_choice")
-        self.names = [event.name for event in found]
-        self.events = [event.json for event in found]
-        self.events = [event for event in self.events if event["type"] != "ping"]
-
-    def expect(self, holds: object, why: str, event: Json | None = None) -> None:
-        shown = None if event is None else json.dumps(event).encode()
-        expect(holds, f"{why} (sample `{self.name}`)", self.exchange, shown)
+class Blocks(Recorded):
+    """The stream of a message."""
 
     def blocks(self) -> list[Json]:
         """The content blocks, their deltas joined."""
@@ -74,12 +59,15 @@ class Recorded:
         return found
 
 
-def _streams(kit: Kit) -> list[Recorded]:
-    if "messages" not in kit.kept:
-        kit.ok(_post(kit))
-        kit.kept["messages"] = [Recorded(kit, name) for name in SAMPLES]
-    found: list[Recorded] = kit.kept["messages"]
+def _recorded(kit: Kit, name: str) -> Blocks:
+    body = _body(kit, stream=True, **SAMPLES[name])
+    found = kit.record(Blocks, name, PATH, body, "tool_choice")
+    found.frames[:] = [frame for frame in found.frames if frame[1]["type"] != "ping"]
     return found
+
+
+def _streams(kit: Kit) -> Iterator[Blocks]:
+    return kit.each("messages", lambda: [_recorded(kit, name) for name in SAMPLES])
 
 
 @check("messages.object", f"{MESSAGES}: Create a message")
@@ -122,9 +110,8 @@ def order(kit: Kit) -> None:
 def names(kit: Kit) -> None:
     """The field `event` of each frame is the type in its data."""
     for stream in _streams(kit):
-        kinds = [event["type"] for event in stream.events]
-        found = [name for name in stream.names if name != "ping"]
-        stream.expect(found == kinds, "a frame's `event` is not its type")
+        for name, event in stream.frames:
+            stream.expect(name == event["type"], f"`event: {name}` has {event['type']}", event)
 
 
 @check("messages.stream.start", f"{STREAMING}: message_start")
@@ -132,7 +119,12 @@ def start(kit: Kit) -> None:
     """`message_start` has a whole message without content."""
     for stream in _streams(kit):
         first = stream.events[0]["message"]
-        expected = {"type": "message", "role": "assistant", "content": [], "stop_reason": None}
+        expected: Json = {
+            "type": "message",
+            "role": "assistant",
+            "content": [],
+            "stop_reason": None,
+        }
         for key, value in expected.items():
             stream.expect(first.get(key, "") == value, f"its `{key}` is {first.get(key)}", first)
         stream.expect("input_tokens" in first["usage"], "it has no input tokens", first)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from responses_conformance.checks.base import Failure, NotOffered, check, expect
+from responses_conformance.checks.base import Failure, NotJudged, NotOffered, check, expect
 from responses_conformance.checks.kit import (
     CALL,
     CALLS,
@@ -25,6 +25,8 @@ from responses_conformance.schema import departure
 
 REFERENCE = "API reference, Responses"
 CALLING = "Guide, Function calling"
+STATELESS: Json = {"store": False, "include": ["reasoning.encrypted_content"]}
+"""The server keeps nothing, and the client has all that the next request needs."""
 WEATHER, TIME = map(function, TOOLS)
 KEYS = (
     *("id", "object", "created_at", "status", "model", "output", "error", "incomplete_details"),
@@ -101,8 +103,10 @@ def schema(kit: Kit) -> None:
 def json_object(kit: Kit) -> None:
     """With `json_object` the text is a JSON object."""
     fields = {"input": f"{FACTS} Answer in JSON.", "text": {"format": {"type": "json_object"}}}
-    found = _parsed(text_of(kit.create("json_object", "format", **fields)))
-    expect(isinstance(found, dict), "it is no JSON object")
+    made = kit.create("json_object", "format", **fields)
+    if made["status"] == "incomplete":
+        raise NotJudged("the model did not end its object within the limit")
+    expect(isinstance(_parsed(text_of(made)), dict), "it is no JSON object")
 
 
 @check(
@@ -112,7 +116,7 @@ def json_object(kit: Kit) -> None:
 )
 def with_tools(kit: Kit) -> None:
     """A format beside tools gives a call or an answer in the format."""
-    found = kit.create("text", "format", input=FACTS, text=FORMAT, tools=[WEATHER])
+    found = kit.create("format", "json_schema", input=FACTS, text=FORMAT, tools=[WEATHER])
     if not items(found, "function_call"):
         why = departure(_parsed(text_of(found)), PLACE)
         expect(why is None, f"it departs from the schema: {why}")
@@ -170,7 +174,7 @@ def parallel(kit: Kit) -> None:
     last = kit.run("calls").last
     _calls(last, 1)
     if len(items(last, "function_call")) == 1:
-        raise NotOffered("the model made one call")
+        raise NotJudged("the model made one call")
     _calls(last, 2)
     names = {call["call_id"] for call in items(last, "function_call")}
     expect(len(names) == 2, "two calls have one `call_id`", kit.run("calls").exchange)
@@ -200,8 +204,8 @@ def loop(kit: Kit) -> None:
 )
 def replay(kit: Kit) -> None:
     """The output of a turn, sent back as it came with the results of its calls, is answered."""
-    fields = {"input": CALL, "tools": [WEATHER], "tool_choice": "required", "store": False}
-    first = kit.create("store", **fields)
+    fields = {"input": CALL, "tools": [WEATHER], "tool_choice": "required", **STATELESS}
+    first = kit.create(*STATELESS, **fields)
     sent = [{"role": "user", "content": CALL}, *first["output"], *_results(first)]
     fields = {"input": sent, "tools": [WEATHER], "tool_choice": "none", "store": False}
     expect(text_of(kit.create(**fields)), "there is no text behind the result")
@@ -251,7 +255,7 @@ def apart(kit: Kit) -> None:
 @check("responses.reasoning.replay", "Guide, Reasoning: keep reasoning items in context")
 def replayed(kit: Kit) -> None:
     """Reasoning items are taken back as they came, before a new question."""
-    first = kit.create(store=False)
+    first = kit.create(*STATELESS, **STATELESS)
     sent = [{"role": "user", "content": PLAIN}, *first["output"]]
     kit.create(store=False, input=[*sent, {"role": "user", "content": "And of Norway?"}])
 
@@ -278,9 +282,10 @@ def encrypted(kit: Kit) -> None:
     fields = {"input": sent, "tools": [WEATHER], "tool_choice": "none"}
     with_it = kit.create(store=False, **fields)
     sent[1 : 1 + len(sealed)] = []
-    without = kit.create(store=False, **fields)
-    longer = with_it["usage"]["input_tokens"] > without["usage"]["input_tokens"]
-    expect(longer, "the prompt is as long as without the reasoning")
+    without = kit.post(store=False, **fields)
+    if without.status == 200:  # a server may want the reasoning of its calls
+        longer = with_it["usage"]["input_tokens"] > without.json["usage"]["input_tokens"]
+        expect(longer, "the prompt is as long as without the reasoning")
 
 
 @check("responses.reasoning.effort", f"{REFERENCE}: reasoning.effort", by_model=True)

@@ -79,6 +79,7 @@ def one_end(kit: Kit) -> None:
         run.expect(len(ends) == 1, f"{len(ends)} terminal events", ends[-1] if ends else None)
         run.expect(run.events[-1] is ends[0], "events follow the terminal one", run.events[-1])
         status = ends[0]["response"]["status"]
+        run.expect(status != "failed", "a valid request fails", ends[0])
         right = ends[0]["type"] == f"response.{status}"
         run.expect(right, f"{ends[0]['type']} has status {status}", ends[0])
 
