@@ -73,9 +73,7 @@ def _said(server: Server, transcript: Transcript, api: str, *, stream: bool) -> 
                 if reply.exchange.status == 200:
                     said: Said = read_stream(e.json for e in reply if e.data != "[DONE]")
                     return said
-                reply.exchange.reply = (
-                    b"".join(event.raw for event in reply) or reply.exchange.reply
-                )
+                list(reply)  # the client keeps what is read
                 exchange = reply.exchange
         else:
             exchange = server.call("POST", path, body)
@@ -83,6 +81,8 @@ def _said(server: Server, transcript: Transcript, api: str, *, stream: bool) -> 
                 found: Said = read(exchange.json)
                 return found
         return Said(error=f"{exchange.status} {exchange.reply[:200]!r}")
+    except ConnectionRefusedError:
+        raise  # the server is gone: no law is broken
     except (OSError, http.client.HTTPException) as fault:
         return Said(error=f"the connection broke: {fault or type(fault).__name__}")
     except (LookupError, TypeError, ValueError, AttributeError) as fault:

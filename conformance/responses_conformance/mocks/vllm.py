@@ -2,8 +2,8 @@
 
 `python -m responses_conformance.mocks.vllm JSON` runs where pyzmq and msgspec are installed. The
 JSON names the sockets: `inputs` and `outputs`, or `handshake`, where the front end names them; and
-what is played: `script`, `record` and `step`, or `plays` of a benchmark: by a request's `max_tokens`,
-its ids and the steps a second (0: as many as it can). One message a step serves all requests.
+what is played: `script`, `record` and `step`, or a benchmark's `plays`: by the `max_tokens` of a
+request, its ids and the steps a second (0: as many as it can). One message a step serves all.
 """
 
 from __future__ import annotations
