@@ -93,7 +93,7 @@ def run(options: argparse.Namespace) -> int:
     key = options.key or os.environ.get("OPENAI_API_KEY", "")
     try:
         server = Server(options.url, key, options.model or "", options.patience or 60)
-        about = told_of(server)
+        about = description_of(server)
     except (OSError, http.client.HTTPException, ValueError) as fault:
         return _wrong(f"{options.url} does not answer: {fault}.")
     repeats = options.repeat or REPEATS[options.profile]
@@ -109,23 +109,23 @@ def run(options: argparse.Namespace) -> int:
     return 1 if made["summary"].get("failed") else 0
 
 
-def told_of(server: Server) -> Json:
+def description_of(server: Server) -> Json:
     """What the server says of itself: its name, version and models. Chooses the model too."""
     listed = server.call("GET", "/models")
-    found = listed.json
-    models = found.get("data") if isinstance(found, dict) else None
+    body = listed.json
+    models = body.get("data") if isinstance(body, dict) else None
     first = models[0] if isinstance(models, list) and models else {}
     server.model = server.model or str(first.get("id") or "gpt-oss")
     about: Json = {"header": listed.headers.get("server", ""), "models": models}
     about |= {name: text for name, text in listed.headers.items() if "version" in name}
     root = copy.copy(server)
     root.base = server.base.removesuffix("/v1")
-    for path in ("/version", "/openapi.json"):
+    for path in ("/version", "/openapi.json", "/health", "/props", "/get_server_info"):
         reply = root.call("GET", path)
-        said = reply.json
-        if reply.status == 200 and isinstance(said, dict):
-            about["version"] = said.get("version") or said.get("info", {}).get("version")
-            about["title"] = said.get("info", {}).get("title", "")
+        found = reply.json
+        if reply.status == 200 and isinstance(found, dict):
+            info = found.get("info", {}) if "openapi" in found else found
+            about[path[1:]] = {name: info[name] for name in sorted(info)[:40]}
     return {name: value for name, value in about.items() if value}
 
 

@@ -131,7 +131,7 @@ class Link:
         exchange = Exchange(method, path, raw, sent=dict(headers or {}), has_key=key)
         server.trace.append(exchange)
         wire = {"content-type": "application/json", **(server.keyed(path) if key else {})}
-        self._connection.request(method, server.base + path, raw, wire | exchange.sent)
+        self._connection.request(method, server.base + path, raw, {**wire, **exchange.sent})
         response = self._connection.getresponse()
         exchange.status = response.status
         exchange.headers = {name.lower(): value for name, value in response.getheaders()}
@@ -195,7 +195,8 @@ class Server:
         """Send one request over a connection of its own and read the reply."""
         with self.link() as link:
             exchange, response = link.send(method, path, body, headers=headers, key=key)
-            exchange.reply = response.read()
+            with response:
+                exchange.reply = response.read()
         return exchange
 
     @contextmanager
@@ -203,4 +204,5 @@ class Server:
         """Send one request, and let its reply be read event by event."""
         with self.link() as link:
             exchange, response = link.send(method, path, body)
-            yield Stream(exchange, response, link)
+            with response:
+                yield Stream(exchange, response, link)

@@ -1,4 +1,4 @@
-"""`trt-responses conform`: the checks of the package `responses_conformance`, against any server."""
+"""`trt-responses conform`: the checks of `responses_conformance`, against any server."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from responses_conformance.client import Exchange
 
@@ -47,11 +47,12 @@ class Check:
 
 
 def check(
-    name: str, judges: str, clause: str, *, by_model: bool = False
+    name: str, clause: str, *, by_model: bool = False
 ) -> Callable[[Callable[[Kit], None]], Callable[[Kit], None]]:
-    """Register the function as a check."""
+    """Register the function as a check; its docstring says what it judges."""
 
     def register(run: Callable[[Kit], None]) -> Callable[[Kit], None]:
+        judges = " ".join((run.__doc__ or "").split())
         CHECKS.append(Check(name, judges, clause, run, by_model))
         return run
 
@@ -64,8 +65,3 @@ def expect(
     """Raise a `Failure` unless it holds."""
     if not holds:
         raise Failure(why, exchange, bytes_)
-
-
-def named(found: Any, *words: str) -> bool:
-    """Whether an error speaks of one of the words."""
-    return any(word in str(found) for word in words)

@@ -1,10 +1,12 @@
-"""What checks work with: the server, the requests they share, and streams that are recorded once."""
+"""What checks work with: the server, requests they share, and streams that are recorded once."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from responses_conformance.checks.base import (
     Failure,
@@ -12,10 +14,11 @@ from responses_conformance.checks.base import (
     NotOffered,
     Profile,
     expect,
-    named,
 )
 from responses_conformance.client import Exchange, Json, Server
 
+R = TypeVar("R", bound="Recorded")
+T = TypeVar("T")
 ENDS = ("response.completed", "response.incomplete", "response.failed")
 CITY: Json = {
     "type": "object",
@@ -41,6 +44,8 @@ CALL = "What is the weather in Bern?"
 CALLS = "Get the weather for both cities in one turn: Bern and Oslo."
 LONG = "Count from 1 to 400, each number as a word, and nothing else."
 FACTS = "Describe the city 'Bern' in the given format."
+MOST = 2048
+"""Output tokens of a request that says nothing else, so that weak models end."""
 REFUSED = (400, 404, 405, 415, 422, 501)
 """The statuses of a server that does not have a feature."""
 
@@ -60,28 +65,24 @@ SAMPLES: dict[str, Json] = {
     "cut": {"input": LONG, "max_output_tokens": 24},
 }
 """The requests whose streams every law of events is held against."""
+FEATURES = {"text": (), "call": ("tool",), "calls": ("tool",), "schema": ("format", "json_schema")}
+"""What a server names that refuses such a request."""
 
 
 @dataclass(frozen=True)
-class Run:
+class Recorded:
     """A stream that was recorded."""
 
     name: str
     exchange: Exchange
     frames: list[tuple[str | None, Json]]
-    """The field `event` of each, and its data."""
+    """The field `event` of each, and its data; without `[DONE]`."""
+    fields: Json
+    """Of the request."""
 
     @cached_property
     def events(self) -> list[Json]:
         return [event for _, event in self.frames]
-
-    @property
-    def last(self) -> Json:
-        """The response inside the terminal event."""
-        found = [event["response"] for event in self.events if event.get("type") in ENDS]
-        if not found:
-            raise Failure("the stream has no terminal event", self.exchange)
-        return dict(found[-1])
 
     def of(self, *types: str) -> list[Json]:
         return [event for event in self.events if event.get("type") in types]
@@ -89,11 +90,22 @@ class Run:
     def expect(self, holds: object, why: str, event: Json | None = None) -> None:
         """Raise a `Failure` of this stream unless it holds. `event` is the one that shows it."""
         shown = None
-        if not holds and event is not None:
-            frames = self.exchange.reply.split(b"\n\n")
-            at = self.events.index(event)
+        if not holds and event in self.events:
+            frames, at = self.exchange.reply.split(b"\n\n"), self.events.index(event)
             shown = b"\n\n".join(frames[max(0, at - 1) : at + 2])
         expect(holds, f"{why} (sample `{self.name}`)", self.exchange, shown)
+
+
+class Run(Recorded):
+    """The stream of a response."""
+
+    @property
+    def last(self) -> Json:
+        """The response inside the terminal event."""
+        found = self.of(*ENDS)
+        if not found:
+            raise Failure("the stream has no terminal event", self.exchange)
+        return dict(found[-1]["response"])
 
 
 class Kit:
@@ -102,7 +114,7 @@ class Kit:
     def __init__(self, server: Server, profile: Profile) -> None:
         self.server = server
         self.profile = profile
-        self._recorded: dict[str, Run | Failure | NotOffered] = {}
+        self._once: dict[str, Any] = {}
 
     @property
     def exact(self) -> bool:
@@ -111,7 +123,7 @@ class Kit:
 
     def body(self, **fields: Any) -> Json:
         """A request of Responses; None leaves a field out."""
-        whole = {"model": self.server.model, "input": PLAIN} | fields
+        whole = {"model": self.server.model, "input": PLAIN, "max_output_tokens": MOST} | fields
         return {name: value for name, value in whole.items() if value is not None}
 
     def post(self, **fields: Any) -> Exchange:
@@ -136,9 +148,9 @@ class Kit:
         server has no such endpoint."""
         if exchange.status not in REFUSED:
             return
-        said = exchange.reply.decode("utf-8", "replace")
-        if features and named(said, *features):
-            raise NotOffered(f"refused with {exchange.status}: {said[:160]}")
+        text = exchange.reply.decode("utf-8", "replace")
+        if any(feature in text for feature in features):
+            raise NotOffered(f"refused with {exchange.status}: {text[:160]}")
         if exchange.status == 405 or (exchange.status == 404 and "message" not in exchange.error):
             raise NotOffered(f"no endpoint {exchange.method} {exchange.path.split('?')[0]}")
 
@@ -151,38 +163,42 @@ class Kit:
 
     # --- recorded streams -----------------------------------------------------------------------
 
-    def run(self, name: str) -> Run:
-        """The stream of a sample, recorded once."""
-        if name not in self._recorded:
+    def once(self, key: str, make: Callable[[], T]) -> T:
+        """What is made once in an attempt, or the exception that this raised."""
+        if key not in self._once:
             try:
-                self._recorded[name] = self.record(name, **SAMPLES[name])
+                self._once[key] = make()
             except (Failure, NotOffered) as fault:
-                self._recorded[name] = fault
-        found = self._recorded[name]
-        if isinstance(found, Run):
-            return found
-        raise found
+                self._once[key] = fault
+        if isinstance(self._once[key], Exception):
+            raise self._once[key]
+        found: T = self._once[key]
+        return found
+
+    def run(self, name: str) -> Run:
+        """The stream of a sample."""
+        return self.once(name, lambda: self.recorded(name, **SAMPLES[name]))
 
     def runs(self) -> list[Run]:
         """The streams of all samples that the server plays."""
         found = [self.run("text")]
         for name in SAMPLES:
-            try:
+            with suppress(Failure, NotOffered):  # judged by the checks of calls and formats
                 found.append(self.run(name))
-            except (Failure, NotOffered):
-                continue  # judged by the checks of calls, formats and limits
         return found[1:]
 
-    def record(self, name: str, **fields: Any) -> Run:
-        """Record a stream."""
+    def recorded(self, name: str, **fields: Any) -> Run:
+        """The stream of a response."""
         body = self.body(stream=True, **fields)
-        with self.server.stream("POST", "/responses", body) as stream:
-            if stream.exchange.status != 200:
-                stream.exchange.reply = b"\n\n".join(event.raw for event in stream)
-                self.refused(stream.exchange, *(key for key in fields if key != "input"))
-                raise Failure(f"status {stream.exchange.status} for a stream", stream.exchange)
-            found = [(e.name, e.json) for e in stream if e.data != "[DONE]"]
-        return Run(name, stream.exchange, found)
+        return self.record(Run, name, "/responses", body, *FEATURES.get(name, (name,)))
+
+    def record(self, kind: type[R], name: str, path: str, body: Json, *features: str) -> R:
+        """Record a stream."""
+        with self.server.stream("POST", path, body) as stream:
+            found = [event for event in stream if event.data != "[DONE]"]
+        if stream.exchange.status != 200:
+            self.ok(stream.exchange, *features)
+        return kind(name, stream.exchange, [(event.name, event.json) for event in found], body)
 
     def only(self, profile: Profile) -> None:
         """Leave the check to one profile."""
@@ -203,3 +219,12 @@ def text_of(response: Json) -> str:
         for part in item["content"]
         if part.get("type") == "output_text"
     )
+
+
+def outline(response: Json) -> list[Json]:
+    """The output without ids, which no two responses share."""
+    apart = ("id", "call_id", "encrypted_content")
+    return [
+        {name: value for name, value in item.items() if name not in apart}
+        for item in response["output"]
+    ]
