@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 IDENTITY = (0).to_bytes(2, "little")
 ADD, ABORT, UTILITY = b"\x00", b"\x01", b"\x03"
 FINISHES = {"stop": 0, "length": 1}
-HANDSHAKE_S = 60
+HANDSHAKE_S = 600
 CONTEXT = 131_072
 READY = {
     "max_model_len": CONTEXT,
@@ -168,12 +168,13 @@ def paced(plays: dict[str, dict[str, Any]]) -> Choose:
     return lambda request: known[int(request[3]["max_tokens"])]
 
 
-def shake_hands(context: zmq.Context[Any], address: str) -> tuple[str, str]:
-    """The sockets that a front end names in vLLM's handshake."""
+def shake_hands(context: zmq.Context[Any], address: str, *, remote: bool) -> tuple[str, str]:
+    """The sockets that a front end names in vLLM's handshake; `remote`: with an engine of another
+    machine, as `vllm serve --data-parallel-size-local 0` awaits it."""
     socket = context.socket(zmq.DEALER)
     socket.identity, socket.linger = IDENTITY, 5000
     socket.connect(address)
-    hello = {"local": True, "headless": False}
+    hello = {"local": not remote, "headless": remote}
     socket.send(encode({"status": "HELLO", **hello}))
     if not socket.poll(HANDSHAKE_S * 1000):
         raise TimeoutError(f"no handshake at {address}")
@@ -192,7 +193,7 @@ def serve(given: dict[str, Any]) -> None:
     with zmq.Context() as context:
         core = Core(choose, context, given.get("step", 1))
         sockets = (
-            shake_hands(context, given["handshake"])
+            shake_hands(context, given["handshake"], remote=bool(given.get("remote")))
             if given.get("handshake")
             else (given["inputs"], given["outputs"])
         )

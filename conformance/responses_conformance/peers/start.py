@@ -119,7 +119,9 @@ def python_vllm(given: Mapping[str, Any], name: str = MODEL) -> Iterator[Server]
     }
     with ExitStack() as stack:
         begun = stack.enter_context(process(*command, variables=variables))
-        core = stack.enter_context(_core(given, {"handshake": f"tcp://127.0.0.1:{handshake}"}))
+        core = stack.enter_context(
+            _core(given, {"handshake": f"tcp://127.0.0.1:{handshake}", "remote": "1"})
+        )
         yield Server(port, (begun.pid,), (begun, core))
 
 
@@ -141,8 +143,7 @@ def smg_over(engine: str) -> Starter:
     def start(given: Mapping[str, Any]) -> Iterator[Server]:
         with ExitStack() as stack:
             mock, at = stack.enter_context(grpc_mock(engine, given))
-            backend = "trtllm" if engine == "trtllm-grpc" else engine
-            port, begun = stack.enter_context(_router(f"grpc://127.0.0.1:{at}", backend, MODEL))
+            port, begun = stack.enter_context(_router(f"grpc://127.0.0.1:{at}", "sglang", MODEL))
             yield Server(port, (begun.pid,), (begun, mock))
 
     return start
