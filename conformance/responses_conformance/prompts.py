@@ -129,7 +129,7 @@ HEADERS = (
     "<|channel|>commentary to=functions.get_weather <|constrain|>json",
     " to=functions.get_weather<|channel|>commentary json",
 )
-"""A call's header as openai-harmony renders it, as the model writes it, and as its template does."""
+"""A call's header as openai-harmony renders it, as the model writes it, as its template does."""
 
 
 def rendered(conversation: Conversation) -> Iterator[list[int]]:

@@ -1,7 +1,7 @@
-"""`python -m responses_conformance.table`: every server that can be had here, judged at token level.
+"""`python -m responses_conformance.table`: every server that can be had here, by its tokens.
 
-Each is started over the mock of its own engine's wire and plays all transcripts. The results go to a
-JSON file, and as a table into a page.
+Each is started over the mock of its own engine's wire and plays all transcripts. The results go
+to a JSON file, and as a table into a page.
 """
 
 from __future__ import annotations

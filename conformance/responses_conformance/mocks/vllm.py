@@ -51,6 +51,9 @@ READY = {
     "kv_cache_max_concurrency": 4096.0,
 }
 
+UTILITIES = {"get_supported_tasks": ["generate"]}
+"""What calls of the engine's methods return; others return nothing."""
+
 encode, decode = msgspec.msgpack.encode, msgspec.msgpack.decode
 
 
@@ -94,13 +97,21 @@ class Core:
             socket.connect(address)
         self._input.send(encode(READY))
 
+    @property
+    def sockets(self) -> tuple[zmq.Socket[bytes], zmq.Socket[bytes]]:
+        return self._input, self._output
+
     def serve(self) -> None:
         """Take requests, and step while there are some; never returns."""
         while True:
-            while self._input.poll(self._wait_ms()):
-                self._take(self._input.recv_multipart())
-            if self._running and time.monotonic() >= self._due_s:
-                self._step()
+            self.turn()
+
+    def turn(self) -> None:
+        """Take what has come, waiting while nothing runs, and make a step that is due."""
+        while self._input.poll(self._wait_ms()):
+            self._take(self._input.recv_multipart())
+        if self._running and time.monotonic() >= self._due_s:
+            self._step()
 
     def _wait_ms(self) -> int | None:
         """How long nothing is due; None while nothing runs."""
@@ -125,8 +136,9 @@ class Core:
             for request_id in decode(data[0]):
                 self._running.pop(request_id, None)
         elif kind == UTILITY:
-            _, call_id, *_ = decode(data[0])
-            self._send([0, [], None, time.monotonic(), [call_id, None, [None, None]]])
+            _, call_id, name, *_ = decode(data[0])
+            answer = [call_id, None, [None, UTILITIES.get(name)]]
+            self._send([0, [], None, time.monotonic(), answer])
 
     def _step(self) -> None:
         outputs, finished = [], []
