@@ -20,13 +20,12 @@ if TYPE_CHECKING:
 ABOUT = "Judge a server of the Responses API, chat completions and Messages by its replies"
 MORE = """\
 A check is a rule of the published APIs. It passes, fails, or is "not offered": the
-server refuses the feature by its name. Profiles:
-
-  hosted    the weights are unknown: each check is made K times, and where the model
-            decides, 80 % of the attempts must hold
-  scripted  the model plays the kit's script (`--script` prints it): all must hold, once
-  transcripts  the engine is a mock of the kit (`mock --help`), which plays ids as
-            gpt-oss writes them, well and badly: nothing may leak or be lost
+server refuses the feature by its name. In the profile `hosted` the weights are
+unknown: each check is made K times, and where the model decides, four attempts of
+five must hold. In the profile `scripted` the model plays the kit's script, which
+`--script` prints: all must hold. In the profile `transcripts` the engine is a mock of the
+kit (`responses-conformance mock --help`), which plays ids as gpt-oss writes them, well and
+badly: nothing may leak or be lost.
 
 The exit status is 0 if nothing failed, 1 if something did, 2 for wrong use."""
 REPEATS = {"hosted": 3, "scripted": 1, "transcripts": 1}
@@ -41,11 +40,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     profile = add("--profile", choices=tuple(REPEATS), default="hosted", metavar="NAME")
     profile.help = "Profile, hosted, scripted or transcripts (default: hosted)"
     repeats = add("--repeat", type=int, metavar="K")
-    repeats.help = "Attempts of each check (default: 3 of the profile hosted, else 1)"
+    repeats.help = "Attempts of each check (default: 3 of hosted, else 1)"
     only = add("--only", action="append", default=[], metavar="NAME")
-    only.help = "Check, or the beginning of names such as chat, repeatable (default: all)"
+    only.help = "Check, or beginning of names such as chat, repeatable (default: all)"
     record = add("--record", type=Path, metavar="FILE")
-    record.help = "The mock's file of prompts: with transcripts, prompts are judged too"
+    record.help = "File of prompts that the mock writes, to judge prompts too"
     add("--patience", type=float, metavar="S", help="Seconds to wait for bytes (default: 60)")
     report = add("--report", type=Path, default=Path("conformance"), metavar="DIR")
     report.help = "Directory for the JSON, the table and the badge (default: conformance)"

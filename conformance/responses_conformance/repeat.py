@@ -6,23 +6,19 @@ import re
 import shlex
 from collections.abc import Sequence
 
-from responses_conformance.client import Exchange, Json, Server
+from responses_conformance.client import Exchange, Server
 
-MOST_STEPS = 6
+MOST_STEPS = 8
 MOST_BYTES = 4000
-_ID = re.compile(rb'"id":\s*"((?:resp|msg|item|fc|rs|call|chatcmpl)[_-][\w-]+)"')
+IDS = r'"(?:call_)?id": *"([^"]+)'
 HEAD = """\
-import json, os, urllib.error, urllib.request as u
-
-def call(method, path, body=None, read=-1):
-    data = body.encode() if isinstance(body, str) else json.dumps(body).encode() if body else None
-    request = u.Request({url!r} + path, data, {headers}, method=method)
-    try:
-        reply = u.urlopen(request)
-    except urllib.error.HTTPError as error:
-        reply = error
+import http.client, os, re
+def call(method, path, body=None, read=None):
+    link = http.client.{kind}({host!r}, {port})
+    link.request(method, {base!r} + path, body and body.encode(), {headers})
+    reply = link.getresponse()
     print(reply.status, text := reply.read(read).decode())
-    return text.split('"id":')[1].split('"')[1] if '"id":' in text else None
+    return re.findall({ids!r}, text)
 """
 
 
@@ -36,50 +32,51 @@ def script(server: Server, exchanges: Sequence[Exchange]) -> str:
     return _python(server, steps)
 
 
-def _headers(server: Server, exchange: Exchange) -> Json:
+def _headers(server: Server, exchange: Exchange) -> dict[str, str]:
     keyed = server.keyed(exchange.path) if exchange.has_key else {}
-    plain = {name: text.replace(server.key, "$KEY") for name, text in keyed.items() if server.key}
-    return {"content-type": "application/json"} | (plain or keyed) | dict(exchange.sent)
+    if server.key:
+        keyed = {name: text.replace(server.key, "$KEY") for name, text in keyed.items()}
+    return {"content-type": "application/json", **keyed, **exchange.sent}
 
 
 def _curl(server: Server, exchange: Exchange) -> str:
     words = ["curl", "-sNi", "-X", exchange.method]
     words += ["--max-time", "1"] if exchange.hung_up else []
-    line = shlex.join(words) + " " + shlex.quote(server.url + exchange.path)
+    line = f"{shlex.join(words)} {shlex.quote(server.url + exchange.path)}"
     for name, text in _headers(server, exchange).items():
         line += f' \\\n  -H "{name}: {text}"'
     body = exchange.body
-    if body is not None and len(body) > MOST_BYTES:
-        line = f"# of the body, which has {len(body)} bytes, the middle is left out\n{line}"
+    if body is None:
+        return line
+    if len(body) > MOST_BYTES:
+        line = f"# The middle of the body, which has {len(body)} bytes, is left out.\n{line}"
         body = body[:80] + b" ... " + body[-80:]
-    if body is not None:
-        line += f" \\\n  -d {shlex.quote(body.decode('utf-8', 'replace'))}"
-    return line
+    return f"{line} \\\n  -d {shlex.quote(body.decode('utf-8', 'replace'))}"
 
 
 def _python(server: Server, steps: Sequence[Exchange]) -> str:
-    headers = repr(_headers(server, steps[0]))
-    headers = headers.replace("$KEY'", "' + os.environ['KEY']")
-    lines = [HEAD.format(url=server.url, headers=headers)]
-    ids: dict[str, str] = {}
+    kind = "HTTPSConnection" if server.secure else "HTTPConnection"
+    headers = repr(_headers(server, steps[0])).replace("$KEY'", "' + os.environ['KEY']")
+    place = {"host": server.host, "port": server.port, "base": server.base}
+    lines = [HEAD.format(kind=kind, headers=headers, ids=IDS, **place).rstrip()]
+    known: dict[str, str] = {}
     for number, step in enumerate(steps, 1):
-        given = [repr(step.method), _with_ids(step.path, ids)]
+        given = [repr(step.method), _literal(step.path, known)]
         if step.body is not None:
-            given.append(_with_ids(step.body.decode("utf-8", "replace"), ids))
-        if step.hung_up:
-            given.append("read=300")
+            given.append(_literal(step.body.decode("utf-8", "replace"), known))
+        given += ["read=300"] if step.hung_up else []
         lines.append(f"r{number} = call({', '.join(given)})")
-        if found := _ID.search(step.reply):
-            ids.setdefault(found[1].decode(), f"r{number}")
+        found = re.findall(IDS, step.reply.decode("utf-8", "replace"))
+        for name in reversed(found):
+            known[name] = f"r{number}[{found.index(name)}]"
     return "\n".join(lines)
 
 
-def _with_ids(text: str, ids: dict[str, str]) -> str:
-    """A literal in which the ids of earlier replies are those of the repetition."""
-    known = [each for each in ids if each in text]
-    if not known:
+def _literal(text: str, known: dict[str, str]) -> str:
+    """A text whose ids are those of the repetition's own replies."""
+    ids = [name for name in known if name in text and len(name) > 8]
+    if not ids:
         return repr(text)
-    literal = repr(text)
-    for each in known:
-        literal = literal.replace(each, f"' + {ids[each]} + '")
-    return literal if literal[0] == "'" else repr(text)
+    either = "|".join(map(re.escape, sorted(ids, key=len, reverse=True)))
+    parts = re.split(f"({either})", text)
+    return " + ".join(known.get(part) or repr(part) for part in parts if part)

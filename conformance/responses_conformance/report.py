@@ -53,7 +53,7 @@ def _entry(server: Server, outcome: Outcome) -> Json:
         "interval": [round(low, 3), round(high, 3)],
         "seconds": round(outcome.seconds, 3),
     }
-    if outcome.exchanges:
+    if outcome.verdict == "failed":
         entry["bytes"] = cut(server, outcome.shown)
         entry["exchanges"] = [_exchange(server, each) for each in outcome.exchanges]
         entry["repeat"] = script(server, outcome.exchanges)

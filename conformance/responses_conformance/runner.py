@@ -73,7 +73,7 @@ def judge(
 
 
 def _attempt(kit: Kit, outcome: Outcome) -> None:
-    kit.server.trace = []
+    kit.server.trace, kit.shown = [], None
     outcome.attempts += 1
     try:
         outcome.check.run(kit)
@@ -83,27 +83,21 @@ def _attempt(kit: Kit, outcome: Outcome) -> None:
     except NotJudged as fault:
         outcome.verdict, outcome.why = "not judged", str(fault)
     except Failure as fault:
-        _note(kit, outcome, str(fault), fault.exchange, fault.bytes)
+        _note(kit, outcome, fault)
     except (OSError, http.client.HTTPException) as fault:
-        _note(kit, outcome, f"the connection broke: {fault or type(fault).__name__}")
-    except (LookupError, TypeError, ValueError, AttributeError) as fault:
-        _note(
-            kit, outcome, f"the reply has not the expected shape ({type(fault).__name__} {fault})"
-        )
+        _note(kit, outcome, Failure(f"the connection broke: {fault or type(fault).__name__}"))
+    except Exception as fault:  # of a reply that no check foresees
+        why = f"the reply has another shape ({type(fault).__name__}: {fault})"
+        _note(kit, outcome, Failure(why, kit.shown, alone=kit.shown is not None))
 
 
-def _note(
-    kit: Kit,
-    outcome: Outcome,
-    why: str,
-    exchange: Exchange | None = None,
-    shown: bytes | None = None,
-) -> None:
+def _note(kit: Kit, outcome: Outcome, fault: Failure) -> None:
     """Keep the first failure."""
     if outcome.why:
         return
     trace = kit.server.trace
-    outcome.why = why
-    outcome.exchanges = trace if exchange is None or exchange in trace else [exchange]
-    last = exchange or (trace[-1] if trace else None)
-    outcome.shown = shown if shown is not None else last.reply if last else b""
+    exchange = fault.exchange or (trace[-1] if trace else kit.shown)
+    alone = fault.alone or exchange not in trace
+    outcome.why = str(fault)
+    outcome.exchanges = [exchange] if alone and exchange else trace
+    outcome.shown = fault.bytes if fault.bytes is not None else exchange.reply if exchange else b""

@@ -8,8 +8,9 @@ import shutil
 import subprocess
 import sys
 import threading
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import responses_conformance
@@ -22,12 +23,15 @@ from responses_conformance.runner import judge
 from tests.support.planted_faults import FAULTS, Planted
 from tests.support.serving import serving
 from trt_responses.app import create_app
+from trt_responses.engines.llamacpp.engine import LlamaCppEngine
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from responses_conformance.checks.base import Profile
     from responses_conformance.runner import Outcome
+    from starlette.types import ASGIApp
 
 SCRIPT = Path(responses_conformance.__file__).with_name("script.yaml")
 REFUSED_HERE = {
@@ -36,17 +40,14 @@ REFUSED_HERE = {
 }
 
 
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    """A server that plays the kit's script, in a thread; a fault is planted by the path."""
-    settings = Settings(
-        engine=f"script://{SCRIPT}", store="memory://", model_aliases=("*",), max_calls=16
-    )
+@contextmanager
+def threaded(app: ASGIApp) -> Iterator[str]:
+    """The address of a server in a thread: the kit waits in this one."""
     found: list[str] = []
     up, over = threading.Event(), asyncio.Event()
 
     async def serve() -> None:
-        async with serving(Planted(create_app(settings))) as address:
+        async with serving(app) as address:
             found.append(address.url)
             up.set()
             await over.wait()
@@ -55,16 +56,30 @@ def url() -> Iterator[str]:
     thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
     thread.start()
     up.wait()
-    yield found[0]
-    loop.call_soon_threadsafe(over.set)
-    thread.join()
-    loop.close()
+    try:
+        yield found[0]
+    finally:
+        loop.call_soon_threadsafe(over.set)
+        thread.join()
+        loop.close()
 
 
-def judged(address: str, *names: str) -> tuple[Server, list[Outcome]]:
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """A server that plays the kit's script; a fault is planted by the path."""
+    settings = Settings(
+        engine=f"script://{SCRIPT}", store="memory://", model_aliases=("*",), max_calls=16
+    )
+    with threaded(Planted(create_app(settings))) as address:
+        yield address
+
+
+def judged(
+    address: str, *names: str, profile: Profile = "scripted"
+) -> tuple[Server, list[Outcome]]:
     server = Server(address, model="any")
-    chosen = [check for check in CHECKS if not names or check.name in names]
-    return server, judge(server, chosen, "scripted", 1, lambda number, check: None)
+    chosen = [check for check in CHECKS if check.name.startswith(names or "")]
+    return server, judge(server, chosen, profile, 1, lambda number, check: None)
 
 
 def test_our_server_passes_and_offers_everything(url: str) -> None:
@@ -79,6 +94,16 @@ def test_a_planted_fault_is_found(url: str, name: str) -> None:
     _, [outcome] = judged(f"{url}/{name}/v1", FAULTS[name].found_by)
     assert outcome.verdict == "failed"
     assert outcome.exchanges
+
+
+def test_the_demo_passes_where_the_weights_are_unknown(demo_gguf: Path) -> None:
+    engine = LlamaCppEngine(demo_gguf, context_tokens=2048, slots=2, threads=1)
+    app = create_app(Settings(model_aliases=("*",), max_calls=2), engine=engine)
+    judges = ("responses.stream", "responses.tools", "chat.stream", "messages.stream")
+    with threaded(app) as address:
+        _, outcomes = judged(address, *judges, profile="hosted")
+    found = {o.check.name: o.why for o in outcomes if o.verdict in ("failed", "not offered")}
+    assert found == {}
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
@@ -97,7 +122,7 @@ def test_a_failure_has_its_bytes_and_a_script_that_repeats_it(url: str) -> None:
     assert len(several.splitlines()) <= 15
     for command in (["sh", "-c", one], [sys.executable, "-c", several]):
         again = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        assert '"status": "completed"' in again
+        assert '"previous_response_id": null' in again
 
 
 def test_the_command_writes_a_report_in_three_forms(
@@ -114,3 +139,20 @@ def test_the_command_writes_a_report_in_three_forms(
     assert "| ✗ | `chat.stream.role` |" in (tmp_path / "conformance.md").read_text("utf-8")
     assert "5/6" in (tmp_path / "conformance.svg").read_text("utf-8")
     assert markdown(report).count("~~~") == 4
+
+
+@pytest.mark.parametrize("reply", [b'{"data": [], "output": "x"}', b"<html>", b"data: 7\n\n", b""])
+def test_a_server_of_something_else_fails_by_name_and_not_by_a_traceback(
+    reply: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        headers = [(b"content-length", b"%d" % len(reply))]
+        if scope["type"] == "http":
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            await send({"type": "http.response.body", "body": reply})
+
+    with threaded(app) as address:
+        assert cli.main([address, "--report", str(tmp_path), "--profile", "scripted"]) == 1
+    assert "✗ responses.object: " in capsys.readouterr().out
+    report = json.loads((tmp_path / "conformance.json").read_text("utf-8"))
+    assert not report["summary"].get("passed", 0) > 12

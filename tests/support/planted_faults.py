@@ -32,6 +32,8 @@ class Fault:
     events: Callable[[list[Json]], list[Json]] = lambda events: events
     reply: Callable[[str, Answer], Answer] = lambda path, answer: answer
     request: Callable[[str, str, Json], Json | Answer] = lambda method, path, body: body
+    deaf: bool = False
+    """The server does not learn that a client has left."""
 
 
 def changed(
@@ -293,6 +295,7 @@ FAULTS = {
     "effort_forgotten": Fault("responses.reasoning.effort", request=ignoring("reasoning")),
     "settings_forgotten": Fault("responses.echo", request=ignoring("temperature")),
     "cancelled_and_running": Fault("responses.background.cancel", request=no_cancelling),
+    "goes_on_alone": Fault("responses.hang_up", deaf=True),
     "resumed_too_late": Fault("responses.background.resume", shift),
     "no_finish_reason": Fault(
         "chat.stream.finish", in_chunk(lambda choice: choice.update(finish_reason=None))
@@ -329,6 +332,9 @@ class Planted:
             return
         fault, path = FAULTS[name], f"/{rest}"
         body = await _read(receive)
+        if fault.deaf:
+            await self._app(_at(scope, path, body), _given(body), send)
+            return
         try:
             asked = fault.request(scope["method"], path, json.loads(body)) if body else {}
             asked = asked or fault.request(scope["method"], path, {})
@@ -350,22 +356,28 @@ class Planted:
         self, scope: Scope, path: str, body: bytes
     ) -> tuple[int, dict[bytes, bytes], bytes]:
         got: list[Message] = []
-        first = [{"type": "http.request", "body": body, "more_body": False}]
-
-        async def receive() -> Message:
-            if first:
-                return first.pop()
-            return await asyncio.Future()  # the client stays
 
         async def send(message: Message) -> None:
             got.append(message)
 
-        headers = [(k, v) for k, v in scope["headers"] if k != b"content-length"]
-        headers.append((b"content-length", b"%d" % len(body)))
-        raw = path.encode()
-        await self._app({**scope, "path": path, "raw_path": raw, "headers": headers}, receive, send)
+        await self._app(_at(scope, path, body), _given(body), send)
         start = next(each for each in got if each["type"] == "http.response.start")
         return start["status"], dict(start["headers"]), b"".join(m.get("body", b"") for m in got)
+
+
+def _at(scope: Scope, path: str, body: bytes) -> Scope:
+    headers = [(k, v) for k, v in scope["headers"] if k != b"content-length"]
+    headers.append((b"content-length", b"%d" % len(body)))
+    return {**scope, "path": path, "raw_path": path.encode(), "headers": headers}
+
+
+def _given(body: bytes) -> Receive:
+    first: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive() -> Message:
+        return first.pop() if first else await asyncio.Future()  # the client stays
+
+    return receive
 
 
 async def _read(receive: Receive) -> bytes:

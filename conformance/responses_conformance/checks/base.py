@@ -16,14 +16,21 @@ CHECKS: list[Check] = []
 
 
 class Failure(Exception):
-    """The server breaks the rule. `bytes_` and `exchange` show it; else the last exchange does."""
+    """The server breaks the rule. `bytes_` and `exchange` show it; else the last exchange does.
+    `alone`: the exchange needs none of those before it."""
 
     def __init__(
-        self, why: str, exchange: Exchange | None = None, bytes_: bytes | None = None
+        self,
+        why: str,
+        exchange: Exchange | None = None,
+        bytes_: bytes | None = None,
+        *,
+        alone: bool = False,
     ) -> None:
         super().__init__(why)
         self.exchange = exchange
         self.bytes = bytes_
+        self.alone = alone
 
 
 class NotOffered(Exception):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from responses_conformance.checks.base import check, expect
@@ -72,8 +73,8 @@ def _recorded(kit: Kit, name: str, **fields: Any) -> Chunks:
     return kit.record(Chunks, name, PATH, body, "tool_choice", *fields)
 
 
-def _streams(kit: Kit) -> list[Chunks]:
-    return kit.once("chat", lambda: [_recorded(kit, name) for name in SAMPLES])
+def _streams(kit: Kit) -> Iterator[Chunks]:
+    return kit.each("chat", lambda: [_recorded(kit, name) for name in SAMPLES])
 
 
 @check("chat.object", f"{CHAT}: The chat completion object")

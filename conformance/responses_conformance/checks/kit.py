@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +13,6 @@ from responses_conformance.checks.base import (
     NotJudged,
     NotOffered,
     Profile,
-    expect,
 )
 from responses_conformance.client import Exchange, Json, Server
 
@@ -43,6 +42,7 @@ PLAIN = "What is the capital of France?"
 CALL = "What is the weather in Bern?"
 CALLS = "Get the weather for both cities in one turn: Bern and Oslo."
 LONG = "Count from 1 to 400, each number as a word, and nothing else."
+SLOW = "Count from 1 to 900, each number as a word, and nothing else."
 FACTS = "Describe the city 'Bern' in the given format."
 MOST = 2048
 """Output tokens of a request that says nothing else, so that weak models end."""
@@ -89,11 +89,13 @@ class Recorded:
 
     def expect(self, holds: object, why: str, event: Json | None = None) -> None:
         """Raise a `Failure` of this stream unless it holds. `event` is the one that shows it."""
+        if holds:
+            return
         shown = None
-        if not holds and event in self.events:
+        if event in self.events:
             frames, at = self.exchange.reply.split(b"\n\n"), self.events.index(event)
             shown = b"\n\n".join(frames[max(0, at - 1) : at + 2])
-        expect(holds, f"{why} (sample `{self.name}`)", self.exchange, shown)
+        raise Failure(f"{why} (sample `{self.name}`)", self.exchange, shown, alone=True)
 
 
 class Run(Recorded):
@@ -114,6 +116,8 @@ class Kit:
     def __init__(self, server: Server, profile: Profile) -> None:
         self.server = server
         self.profile = profile
+        self.shown: Exchange | None = None
+        """The recorded exchange that a check looks at."""
         self._once: dict[str, Any] = {}
 
     @property
@@ -177,15 +181,23 @@ class Kit:
 
     def run(self, name: str) -> Run:
         """The stream of a sample."""
-        return self.once(name, lambda: self.recorded(name, **SAMPLES[name]))
+        found = self.once(name, lambda: self.recorded(name, **SAMPLES[name]))
+        self.shown = found.exchange
+        return found
 
-    def runs(self) -> list[Run]:
+    def runs(self) -> Iterator[Run]:
         """The streams of all samples that the server plays."""
-        found = [self.run("text")]
+        self.run("text")
         for name in SAMPLES:
             with suppress(Failure, NotOffered):  # judged by the checks of calls and formats
-                found.append(self.run(name))
-        return found[1:]
+                self.run(name)
+                yield self.run(name)
+
+    def each(self, key: str, make: Callable[[], list[R]]) -> Iterator[R]:
+        """Streams that are recorded once, one after the other."""
+        for stream in self.once(key, make):
+            self.shown = stream.exchange
+            yield stream
 
     def recorded(self, name: str, **fields: Any) -> Run:
         """The stream of a response."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from responses_conformance.checks.base import check, expect
@@ -65,8 +66,8 @@ def _recorded(kit: Kit, name: str) -> Blocks:
     return found
 
 
-def _streams(kit: Kit) -> list[Blocks]:
-    return kit.once("messages", lambda: [_recorded(kit, name) for name in SAMPLES])
+def _streams(kit: Kit) -> Iterator[Blocks]:
+    return kit.each("messages", lambda: [_recorded(kit, name) for name in SAMPLES])
 
 
 @check("messages.object", f"{MESSAGES}: Create a message")

@@ -6,12 +6,14 @@ import time
 from collections.abc import Callable
 
 from responses_conformance.checks.base import Failure, NotJudged, check, expect
-from responses_conformance.checks.kit import ENDS, LONG, Kit
+from responses_conformance.checks.kit import ENDS, SLOW, Kit
 from responses_conformance.client import Exchange, Json
 
 BACKGROUND = "Guide, Background mode"
 OPEN = ("queued", "in_progress")
 PAUSE_S = 0.05
+SLOW_S = 3.0
+"""Longer than the script takes for the slow question."""
 
 
 def _until(kit: Kit, made: Json, holds: Callable[[Exchange], bool], what: str) -> Exchange:
@@ -53,7 +55,7 @@ def poll(kit: Kit) -> None:
 @check("responses.background.cancel", f"{BACKGROUND}: Cancelling a background response")
 def cancel(kit: Kit) -> None:
     """A cancelled response is `cancelled`, stays so, and may be cancelled twice."""
-    made = _begun(kit, input=LONG)
+    made = _begun(kit, input=SLOW)
     place = f"/responses/{made['id']}/cancel"
     ended = kit.server.call("POST", place)
     if ended.status == 200 and ended.json["status"] in ("completed", "incomplete"):
@@ -103,21 +105,33 @@ def resume(kit: Kit) -> None:
     expect(right, f"the {len(found)} events after {number} are not those of the stream")
 
 
-@check(
-    "responses.hang_up", f"{BACKGROUND}: to cancel a synchronous response, terminate the connection"
-)
+@check("responses.hang_up", f"{BACKGROUND}: to cancel a synchronous response, hang up")
 def hang_up(kit: Kit) -> None:
     """A run whose client hangs up ends, and the server answers the next request."""
-    with kit.server.stream("POST", "/responses", kit.body(input=LONG, stream=True)) as stream:
+    with kit.server.stream("POST", "/responses", kit.body(input=SLOW, stream=True)) as stream:
         events = iter(stream)
         made = next(events).json["response"]
-        for event in events:
-            if ".delta" in event.data:
-                break
+        next(event for event in events if ".delta" in event.data)
+        before = kit.server.call("GET", f"/responses/{made['id']}")
+        if _over(before):
+            raise NotJudged("the response had ended before the client could hang up")
         stream.hang_up()
     kit.create()
-    if kit.server.call("GET", f"/responses/{made['id']}").status == 200:
+    if kit.exact:
+        _never_completed(kit, made)
+    elif kit.server.call("GET", f"/responses/{made['id']}").status == 200:
         _until(kit, made, _over, "it is still running behind a client that left")
+
+
+def _never_completed(kit: Kit, made: Json) -> None:
+    """Wait for longer than the script takes."""
+    end = time.monotonic() + SLOW_S
+    while time.monotonic() < end:
+        time.sleep(PAUSE_S)
+        found = kit.server.call("GET", f"/responses/{made['id']}")
+        whole = found.status == 200 and found.json["status"] == "completed"
+        expect(not whole, "the run went on to its end behind a client that left", found)
+        del kit.server.trace[-1:]
 
 
 @check("responses.concurrent", "API reference, Responses, Streaming events")

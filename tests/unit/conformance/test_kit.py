@@ -113,12 +113,14 @@ def test_a_refusal_by_name_is_not_offered_and_another_one_is_a_failure() -> None
 
 
 def test_the_key_is_in_no_report_and_no_script() -> None:
-    exchange = Exchange("POST", "/responses", b'{"input": "it\'s"}', 200, {}, b'{"id": "resp_1"}')
-    for steps in ([exchange], [exchange, Exchange("GET", "/responses/resp_1", None)]):
+    exchange = Exchange(
+        "POST", "/responses", b'{"input": "it\'s"}', 200, {}, b'{"id": "resp_1234"}'
+    )
+    for steps in ([exchange], [exchange, Exchange("GET", "/responses/resp_1234", None)]):
         text = script(SERVER, steps)
         assert "sk-secret" not in text
         assert "KEY" in text
-    assert "' + r1 + '" in text
+    assert "'/responses/' + r1[0]" in text
     assert "sk-secret" not in cut(SERVER, b"Bearer sk-secret")
 
 
