@@ -15,7 +15,7 @@ WIRES = {
     "trtllm-grpc": "TensorRT-LLM's gRPC, for SMG and trt-responses (needs grpcio)",
     "sglang": "SGLang's scheduler over gRPC, for SMG (needs grpcio)",
 }
-MORE = "Engines:\n\n" + "\n".join(f"  {name:<12} {about}" for name, about in WIRES.items())
+MORE = "\n".join(f"{name}: {about}." for name, about in WIRES.items())
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
