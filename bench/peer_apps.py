@@ -14,10 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
+from responses_conformance.peers.installed import (
+    GPT_OSS,
+    VLLM_ALONE,
+    VLLM_NEEDS,
+    importable,
+)
+from responses_conformance.peers.model import CONFIG
 
 from bench.asks import MODEL
-from bench.servers.installed import VLLM, importable
-from trt_responses.tokens.control import CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -32,46 +37,6 @@ if TYPE_CHECKING:
 PACKAGES = ("gpt-oss", "vllm", "torch", "oss-harmony")
 """What is named with its version in the results, where it is installed. vLLM brings the last one,
 which takes the place of `openai_harmony` under us too."""
-
-GPT_OSS = ("gpt-oss==0.0.9",)
-VLLM_ALONE = (VLLM, "compressed-tensors==0.17.0", "xgrammar==0.2.8", "apache-tvm-ffi==0.1.11")
-VLLM_NEEDS = (
-    *("torch==2.13.0", "transformers>=5.16.1,<5.21", "oss-harmony", "mistral_common[image]"),
-    *("lm-format-enforcer==0.11.3", "outlines_core==0.2.14", "lark==1.2.2", "depyf==0.20.0"),
-    *("model-hosting-container-standards<1", "prometheus-fastapi-instrumentator", "mcp<3"),
-    *("anthropic", "aiohttp", "blake3", "cachetools", "cbor2", "cloudpickle", "einops", "ijson"),
-    *("msgspec", "opencv-python-headless", "partial-json-parser", "pillow", "protobuf", "psutil"),
-    *(
-        "py-cpuinfo",
-        "pybase64",
-        "python-json-logger",
-        "pyzmq",
-        "regex",
-        "requests",
-        "sentencepiece",
-    ),
-    *("setproctitle", "tiktoken", "watchfiles"),
-)
-"""What the import of vLLM's server needs: its own list holds kernels for GPUs."""
-
-CONFIG = {
-    "architectures": ["GptOssForCausalLM"],
-    "model_type": "gpt_oss",
-    "vocab_size": 201_088,
-    "hidden_size": 64,
-    "intermediate_size": 64,
-    "num_hidden_layers": 1,
-    "layer_types": ["full_attention"],
-    "num_attention_heads": 2,
-    "num_key_value_heads": 1,
-    "head_dim": 32,
-    "num_local_experts": 2,
-    "num_experts_per_tok": 1,
-    "max_position_embeddings": 131_072,
-    "eos_token_id": CONTROL.return_,
-    "torch_dtype": "bfloat16",
-}
-"""Of a gpt-oss of one layer, which has no weights."""
 
 
 @asynccontextmanager
@@ -197,6 +162,6 @@ def _with_packages(
 
 
 PEERS: dict[str, PeerApp] = {
-    "gptoss": _with_packages(gptoss, "gpt_oss", GPT_OSS),
+    "gptoss": _with_packages(gptoss, "gpt_oss", (GPT_OSS,)),
     "vllm": _with_packages(vllm, "vllm", VLLM_ALONE, VLLM_NEEDS),
 }

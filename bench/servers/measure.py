@@ -18,10 +18,10 @@ from statistics import median, quantiles
 from typing import TYPE_CHECKING, Any
 
 import orjson
+from responses_conformance.peers.installed import Absent
 
 from bench.asks import MODEL
 from bench.check import Wrong
-from bench.servers.installed import Absent
 from bench.servers.load import Load, Outcome
 from bench.servers.plays import KINDS, PACED, REQUESTS, SATURATED, Play, plays
 from bench.servers.start import CHAT, CONTENDERS
@@ -30,7 +30,9 @@ from bench.servers.texts import Reply, checked
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from bench.servers.start import Contender, Server, Starter
+    from responses_conformance.peers.start import Server
+
+    from bench.servers.start import Contender, Starter
     from trt_responses.tokens.vocabulary import Vocabulary
 
     Say = Callable[[str], None]

@@ -22,10 +22,12 @@ A check is a rule of the published APIs. It passes, fails, or is "not offered": 
 server refuses the feature by its name. In the profile `hosted` the weights are
 unknown: each check is made K times, and where the model decides, four attempts of
 five must hold. In the profile `scripted` the model plays the kit's script, which
-`--script` prints: all must hold.
+`--script` prints: all must hold. In the profile `transcripts` the engine is a mock of the
+kit (`responses-conformance mock --help`), which plays ids as gpt-oss writes them, well and
+badly: nothing may leak or be lost.
 
 The exit status is 0 if nothing failed, 1 if something did, 2 for wrong use."""
-REPEATS = {"hosted": 3, "scripted": 1}
+REPEATS = {"hosted": 3, "scripted": 1, "transcripts": 1}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,11 +37,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--key", metavar="KEY", help="API key (default: the variable OPENAI_API_KEY)")
     add("--model", metavar="NAME", help="Model name (default: the first one of the server)")
     profile = add("--profile", choices=tuple(REPEATS), default="hosted", metavar="NAME")
-    profile.help = "Profile, hosted or scripted (default: hosted)"
+    profile.help = "Profile, hosted, scripted or transcripts (default: hosted)"
     repeats = add("--repeat", type=int, metavar="K")
-    repeats.help = "Attempts of each check (default: 3, or 1 if scripted)"
+    repeats.help = "Attempts of each check (default: 3 of hosted, else 1)"
     only = add("--only", action="append", default=[], metavar="NAME")
     only.help = "Check, or beginning of names such as chat, repeatable (default: all)"
+    record = add("--record", type=Path, metavar="FILE")
+    record.help = "File of prompts that the mock writes, to judge prompts too"
     add("--patience", type=float, metavar="S", help="Seconds to wait for bytes (default: 120)")
     report = add("--report", type=Path, default=Path("conformance"), metavar="DIR")
     report.help = "Directory for the JSON, the table and the badge (default: conformance)"
@@ -71,14 +75,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run(options: argparse.Namespace) -> int:
     """Judge the server and write the report. Returns the exit status."""
+    from responses_conformance import checks as known
     from responses_conformance import report
-    from responses_conformance.checks import CHECKS
     from responses_conformance.runner import judge
 
     if options.script:
         print(Path(__file__).with_name("script.yaml").read_text("utf-8"), end="")
         return 0
-    checks = [c for c in CHECKS if not options.only or c.name.startswith(tuple(options.only))]
+    every = known.CHECKS
+    if options.profile == "transcripts":
+        from responses_conformance.playing import all_checks
+
+        every = all_checks(record=options.record)
+    checks = [c for c in every if not options.only or c.name.startswith(tuple(options.only))]
     if options.list:
         print("\n".join(f"{c.name}\n    {c.judges}\n    {c.clause}" for c in checks))
         return 0

@@ -1,7 +1,7 @@
 """The laws of a transcript: what a client reads of a reply, and what is wrong with it.
 
-Nothing a user must not see, no answer and no call lost, arguments as sent, no error for what a model
-wrote, the right finish, a stream that says what the plain reply says.
+A user sees nothing that is not meant for users, no answer and no call is lost, arguments arrive as
+written, nothing a model writes is an error, and a stream says what the plain reply says.
 """
 
 from __future__ import annotations
@@ -61,10 +61,8 @@ def chat_stream(events: Iterable[Json]) -> Said:
             delta = choice.get("delta") or {}
             said.text += delta.get("content") or ""
             for call in delta.get("tool_calls") or ():
-                function, parts = (
-                    call.get("function") or {},
-                    calls.setdefault(call["index"], ["", ""]),
-                )
+                function = call.get("function") or {}
+                parts = calls.setdefault(call["index"], ["", ""])
                 parts[0] += function.get("name") or ""
                 parts[1] += function.get("arguments") or ""
             said.finish = choice.get("finish_reason") or said.finish
@@ -92,7 +90,7 @@ def responses(reply: Json) -> Said:
 
 
 def responses_stream(events: Iterable[Json]) -> Said:
-    """By the deltas; the last event gives the end."""
+    """By the deltas, calls by their last event; the stream's last event gives the end."""
     text, calls = "", dict[int, list[str]]()
     said = Said(error="the stream has no terminal event")
     for event in events:
@@ -103,6 +101,8 @@ def responses_stream(events: Iterable[Json]) -> Said:
                 calls[event["output_index"]] = [event["item"]["name"], ""]
             case "response.function_call_arguments.delta":
                 calls.setdefault(event["output_index"], ["", ""])[1] += event["delta"]
+            case "response.output_item.done" if event["item"]["type"] == "function_call":
+                calls[event["output_index"]] = [event["item"][n] for n in ("name", "arguments")]
             case "response.completed" | "response.incomplete" | "response.failed":
                 said = responses(event["response"])
             case "error":
@@ -164,9 +164,8 @@ def _calls(calls: list[tuple[str, str]], transcript: Transcript) -> Iterator[tup
 
 def _finish(said: Said, transcript: Transcript) -> Iterator[tuple[str, str]]:
     wanted = "length" if transcript.finish == "length" else "tool_calls"
-    if transcript.finish == "length" or transcript.law.calls:
-        if said.finish != wanted:
-            yield "finish", f"it says {said.finish}, where {wanted} is right"
+    if (transcript.finish == "length" or transcript.law.calls) and said.finish != wanted:
+        yield "finish", f"it says {said.finish}, where {wanted} is right"
 
 
 def _short(value: object, most: int = 160) -> str:

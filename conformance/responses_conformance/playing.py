@@ -1,21 +1,29 @@
 """Plays transcripts through a judged server whose engine is a mock: chat and Responses, plain and
-stream, each reply held against the law."""
+stream, each reply held against the law. With the mock's record, prompts are judged too."""
 
 from __future__ import annotations
 
 import http.client
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from responses_conformance import prompts
+from responses_conformance.checks.base import Check, Failure, NotJudged, NotOffered
 from responses_conformance.laws import READERS, Said, broken, same
+from responses_conformance.transcripts import load
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
 
+    from responses_conformance.checks.kit import Kit
     from responses_conformance.client import Exchange, Server
+    from responses_conformance.prompts import Conversation
     from responses_conformance.transcripts import Transcript
 
 ABSENT = (404, 405, 501)
+CLAUSE = "Harmony, and the laws of the kit's transcripts"
 
 
 @dataclass
@@ -25,43 +33,74 @@ class Case:
     transcript: Transcript
     api: str
     broken: list[tuple[str, str]] = field(default_factory=list)
-    """The laws that were broken, each with how; the place of the fault before it."""
+    """The laws that were broken, each with how."""
     exchanges: list[Exchange] = field(default_factory=list)
 
 
+def checks(transcripts: Sequence[Transcript], record: Path | None = None) -> Iterator[Check]:
+    """A check for each transcript and each API; with a record, for each prompt too."""
+    for api in READERS:
+        for each in transcripts:
+            run = partial(_check, each, api)
+            yield Check(f"{api}.transcript.{each.name}", each.why, CLAUSE, run, by_model=False)
+        for conversation in prompts.CONVERSATIONS if record else ():
+            judges = f"The prompt of `{conversation.name}` has the ids that openai-harmony renders."
+            run = partial(_prompt, conversation, api, record)
+            yield Check(f"{api}.prompt.{conversation.name}", judges, CLAUSE, run, by_model=False)
+
+
 def play(
-    server: Server,
-    transcripts: Sequence[Transcript],
-    apis: Iterable[str] = READERS,
-    seen: Callable[[Case], object] = lambda case: None,
+    server: Server, transcripts: Sequence[Transcript], apis: Iterable[str] = READERS
 ) -> dict[str, list[Case] | str]:
     """The cases of each API, or why it is not offered."""
-    return {api: _api(server, transcripts, api, seen) for api in apis}
+    return {api: _api(server, transcripts, api) for api in apis}
 
 
-def _api(
-    server: Server, transcripts: Sequence[Transcript], api: str, seen: Callable[[Case], object]
-) -> list[Case] | str:
+def _api(server: Server, transcripts: Sequence[Transcript], api: str) -> list[Case] | str:
     cases = []
     for transcript in transcripts:
-        case = _case(server, transcript, api)
-        first = case.exchanges[0]
-        if not cases and first.status in ABSENT:
-            return f"not offered: {first.status} for POST {first.path}"
-        cases.append(case)
-        seen(case)
+        cases.append(case(server, transcript, api))
+        if cases[0].exchanges[0].status in ABSENT:
+            return f"{cases[0].exchanges[0].status} for POST {READERS[api][0]}"
     return cases
 
 
-def _case(server: Server, transcript: Transcript, api: str) -> Case:
-    case, server.trace = Case(transcript, api), []
+def case(server: Server, transcript: Transcript, api: str) -> Case:
+    """One transcript over one API, plain and streamed."""
+    made, server.trace = Case(transcript, api), []
     plain = _said(server, transcript, api, stream=False)
     streamed = _said(server, transcript, api, stream=True)
-    case.exchanges = list(server.trace)
+    made.exchanges = list(server.trace)
     for place, said in (("plain", plain), ("stream", streamed)):
-        case.broken += [(law, f"{place}: {how}") for law, how in broken(said, transcript)]
-    case.broken += same(plain, streamed)
-    return case
+        made.broken += [(law, f"{place}: {how}") for law, how in broken(said, transcript)]
+    made.broken += same(plain, streamed)
+    return made
+
+
+def _check(transcript: Transcript, api: str, kit: Kit) -> None:
+    found = case(kit.server, transcript, api)
+    first = found.exchanges[0]
+    if first.status in ABSENT:
+        raise NotOffered(f"{first.status} for POST {first.path}")
+    if found.broken:
+        plain = any(how.startswith("plain") for _, how in found.broken)
+        why = "; ".join(f"{law}: {how}" for law, how in found.broken)
+        raise Failure(why, found.exchanges[not plain])
+
+
+def _prompt(conversation: Conversation, api: str, record: Path, kit: Kit) -> None:
+    body = prompts.body(conversation, api) | {"model": kit.server.model}
+    exchange = kit.server.call("POST", READERS[api][0], body)
+    if exchange.status in ABSENT:
+        raise NotOffered(f"{exchange.status} for POST {exchange.path}")
+    if exchange.status != 200:
+        raise Failure(f"status {exchange.status}: {exchange.reply[:300]!r}", exchange)
+    try:
+        found = prompts.last_prompt(record)
+    except (OSError, IndexError) as fault:
+        raise NotJudged(f"the mock noted no prompt in {record}") from fault
+    if (why := prompts.difference(found, conversation)) is not None:
+        raise Failure(why, exchange)
 
 
 def _said(server: Server, transcript: Transcript, api: str, *, stream: bool) -> Said:
@@ -70,19 +109,19 @@ def _said(server: Server, transcript: Transcript, api: str, *, stream: bool) -> 
     try:
         if stream:
             with server.stream("POST", path, body) as reply:
-                if reply.exchange.status == 200:
+                exchange = reply.exchange
+                if exchange.status == 200:
                     said: Said = read_stream(e.json for e in reply if e.data != "[DONE]")
                     return said
-                reply.exchange.reply = (
-                    b"".join(event.raw for event in reply) or reply.exchange.reply
-                )
-                exchange = reply.exchange
+                list(reply)  # the client keeps what is read
         else:
             exchange = server.call("POST", path, body)
             if exchange.status == 200:
                 found: Said = read(exchange.json)
                 return found
         return Said(error=f"{exchange.status} {exchange.reply[:200]!r}")
+    except ConnectionRefusedError:
+        raise  # the server is gone: no law is broken
     except (OSError, http.client.HTTPException) as fault:
         return Said(error=f"the connection broke: {fault or type(fault).__name__}")
     except (LookupError, TypeError, ValueError, AttributeError) as fault:
@@ -108,3 +147,8 @@ def _function(name: str) -> dict[str, Any]:
         "description": f"The tool {name}.",
         "parameters": {"type": "object", "properties": properties},
     }
+
+
+def all_checks(script: Path | None = None, record: Path | None = None) -> list[Check]:
+    """The checks of a script's transcripts; None for those of the kit."""
+    return list(checks(load(script), record))

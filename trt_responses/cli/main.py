@@ -29,6 +29,7 @@ COMMANDS = {
     "completion": "write a completion script for bash, zsh or fish",
     "prove": "prove an engine on this machine step by step, and write a report",
     "conform": "judge a server of Responses, chat or Messages by the published APIs",
+    "mock": "play ids as the engine behind any server, to judge it without weights",
 }
 
 FEATURES = {"cassette": "trt_responses.features.cassette.command"}

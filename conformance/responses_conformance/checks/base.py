@@ -11,7 +11,7 @@ from responses_conformance.client import Exchange
 if TYPE_CHECKING:
     from responses_conformance.checks.kit import Kit
 
-Profile = Literal["hosted", "scripted"]
+Profile = Literal["hosted", "scripted", "transcripts"]
 CHECKS: list[Check] = []
 
 

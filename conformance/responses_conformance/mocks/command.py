@@ -15,7 +15,7 @@ WIRES = {
     "trtllm-grpc": "TensorRT-LLM's gRPC, for SMG and trt-responses (needs grpcio)",
     "sglang": "SGLang's scheduler over gRPC, for SMG (needs grpcio)",
 }
-MORE = "Engines:\n\n" + "\n".join(f"  {name:<12} {about}" for name, about in WIRES.items())
+MORE = "\n".join(f"{name}: {about}." for name, about in WIRES.items())
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,6 +29,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--step", type=int, default=1, metavar="N", help="Ids of each step (default: 1)")
     add("--port", type=int, default=0, metavar="PORT", help="Port of a gRPC engine (default: free)")
     add("--handshake", metavar="ADDRESS", help="vLLM's handshake, such as tcp://127.0.0.1:13345")
+    remote = add("--remote", action="store_true")
+    remote.help = (
+        "Handshake as an engine of another machine (vllm serve --data-parallel-size-local 0)"
+    )
     add("--inputs", metavar="ADDRESS", help="vLLM's input socket, in place of a handshake")
     add("--outputs", metavar="ADDRESS", help="vLLM's output socket")
 

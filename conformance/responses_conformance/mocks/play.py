@@ -49,9 +49,7 @@ class Player:
         """The player of a file; the kit's transcripts if none is named."""
         return cls(load(Path(script) if script else None), Path(record) if record else None)
 
-    def play(
-        self, prompt: Sequence[int], most: int | None = None, stops: Iterable[int] = ()
-    ) -> Play:
+    def play(self, prompt: Sequence[int], most: int | None, stops: Iterable[int] = ()) -> Play:
         """What follows the prompt: at most `most` ids, up to the first that stops."""
         chosen = self._chosen(prompt)
         if self._record is not None:

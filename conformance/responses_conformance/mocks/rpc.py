@@ -99,7 +99,7 @@ def _sglang_request(data: bytes) -> Request:
         sampling.get(8, [None])[0],
         numbers(sampling.get(10, ())),
         bool(fields.get(17, [0])[0]),
-        bool(sampling.get(20, [0])[0]),
+        keeps_stop=True,  # its detokeniser trims, which does not stand before gRPC
     )
 
 

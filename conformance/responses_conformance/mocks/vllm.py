@@ -2,8 +2,8 @@
 
 `python -m responses_conformance.mocks.vllm JSON` runs where pyzmq and msgspec are installed. The
 JSON names the sockets: `inputs` and `outputs`, or `handshake`, where the front end names them; and
-what is played: `script`, `record` and `step`, or `plays` of a benchmark: by a request's `max_tokens`,
-its ids and the steps a second (0: as many as it can). One message a step serves all requests.
+what is played: `script`, `record` and `step`, or a benchmark's `plays`: by the `max_tokens` of a
+request, its ids and the steps a second (0: as many as it can). One message a step serves all.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 IDENTITY = (0).to_bytes(2, "little")
 ADD, ABORT, UTILITY = b"\x00", b"\x01", b"\x03"
 FINISHES = {"stop": 0, "length": 1}
-HANDSHAKE_S = 60
+HANDSHAKE_S = 600
 CONTEXT = 131_072
 READY = {
     "max_model_len": CONTEXT,
@@ -50,6 +50,9 @@ READY = {
     "kv_cache_size_tokens": 1_048_576,
     "kv_cache_max_concurrency": 4096.0,
 }
+
+UTILITIES = {"get_supported_tasks": ["generate"]}
+"""What calls of the engine's methods return; others return nothing."""
 
 encode, decode = msgspec.msgpack.encode, msgspec.msgpack.decode
 
@@ -94,13 +97,21 @@ class Core:
             socket.connect(address)
         self._input.send(encode(READY))
 
+    @property
+    def sockets(self) -> tuple[zmq.Socket[bytes], zmq.Socket[bytes]]:
+        return self._input, self._output
+
     def serve(self) -> None:
         """Take requests, and step while there are some; never returns."""
         while True:
-            while self._input.poll(self._wait_ms()):
-                self._take(self._input.recv_multipart())
-            if self._running and time.monotonic() >= self._due_s:
-                self._step()
+            self.turn()
+
+    def turn(self) -> None:
+        """Take what has come, waiting while nothing runs, and make a step that is due."""
+        while self._input.poll(self._wait_ms()):
+            self._take(self._input.recv_multipart())
+        if self._running and time.monotonic() >= self._due_s:
+            self._step()
 
     def _wait_ms(self) -> int | None:
         """How long nothing is due; None while nothing runs."""
@@ -125,8 +136,9 @@ class Core:
             for request_id in decode(data[0]):
                 self._running.pop(request_id, None)
         elif kind == UTILITY:
-            _, call_id, *_ = decode(data[0])
-            self._send([0, [], None, time.monotonic(), [call_id, None, [None, None]]])
+            _, call_id, name, *_ = decode(data[0])
+            answer = [call_id, None, [None, UTILITIES.get(name)]]
+            self._send([0, [], None, time.monotonic(), answer])
 
     def _step(self) -> None:
         outputs, finished = [], []
@@ -168,12 +180,13 @@ def paced(plays: dict[str, dict[str, Any]]) -> Choose:
     return lambda request: known[int(request[3]["max_tokens"])]
 
 
-def shake_hands(context: zmq.Context[Any], address: str) -> tuple[str, str]:
-    """The sockets that a front end names in vLLM's handshake."""
+def shake_hands(context: zmq.Context[Any], address: str, *, remote: bool) -> tuple[str, str]:
+    """The sockets that a front end names in vLLM's handshake; `remote`: with an engine of another
+    machine, as `vllm serve --data-parallel-size-local 0` awaits it."""
     socket = context.socket(zmq.DEALER)
     socket.identity, socket.linger = IDENTITY, 5000
     socket.connect(address)
-    hello = {"local": True, "headless": False}
+    hello = {"local": not remote, "headless": remote}
     socket.send(encode({"status": "HELLO", **hello}))
     if not socket.poll(HANDSHAKE_S * 1000):
         raise TimeoutError(f"no handshake at {address}")
@@ -192,7 +205,7 @@ def serve(given: dict[str, Any]) -> None:
     with zmq.Context() as context:
         core = Core(choose, context, given.get("step", 1))
         sockets = (
-            shake_hands(context, given["handshake"])
+            shake_hands(context, given["handshake"], remote=bool(given.get("remote")))
             if given.get("handshake")
             else (given["inputs"], given["outputs"])
         )

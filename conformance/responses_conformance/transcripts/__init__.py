@@ -2,14 +2,14 @@
 
 `transcripts.jsonl` holds one a line. A script of your own needs `written` or `ids` in each line:
 
-| key | meaning |
-|---|---|
-| `written` | text with control ids spelled out, or a list of such texts, of raw ids, and of `{"plain": …}`, whose marks are ordinary text |
-| `ids` | the same as ids of o200k_harmony (`python -m responses_conformance.transcripts.write FILE`) |
-| `finish` | `stop`, or `length` for an engine whose budget ends |
-| `mark` | ids of the user message that asks for this one |
-| `tools` | the functions that the request offers |
-| `law` | `text`: what the user must read, in order, and no more than this and `may`; `calls`: each call, with its arguments or several that are right; `may_call`: names of further calls that are no fault |
+- `written`: text with control ids spelled out, or a list of such texts, of lists of raw ids, and of
+  `{"plain": …}`, whose marks are ordinary text
+- `ids`: the same as ids of o200k_harmony, which `python -m responses_conformance.transcripts.write
+  FILE` fills in; and `mark`, those of the user message that asks for this line
+- `finish`: `stop`, or `length` for an engine whose budget ends
+- `tools`: the functions that the request offers
+- `law`: `text`, what the user must read, in order, and no more than this and `may`; `calls`, each
+  with its arguments, or several that are right; `may_call`, names of calls that are no fault
 """
 
 from __future__ import annotations

@@ -10,16 +10,17 @@ from xml.etree import ElementTree
 
 import orjson
 import pytest
+from responses_conformance.peers.installed import Absent
+from responses_conformance.peers.model import model
+from responses_conformance.peers.start import Server, handshake_port
 
 from bench.check import Wrong
 from bench.script import script
-from bench.servers.installed import Absent
 from bench.servers.measure import Results, Row, Run, faults, measured
-from bench.servers.model import model
 from bench.servers.ours import numbered
 from bench.servers.picture import svg
 from bench.servers.plays import PACED, REQUESTS, SATURATED, given, plays
-from bench.servers.start import CHAT, Contender, Server, handshake_port
+from bench.servers.start import CHAT, Contender
 from bench.servers.table import BEGIN, END, markdown, short, write_into
 from bench.servers.texts import checked
 from trt_responses.tokens.control import CONTROL
@@ -189,9 +190,8 @@ def test_smg_awaits_its_engine_on_a_port_by_its_socket() -> None:
 
 def test_a_model_without_weights_has_every_id(vocabulary: Vocabulary, tmp_path: Path) -> None:
     few = vocabulary.token_bytes[:300]
-    cut = type(vocabulary)(few, vocabulary.encoding)
-    folder = model(cut, tmp_path)
+    folder = model(few, tmp_path)
     tokenizer = orjson.loads((folder / "tokenizer.json").read_bytes())
     assert sorted(tokenizer["model"]["vocab"].values()) == list(range(300))
     assert len(tokenizer["model"]["merges"]) == 300 - 256
-    assert model(cut, tmp_path) == folder
+    assert model(few, tmp_path) == folder

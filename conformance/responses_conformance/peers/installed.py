@@ -13,6 +13,7 @@ import tempfile
 import venv
 import zipfile
 from contextlib import contextmanager
+from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,8 +23,44 @@ if TYPE_CHECKING:
 
 VLLM, SMG = "vllm==0.33.0", "smg==1.13.0"
 CORE = ("pyzmq==27.3.0", "msgspec==0.22.0")
-"""What the stand-in for vLLM's engine core needs."""
+"""What the mock of vLLM's engine core needs."""
 SMG_NEEDS = ("setproctitle==1.3.8",)
+VLLM_ALONE = (VLLM, "compressed-tensors==0.17.0", "xgrammar==0.2.8", "apache-tvm-ffi==0.1.11")
+VLLM_NEEDS = (
+    *("torch==2.13.0", "transformers>=5.16.1,<5.21", "oss-harmony", "mistral_common[image]"),
+    *("lm-format-enforcer==0.11.3", "outlines_core==0.2.14", "lark==1.2.2", "depyf==0.20.0"),
+    *("model-hosting-container-standards<1", "prometheus-fastapi-instrumentator", "mcp<3"),
+    *("anthropic", "aiohttp", "blake3", "cachetools", "cbor2", "cloudpickle", "einops", "ijson"),
+    *("msgspec", "opencv-python-headless", "partial-json-parser", "pillow", "protobuf", "psutil"),
+    *(
+        "py-cpuinfo",
+        "pybase64",
+        "python-json-logger",
+        "pyzmq",
+        "regex",
+        "requests",
+        "sentencepiece",
+    ),
+    *("setproctitle", "tiktoken", "watchfiles"),
+)
+"""What the import of vLLM's server needs: its own list holds kernels for GPUs."""
+
+VLLM_SERVES = ("openai", "fastapi[standard]", "uvloop", "llguidance", "orjson")
+"""What `vllm serve` needs beside."""
+GPT_OSS = "gpt-oss==0.0.9"
+GPT_OSS_NEEDS = (
+    *(
+        "openai-harmony==0.0.8",
+        "tiktoken",
+        "aiohttp",
+        "chz",
+        "docker",
+        "fastapi",
+        "html2text",
+        "lxml",
+    ),
+    *("pydantic", "structlog", "tenacity", "uvicorn", "requests", "termcolor", "jupyter-client"),
+)
 RUST_FRONT_END = "vllm/vllm-rs"
 """The program in vLLM's wheel."""
 PIP_S = 600
@@ -36,17 +73,34 @@ class Absent(ImportError):
 def cache() -> Path:
     """Where environments and models of other servers are kept."""
     base = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
-    return Path(base) / "trt_responses" / "bench"
+    return Path(base) / "responses-conformance"
 
 
 def core_python() -> Path:
-    """A Python that can run `vllm_core.py`."""
+    """A Python that can run the mock of vLLM's engine core."""
     return _environment("core", CORE)
 
 
 def smg_python() -> Path:
     """A Python that has SMG; its other requirements are for other ways to an engine."""
     return _environment("smg", SMG_NEEDS, alone=(SMG,))
+
+
+def vllm_python() -> Path:
+    """A Python that has `vllm serve` without kernels for GPUs (2 GB)."""
+    return _environment("vllm", (*VLLM_NEEDS, *VLLM_SERVES), alone=VLLM_ALONE)
+
+
+def gpt_oss_python() -> tuple[Path, Path]:
+    """A Python for OpenAI's reference server, and the folder of its sources: the package asks for
+    Python 3.12, which its server does not need."""
+    folder = cache() / GPT_OSS
+    if not folder.exists():
+        _pip(
+            *(Path(sys.executable), "install", "--target", str(folder), "--no-deps"),
+            *("--ignore-requires-python", GPT_OSS),
+        )
+    return _environment("gpt-oss", GPT_OSS_NEEDS), folder
 
 
 def vllm_rs() -> Path:
@@ -91,7 +145,8 @@ def importable(module: str, alone: tuple[str, ...], needs: tuple[str, ...] = ())
 
 def _environment(name: str, needs: tuple[str, ...], alone: tuple[str, ...] = ()) -> Path:
     """The Python of an environment with these packages; `alone`: without what they require."""
-    folder = cache() / "-".join((name, *alone, *needs))
+    digest = sha256("\n".join((*alone, *needs)).encode()).hexdigest()[:12]
+    folder = cache() / f"{name}-{digest}"
     python = folder / "bin" / "python"
     ready = folder / "ready"
     if not ready.exists():

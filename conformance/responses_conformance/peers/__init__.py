@@ -1,0 +1,1 @@
+"""Other servers, each in processes of its own, over a mock engine."""

@@ -1,0 +1,186 @@
+"""`python -m responses_conformance.table`: every server that can be had here, by its tokens.
+
+Each is started over the mock of its own engine's wire and plays all transcripts. The results go
+to a JSON file, and as a table into a page.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from responses_conformance.client import Server
+from responses_conformance.laws import LAWS
+from responses_conformance.peers import start
+from responses_conformance.peers.installed import GPT_OSS, SMG, VLLM, Absent
+from responses_conformance.playing import all_checks, play
+from responses_conformance.runner import judge
+from responses_conformance.transcripts import load
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from responses_conformance.peers.start import Starter
+    from responses_conformance.playing import Case
+
+Json = dict[str, Any]
+BEGIN, END = "<!-- begin: made by make conformance -->", "<!-- end -->"
+SETTLES_S = 2
+"""Until a router has found its engine."""
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A server of the table."""
+
+    label: str
+    start: Starter
+    wire: str
+    cuts: bool = True
+    """Whether its engine can end by length."""
+
+
+def _version(package: str) -> str:
+    name, _, version = package.partition("==")
+    return f"{name} {version}"
+
+
+PEERS = {
+    "ours": Peer("trt-responses", start.ours, "TensorRT-LLM gRPC"),
+    "vllm-rs": Peer(f"{_version(VLLM)}, vllm-rs", start.rust_vllm, "vLLM ZMQ"),
+    "vllm": Peer(f"{_version(VLLM)}, Python", start.python_vllm, "vLLM ZMQ"),
+    "smg": Peer(_version(SMG), start.smg, "vLLM ZMQ"),
+    "smg-trtllm": Peer(_version(SMG), start.smg_over("trtllm-grpc"), "TensorRT-LLM gRPC"),
+    "smg-sglang": Peer(_version(SMG), start.smg_over("sglang"), "SGLang gRPC"),
+    "gpt-oss": Peer(f"{_version(GPT_OSS)}, reference", start.gpt_oss, "a function", cuts=False),
+}
+
+
+def judged(name: str, peer: Peer) -> Json:
+    """What came of one server."""
+    transcripts = [each for each in load() if peer.cuts or each.kind != "cut"]
+    with TemporaryDirectory() as folder:
+        record = Path(folder) / "prompts.jsonl"
+        with peer.start({"record": str(record)}) as begun:
+            begun.wait()
+            time.sleep(SETTLES_S)
+            server = Server(f"http://127.0.0.1:{begun.port}/v1", model=start.MODEL, patience_s=30)
+            found = play(server, transcripts)
+            apis = tuple(api for api, cases in found.items() if not isinstance(cases, str))
+            wanted = tuple(f"{api}.prompt." for api in apis)
+            checks = [c for c in all_checks(record=record) if c.name.startswith(wanted)]
+            outcomes = judge(server, checks, "transcripts", 1, lambda *_: None)
+    return {
+        "name": name,
+        "server": peer.label,
+        "wire": peer.wire,
+        "repeat": f"python -m responses_conformance.table --servers {name}",
+        "apis": {api: _api(cases) for api, cases in found.items()},
+        "prompts": {
+            "judged": len(outcomes),
+            "failures": {o.check.name: o.why for o in outcomes if o.verdict == "failed"},
+        },
+    }
+
+
+def _api(cases: list[Case] | str) -> Json:
+    if isinstance(cases, str):
+        return {"not offered": cases}
+    failed = {case.transcript.name: case for case in cases if case.broken}
+    laws = Counter(law for case in failed.values() for law in {law for law, _ in case.broken})
+    return {
+        "transcripts": len(cases),
+        "passed": len(cases) - len(failed),
+        "laws": dict(laws),
+        "failures": {
+            name: [f"{law}: {how}" for law, how in case.broken] for name, case in failed.items()
+        },
+    }
+
+
+def markdown(results: Sequence[Json]) -> str:
+    """The table of all servers, and the first failures of each law."""
+    heads = ["server", "engine's wire", "chat", "Responses", "prompts", *LAWS]
+    lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
+    for each in results:
+        if "absent" in each:
+            lines.append(f"| {each['server']} | {each['wire']} | not run: {each['absent']} |")
+            continue
+        apis = list(each["apis"].values())
+        cells = [_share(api) for api in apis]
+        told = each["prompts"]
+        cells.append(f"{told['judged'] - len(told['failures'])} of {told['judged']}")
+        sums: Counter[str] = sum((Counter(api.get("laws", {})) for api in apis), Counter())
+        cells += [str(sums[law]) for law in LAWS]
+        lines.append(f"| {' | '.join((each['server'], each['wire'], *cells))} |")
+    lines += ["", "| server | fails | for example |", "|---|---|---|"]
+    for each in results:
+        lines += [f"| {each['server']}, {each['wire']} | {row} |" for row in _failures(each)]
+    return "\n".join(lines)
+
+
+def _share(api: Json) -> str:
+    return "–" if "not offered" in api else f"{api['passed']} of {api['transcripts']}"
+
+
+def _failures(each: Json) -> Iterator[str]:
+    """For each law the transcripts that break it, over any API, and one fault in full."""
+    for law in LAWS:
+        broken: dict[str, str] = {}
+        for api in each.get("apis", {}).values():
+            for name, faults in api.get("failures", {}).items():
+                for fault in faults:
+                    if fault.startswith(f"{law}: "):
+                        broken.setdefault(name, fault)
+        if broken:
+            names, example = ", ".join(f"`{name}`" for name in broken), next(iter(broken.values()))
+            yield f"{names} | {_code(example)}"
+    if faults := each.get("prompts", {}).get("failures"):
+        names = ", ".join(f"`{name}`" for name in faults)
+        yield f"{names} | {_code('prompt: ' + next(iter(faults.values())))}"
+
+
+def _code(text: str) -> str:
+    """Text as code inside a table's cell."""
+    return f"`{text[:220].replace('`', ' ').replace('|', '¦')}`"
+
+
+def write_into(page: Path, text: str) -> None:
+    """Replace what stands between the page's marks."""
+    before, _, rest = page.read_text("utf-8").partition(BEGIN)
+    _, _, after = rest.partition(END)
+    page.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", "utf-8")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m responses_conformance.table")
+    parser.add_argument("--servers", default=",".join(PEERS), help=f"of {', '.join(PEERS)}")
+    parser.add_argument("--out", type=Path, default=Path("conformance.json"), help="JSON file")
+    parser.add_argument("--page", type=Path, help="page whose table is replaced")
+    options = parser.parse_args(arguments)
+    results = []
+    for name in options.servers.split(","):
+        peer, began = PEERS[name], time.monotonic()
+        try:
+            results.append(judged(name, peer))
+        except (Absent, OSError, RuntimeError) as fault:
+            results.append({"server": peer.label, "wire": peer.wire, "absent": str(fault)})
+        shares = {api: _share(found) for api, found in results[-1].get("apis", {}).items()}
+        print(f"{name}: {shares or results[-1]} in {time.monotonic() - began:.0f} s", flush=True)
+    date = time.strftime("%Y-%m-%d", time.gmtime())
+    made = {"date": date, "transcripts": len(load()), "results": results}
+    options.out.write_text(json.dumps(made, ensure_ascii=False, indent=1) + "\n", "utf-8")
+    if options.page:
+        write_into(options.page, f"{date}, {len(load())} transcripts.\n\n{markdown(results)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
