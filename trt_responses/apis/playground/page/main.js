@@ -75,7 +75,7 @@ function changed(turn) {
   dirty.add(turn);
   refresh();
   keep(turn);
-  if (turn === state.active && turn.id) history.replaceState(null, "", `#${turn.id}`);
+  if (turn === state.active && turn.id && location.hash !== `#${turn.id}`) history.replaceState(null, "", `#${turn.id}`);
   if (byId("look").hidden || turn !== state.inspected || looking || !(state.look === "events" || !turn.running)) return;
   looking = setTimeout(() => {
     looking = null;
