@@ -99,7 +99,6 @@ def test_a_hostile_text_is_shown_and_executes_nothing() -> None:
     play(story)
 
 
-@pytest.mark.early(31)
 def test_a_line_of_a_megabyte_leaves_the_page_usable() -> None:
     async def story() -> None:
         longest = max(range(190_000), key=lambda i: len(vocabulary().token_bytes[i].strip()))

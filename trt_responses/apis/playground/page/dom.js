@@ -52,6 +52,13 @@ export function copyButton(text, label = "Copy") {
   return node;
 }
 
+// Saves data as a file of this name.
+export function download(blob, name) {
+  const url = URL.createObjectURL(blob);
+  el("a", { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 1000);
+}
+
 // Returns a function that schedules `work` once for the next frame. After slow work it waits three times as
 // long as the work took, so the page stays responsive with large answers.
 export function eachFrame(work) {

@@ -134,7 +134,7 @@ class Hosted {
     this.state = el("span", { class: "status" });
     this.body = el("div");
     this.node = el(
-      "details", { class: "call", open: this.opens },
+      "details", { class: this.quiet ? "call quiet" : "call", open: this.opens },
       el("summary", {}, el("b", {}, this.title(item)), this.brief, this.state), this.body,
     );
   }
@@ -206,6 +206,7 @@ class McpCall extends Hosted {
 }
 
 class McpTools extends Hosted {
+  get quiet() { return true; }
   title(item) { return `Tools of ${item.server_label}`; }
   line(item) { return item.error ?? (item.tools ?? []).map(({ name }) => name).join(", "); }
   parts(item) {

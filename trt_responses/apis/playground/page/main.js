@@ -19,6 +19,7 @@ import { Turn, answerTo, keyOf } from "./turn.js";
 
 const LOOKS = { events: eventsOf, explain: explanationOf, sides: sidesOf, copy: programsOf };
 const CHIPS = ["What can you do?", "What is the capital of Norway?", "Count from one to seven."];
+const READ_MS = 400; // between two looks at a conversation that is being read
 const OPEN_CHATS = 8; // conversations that stay in memory, besides those that run
 
 const state = { chat: chats.newChat(), active: null, inspected: null, look: "events", editing: null, note: "", beside: null };
@@ -39,8 +40,10 @@ function beside() {
 // The turns that a stop ends.
 const running = () => (beside() ?? [state.active]).filter((turn) => turn?.running);
 
+const showThread = () => thread.show(state.active?.path ?? [], beside(), welcome());
+
 function show() {
-  thread.show(state.active?.path ?? [], beside(), welcome());
+  showThread();
   byId("title").textContent = state.chat.title || "New chat";
   document.title = state.chat.title ? `${state.chat.title} · trt_responses` : "trt_responses";
   showRunning();
@@ -69,13 +72,24 @@ const refresh = eachFrame(() => {
   showRunning();
 });
 
+// Returns a function that has the work done soon, and once for many calls.
+function nowAndThen(work) {
+  let waits = null;
+  return () => {
+    waits ??= setTimeout(() => {
+      waits = null;
+      work();
+    }, READ_MS);
+  };
+}
+
 let looking = null;
 
 function changed(turn) {
   dirty.add(turn);
   refresh();
   keep(turn);
-  if (turn === state.active && turn.id) history.replaceState(null, "", `#${turn.id}`);
+  if (turn === state.active) address(turn);
   if (byId("look").hidden || turn !== state.inspected || looking || !(state.look === "events" || !turn.running)) return;
   looking = setTimeout(() => {
     looking = null;
@@ -112,8 +126,15 @@ async function look() {
   if (state.inspected === turn && state.look === kind) panel.replaceChildren(...nodes.filter(Boolean));
 }
 
+// Puts the response's id into the address. Not at each event: a browser slows down who does that often.
+function address(turn) {
+  const wanted = turn?.id ? `#${turn.id}` : "";
+  if (location.hash !== wanted) history.replaceState(null, "", `${location.pathname}${location.search}${wanted}`);
+}
+
 function choose(turn) {
   state.active = state.inspected = turn;
+  address(turn);
   show();
   look();
   thread.toEnd();
@@ -235,7 +256,7 @@ function begin(chat) {
 function startAnew() {
   begin(chats.newChat());
   state.active = state.inspected = null;
-  history.replaceState(null, "", location.pathname + location.search);
+  address(null);
   show();
   look();
   byId("ask").focus();
@@ -254,12 +275,11 @@ async function openChat(record, id = record.shown ?? record.leaves.at(-1)) {
   if (there) {
     begin(there);
     choose(there.known.get(id) ?? latest(there.roots.at(-1)));
-    history.replaceState(null, "", `#${state.active.id ?? ""}`);
     return;
   }
   const chat = { ...chats.newChat(), key: record.key, title: record.title };
   try {
-    await withKey(() => read(chat, record.leaves, id));
+    await withKey(() => read(chat, record, id));
   } catch (fault) {
     if (!(fault instanceof Fault)) throw fault;
     tell(fault.message);
@@ -267,23 +287,25 @@ async function openChat(record, id = record.shown ?? record.leaves.at(-1)) {
 }
 
 // Reads a conversation and shows it from its first turn on: what was said before comes above it.
-async function read(chat, leaves, shown) {
+async function read(chat, record, shown) {
+  const { leaves } = record;
   let fault = null;
-  const grown = eachFrame(() => state.chat === chat && show());
+  const grown = nowAndThen(() => state.chat === chat && showThread());
   for (const leaf of [shown, ...leaves.filter((id) => id !== shown)]) {
     try {
       await load(chat, leaf, leaves.indexOf(leaf), (last) => {
-        chat.title ||= last.path[0].question.slice(0, 80);
+        if (!record.title) chat.title = last.path[0].question.slice(0, 80);
         if (open_chats.includes(chat)) return grown();
         begin(chat);
         choose(last);
-        history.replaceState(null, "", `#${last.id}`);
       });
     } catch (error) {
       fault = error; // deleted, or expired
     }
   }
   if (!chat.roots.length) throw fault;
+  chats.remember(chat, shown);
+  if (state.chat === chat) show();
   for (const turn of chat.known.values()) if (turn.running) runner.follow(turn);
 }
 
@@ -319,6 +341,7 @@ byId("open").addEventListener("submit", (event) => {
   event.preventDefault();
   open(byId("open-id").value.trim());
 });
+byId("to-import").addEventListener("click", () => byId("import").click());
 byId("import").addEventListener("change", (event) => importFile(event.target.files[0]));
 byId("to-end").addEventListener("click", () => thread.toEnd());
 document.addEventListener("keydown", (event) => {

@@ -191,8 +191,8 @@ export class Growing {
   // `done`: no more will come.
   update(text, done = false) {
     if (text.length === this.shown && done === this.done) return;
-    if (this.long && text.length > this.shown) this.long.appendData(text.slice(this.shown));
-    else if (!this.long) this.draw(text, done);
+    if (this.long) this.lengthen(text.slice(this.shown));
+    else this.draw(text, done);
     this.shown = text.length;
     this.done = done;
   }
@@ -205,10 +205,24 @@ export class Growing {
     for (const node of this.open) node.remove();
     const rest = text.slice(this.settled);
     if (rest.length > LONG && !/\n|```|~~~/.test(rest)) {
-      this.long = document.createTextNode(rest); // a line without end: it only grows
-      this.open = [el("p", {}, this.long)];
+      this.long = true; // a line without end: it only grows
+      this.open = [];
+      this.lengthen(rest);
     } else this.open = this.settle(rest, done);
     this.node.append(...this.open);
+  }
+
+  // Pieces of a long line are blocks of their own: the browser lays out the last one anew, and not the line.
+  lengthen(text) {
+    for (let at = 0; at < text.length;) {
+      if (!this.last || this.last.length >= LONG) {
+        this.last = document.createTextNode("");
+        this.node.append(el("p", { class: "piece" }, this.last));
+      }
+      const more = text.slice(at, at + LONG - this.last.length);
+      this.last.appendData(more);
+      at += more.length;
+    }
   }
 
   // Adds the blocks that cannot change any more. Returns the nodes of the last one.

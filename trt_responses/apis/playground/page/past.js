@@ -1,7 +1,7 @@
 // The conversations at the left: found by their titles, renamed, exported, deleted; and the branches of the one shown.
 
 import * as chats from "./chats.js";
-import { button, byId, el } from "./dom.js";
+import { button, byId, download, el } from "./dom.js";
 
 // The runs of turns between two forks, each with those that begin at its end.
 function runsFrom(turns) {
@@ -13,6 +13,13 @@ function runsFrom(turns) {
     }
     return { first, last, count, next: runsFrom(last.children) };
   });
+}
+
+// A branch by its question; by its answer, where the question is that of another one.
+function nameOf(turn, place, all) {
+  const question = turn.question || "Result of a tool";
+  if (all.filter(({ first }) => first.question === turn.question).length < 2) return question;
+  return `${place + 1}: ${turn.answer.slice(0, 60) || question}`;
 }
 
 export class Past {
@@ -44,9 +51,9 @@ export class Past {
     const runs = runsFrom(chat.roots);
     if (runs.length === 1 && !runs[0].next.length) return null;
     const path = new Set(active.path);
-    const line = ({ first, last, count, next }) => el(
+    const line = ({ first, last, count, next }, place, all) => el(
       "li", {},
-      button(`${first.question || "Result of a tool"}${count > 1 ? ` · ${count} messages` : ""}`, () => this.page.choose(last), {
+      button(`${nameOf(first, place, all)}${count > 1 ? ` · ${count} messages` : ""}`, () => this.page.choose(last), {
         class: path.has(first) ? "plain on" : "plain", "aria-current": path.has(last) && !last.children.length ? "true" : null,
         title: first.question,
       }),
@@ -66,8 +73,8 @@ export class Past {
     return el(
       "span", { class: "actions" },
       button("Rename", () => this.rename(chat)),
-      button("JSON", () => this.download(chats.asJson(active), "json"), { title: "Export as JSON" }),
-      button("Markdown", () => this.download(chats.asMarkdown(active), "md"), { title: "Export as Markdown" }),
+      button("JSON", () => this.save(chats.asJson(active), "json"), { title: "Export as JSON" }),
+      button("Markdown", () => this.save(chats.asMarkdown(active), "md"), { title: "Export as Markdown" }),
       button("Delete", remove),
     );
   }
@@ -83,10 +90,8 @@ export class Past {
     field.focus();
   }
 
-  download(text, ending) {
-    const url = URL.createObjectURL(new Blob([text]));
+  save(text, ending) {
     const name = this.page.state.chat.title.replace(/[^\p{L}\p{N}]+/gu, "-").slice(0, 60) || "chat";
-    el("a", { href: url, download: `${name}.${ending}` }).click();
-    setTimeout(() => URL.revokeObjectURL(url), 1000);
+    download(new Blob([text]), `${name}.${ending}`);
   }
 }

@@ -122,10 +122,18 @@ export class Thread {
     this.showEnd(this.nearEnd);
   }
 
+  // A column of its own height follows its answer.
+  grow(view) {
+    const side = view.node.closest(".side");
+    const follows = side && side.scrollHeight - side.scrollTop - side.clientHeight < NEAR;
+    view.update();
+    if (follows) side.scrollTop = side.scrollHeight;
+  }
+
   // Draws turns anew that have changed.
   update(turns) {
     const follows = this.nearEnd;
-    for (const turn of turns) if (this.views.get(turn)?.drawn) this.view(turn).update();
+    for (const turn of turns) if (this.views.get(turn)?.drawn) this.grow(this.view(turn));
     if (follows) this.toEnd();
     this.showEnd(this.nearEnd);
   }

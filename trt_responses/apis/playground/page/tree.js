@@ -4,6 +4,7 @@ import { button, copyButton, el } from "./dom.js";
 
 const AT_ONCE = 100; // entries of one list or object that are shown without a click
 const LONG = 2000; // characters of a string that are shown without a click
+const SHORT = 72; // characters of a list of plain values that stays in one line
 const OPEN = 60; // a value of at most so many entries is shown unfolded
 
 // A number that JavaScript would round, as it is written.
@@ -28,7 +29,9 @@ export function parsed(text) {
   }
 }
 
-const plain = (value) => JSON.stringify(value, (_, each) => (each instanceof Exact ? Number(each.source) : each), 2);
+const plain = (value, indent = 2) => JSON.stringify(value, (_, each) => (each instanceof Exact ? Number(each.source) : each), indent);
+
+const inLine = (value) => Array.isArray(value) && !value.some(folds) && plain(value, 0).length <= SHORT;
 
 // Counts entries, no further than `most`.
 function size(value, most) {
@@ -59,6 +62,7 @@ function leaf(value) {
 function entry(key, value, depth, unfolded) {
   const name = key === null ? null : el("span", { class: "json-key" }, String(key));
   if (!folds(value)) return el("li", {}, name, name && ": ", leaf(value));
+  if (depth && inLine(value)) return el("li", {}, name, ": [", ...value.flatMap((each, place) => [place ? ", " : "", leaf(each)]), "]");
   const list = Array.isArray(value), count = Object.keys(value).length;
   const children = el("ul");
   const node = el(
@@ -89,6 +93,7 @@ function entry(key, value, depth, unfolded) {
 export function tree(value, text) {
   const root = el("ul", { class: "tree" }, entry(null, value, 0, size(value, OPEN) <= OPEN));
   const source = el("pre", { tabindex: "0", hidden: true }, el("code", {}, text));
+  const nested = root.querySelector("details details");
   const all = (open) => {
     for (const node of root.querySelectorAll("details")) node.open = open;
   };
@@ -100,8 +105,8 @@ export function tree(value, text) {
   return el(
     "div", { class: "json" },
     el("div", { class: "code-head" }, el("span", {}, "JSON"), el(
-      "span", {}, button("Unfold", () => all(true), { title: "Unfold one level more" }),
-      button("Fold", () => all(false)), swap, copyButton(() => text),
+      "span", {}, ...(nested ? [button("Unfold", () => all(true), { title: "Unfold one level more" }), button("Fold", () => all(false))] : []),
+      swap, copyButton(() => text),
     )),
     root, source,
   );

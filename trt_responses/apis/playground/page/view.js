@@ -1,6 +1,7 @@
 // Turns as cards: the question, the items of its answer, how it ended, and what can be done with it.
 
 import { button, copyButton, el } from "./dom.js";
+import { filesOf } from "./files.js";
 import { itemView } from "./items.js";
 
 const ENDS = {
@@ -19,6 +20,7 @@ export class TurnView {
     this.actions = actions;
     this.items = [];
     this.body = el("div", { class: "items" });
+    this.files = el("div", { class: "files" });
     this.status = el("span", { class: "status" });
     this.figures = el("span", { class: "faint" });
     this.error = el("p", { class: "fault" });
@@ -26,7 +28,7 @@ export class TurnView {
     this.tools = el("span", { class: "actions" });
     this.node = el(
       "article", { class: "turn", "aria-label": "Question and answer" },
-      el("h2", { class: "hidden" }, "Question and answer"), this.question(), this.body, this.error,
+      el("h2", { class: "hidden" }, "Question and answer"), this.question(), this.body, this.files, this.error,
       el("footer", {}, this.status, this.figures, this.tools),
     );
     this.drawn = false;
@@ -72,6 +74,7 @@ export class TurnView {
     this.over = !turn.running;
     this.known = turn.id;
     this.tools.replaceChildren(...this.buttons());
+    if (this.over) filesOf(turn).then((nodes) => this.files.replaceChildren(...nodes));
   }
 
   show(item) {
