@@ -123,7 +123,7 @@ async def test_a_warm_engine_that_is_much_busier_than_another_gets_no_more() -> 
 
 @story
 async def test_an_owner_never_learns_what_is_warm_for_another() -> None:
-    keys = {"api_keys": ("ann:key-a", "bob:key-b")}
+    keys: dict[str, Any] = {"api_keys": ("ann:key-a", "bob:key-b")}
     async with several_served({"demo": [engine, engine]}, **keys) as s:
         for key in ("key-a", "key-b"):
             body = orjson.dumps({"model": "demo", "input": LONG})

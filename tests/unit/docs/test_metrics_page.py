@@ -6,6 +6,7 @@ import asyncio
 import re
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,7 @@ def test_every_metric_stands_in_the_table(tmp_path: Path) -> None:
         write([])
 
     async def story() -> bytes:
-        settings = {"keys_file": tmp_path / "keys.json", "data_dir": tmp_path}
+        settings: dict[str, Any] = {"keys_file": tmp_path / "keys.json", "data_dir": tmp_path}
         engine = partial(ScriptedEngine, [script(ANSWER)])
         async with several_served({"demo": [engine]}, **settings) as s:
             return (await s.client.get("/metrics")).body
