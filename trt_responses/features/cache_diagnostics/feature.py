@@ -1,7 +1,7 @@
 """Compares a prompt with an earlier response's, id by id: `prompt_cache_diagnostics`.
 
 The ids of recent responses are those that are kept to be explained. Knows ids, and what a stored
-response says of its request; knows no engine: whether one still has the prefix is not said here.
+response holds of its request; knows no engine, and not whether one still has the prefix.
 """
 
 from __future__ import annotations
