@@ -22,7 +22,7 @@ IGNORED: dict[str, Any] = {
     "include.nonsense": {"include": ["nonsense"]},
     "tools[].defer_loading": {"tools": [WEATHER | {"defer_loading": True}]},
     "tools[].zzz": {"tools": [{"type": "namespace", "name": "n", "tools": [WEATHER | {"zzz": 1}]}]},
-    "prompt_cache_options": {"prompt_cache_options": {"mode": "x"}},
+    "prompt_cache_options.mode": {"prompt_cache_options": {"mode": "x"}},
     "reasoning.mode": {"reasoning": {"mode": "pro"}},
     "stream_options.include_obfuscation": {"stream_options": {"include_obfuscation": True}},
     "top_logprobs": {"top_logprobs": 3},

@@ -106,16 +106,16 @@ async def made_by(s: SeveralServed, response_id: str) -> list[str]:
 
 @story
 async def test_a_warm_engine_that_is_much_busier_than_another_gets_no_more() -> None:
-    manual = partial(engine, clock=StepClock.manual(), max_batch=4)
-    async with several_served({"demo": [manual, partial(engine, max_batch=4)]}) as s:
+    manual = partial(engine, clock=StepClock.manual(), max_batch=8)
+    async with several_served({"demo": [manual, partial(engine, max_batch=8)]}) as s:
         first, second = s.replicas.values()
         calls = []
-        for busy in (1, 2, 3):
+        for busy in range(1, 8):
             calls.append(s.client.ask(input=LONG, stream=True))
             await until(lambda: first.requests + second.requests == len(calls))
             assert (first.running, first.requests) == (busy, busy)
         assert (await s.client.create(input=LONG)).status == 200
-        assert (first.requests, second.requests) == (3, 1)
+        assert (first.requests, second.requests) == (7, 1)
         for call in calls:
             call.hang_up()
         await until(lambda: first.running == 0)
@@ -123,7 +123,7 @@ async def test_a_warm_engine_that_is_much_busier_than_another_gets_no_more() -> 
 
 @story
 async def test_an_owner_never_learns_what_is_warm_for_another() -> None:
-    keys = {"api_keys": ("ann:key-a", "bob:key-b")}
+    keys: dict[str, Any] = {"api_keys": ("ann:key-a", "bob:key-b")}
     async with several_served({"demo": [engine, engine]}, **keys) as s:
         for key in ("key-a", "key-b"):
             body = orjson.dumps({"model": "demo", "input": LONG})

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from trt_responses.engine import Engine, GenerateOptions
 
-WORDS = 60
-STEP_S = 0.01
+WORDS = 30
+STEP_S = 0.03
 ADMIN: dict[str, Any] = {"admin_key": "admin-key"}
 
 
@@ -104,9 +104,10 @@ class Paced(ScriptedEngine):
             await turn()
 
 
-def killable(patience: Patience) -> RemoteEngine:
+def killable(patience: Patience) -> tuple[RemoteEngine, EngineProcess]:
     """Such an engine in a process that a test kills; it is restarted."""
-    return RemoteEngine(__version__, process=EngineProcess(program(__name__), {}, patience))
+    process = EngineProcess(program(__name__), {}, patience)
+    return RemoteEngine(__version__, process=process), process
 
 
 def main() -> None:

@@ -59,6 +59,12 @@ REFUSED: Mapping[str, Sequence[Post | Start | str]] = {
         for kind in ("shell", "local_shell", "apply_patch")
     ],
     "features.background": [Post(ASKED | {"background": True}, "background")],
+    "features.cache_diagnostics": [
+        Post(
+            ASKED | {"prompt_cache_options": {"comparison_response_id": "resp_1"}},
+            "prompt_cache_options",
+        )
+    ],
     "features.card": [],
     "features.cassette": [Start({"engine": "replay://c.jsonl"})],
     "features.compaction": [

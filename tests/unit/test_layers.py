@@ -83,6 +83,7 @@ MAY_IMPORT = {
     "features": "",
     "features.action_tools": CORE,
     "features.background": f"{CORE} features.stored",
+    "features.cache_diagnostics": f"{CORE} features.explain",
     "features.card": CORE,
     "features.cassette": f"{CORE} cli",
     "features.compaction": f"{CORE} features.listing",

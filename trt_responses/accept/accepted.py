@@ -173,6 +173,8 @@ class Accepted:
     """The whole prompt, of a client that renders it itself; `input` is empty then."""
     begun: Sequence[int] = ()
     """Ids with which the client has the answer begin; they follow the prompt."""
+    compared: str | None = None
+    """The id of a response whose prompt is compared with this one's."""
     scored: bool = False
     """The reply has the likelihood of each token, as `sampling.logprobs` asks."""
 
@@ -189,6 +191,7 @@ FEATURES = {
     "compacts_beyond": ("context_management", "compactions"),
     "generates": ("generate", "prompts that are only read"),
     "included": ("include", "metrics and messages of a response"),
+    "compared": ("prompt_cache_options", "comparisons of prompts"),
     "scored": ("include", "log probabilities"),
     "seals": ("include", "encrypted thoughts"),
     "built_in": ("tools", "tools that the server runs"),

@@ -71,6 +71,7 @@ def accept(
     scored = LOGPROBS in (request.include or ())
     sampling = sampling_of(request, (request.top_logprobs or 0) if scored else None)
     echo = echo_of(request, echoed, sampling, built_in)
+    caching = request.prompt_cache_options
     return Accepted(
         input=items,
         compacts=trigger,
@@ -98,6 +99,7 @@ def accept(
         built_in=run_here,
         max_tool_calls=request.max_tool_calls,
         scored=scored,
+        compared=None if caching is None else caching.comparison_response_id,
     )
 
 

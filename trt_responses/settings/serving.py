@@ -37,7 +37,8 @@ class Listening(SettingGroup):
         description="Name of the prepared engine to serve: its promoted version, or name@3. For"
         " an engine of another server: grpc://host:port/model (`trtllm-serve "
         "--grpc`) or triton://host:port/model (a Triton that serves an export of "
-        "`trt-responses export triton`), or that of an installed package, as NAME://PLACE.",
+        "`trt-responses export triton`), or that of an installed package, as NAME://PLACE. "
+        "Several: several://NAME=ENGINE,NAME=ENGINE.",
     )
     gate_prompts: Path | None = Field(
         None,

@@ -49,6 +49,7 @@ FOLDERS = (
     "features.traces",
     "features.metrics",
     "features.explain",
+    "features.cache_diagnostics",  # compares what is kept to be explained
     "features.containers",
     "features.dense_text",
     "features.stored",

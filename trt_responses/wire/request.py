@@ -47,6 +47,12 @@ class TextOptions(Options):
     verbosity: Literal["low", "medium", "high"] | None = None
 
 
+class CacheOptions(Options):
+    """How the prompt is cached."""
+
+    comparison_response_id: Annotated[str, Field(max_length=1024)] | None = None
+
+
 class StreamOptions(Options):
     """How a stream is written."""
 
@@ -98,6 +104,7 @@ class Request(Options):
     presence_penalty: Penalty | None = None
     previous_response_id: str | None = None
     prompt_cache_key: Identifier | None = None
+    prompt_cache_options: CacheOptions | None = None
     prompt_cache_retention: Identifier | None = None
     reasoning: ReasoningOptions | None = None
     safety_identifier: Identifier | None = None

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import re
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support.metrics_judge import read_text
-from tests.support.served import served
+from tests.support.served import ANSWER, script, served
+from tests.support.several import several_served
+from trt_responses.engines.scripted.engine import ScriptedEngine
 from trt_responses.features.limits.key_file import changing
 
 PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
@@ -20,7 +24,9 @@ def test_every_metric_stands_in_the_table(tmp_path: Path) -> None:
         write([])
 
     async def story() -> bytes:
-        async with served(keys_file=tmp_path / "keys.json", data_dir=tmp_path) as s:
+        settings: dict[str, Any] = {"keys_file": tmp_path / "keys.json", "data_dir": tmp_path}
+        engine = partial(ScriptedEngine, [script(ANSWER)])
+        async with several_served({"demo": [engine]}, **settings) as s:
             return (await s.client.get("/metrics")).body
 
     said = asyncio.run(story()).decode()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from trt_responses.engine import GuideKind
     from trt_responses.features.several.replica import Replica
 
-BUSIER = 0.5
+BUSIER = 0.75
 """The share of its places by which a warm engine may be busier than the least loaded one."""
 WORTH_BLOCKS = 16
 """The blocks that an engine must know beyond the others, if they are not half of what is left: else
@@ -37,7 +37,7 @@ class Group:
         """Without `affinity` requests go to the least loaded engine."""
         self.model = model
         self.replicas = replicas
-        self._affinity = affinity and len(replicas) > 1
+        self.affinity = affinity and len(replicas) > 1
         self._starting: list[asyncio.Task[None]] = []
         self._made: dict[str, list[str]] = {}
         self._limits_of: list[Limits] = []
@@ -86,7 +86,7 @@ class Group:
                 raise result
 
     def generate(self, prompt_ids: Sequence[int], options: GenerateOptions, sink: Sink) -> Handle:
-        blocks = blocks_of(prompt_ids, options.salt) if self._affinity else []
+        blocks = blocks_of(prompt_ids, options.salt) if self.affinity else []
         fault: EngineUnavailable | None = None
         for replica in self._ranked(blocks):
             try:

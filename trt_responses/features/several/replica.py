@@ -96,7 +96,7 @@ class Replica:
 
     @property
     def load(self) -> float:
-        """The share of its places that are taken."""
+        """The share of its places that are in use."""
         return self.running / max(1, self.places)
 
     def warm(self, blocks: Sequence[int]) -> int:

@@ -1,0 +1,121 @@
+"""Of three engines of one model one is killed, one frozen and one replaced under 50 conversations:
+no turn is lost, and none is there twice.
+
+Budget: 15 s on one core.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.support.polling import until_seen
+from tests.support.several import answer, killable, named, several_served
+from tests.support.story import story
+from trt_responses.engines.remote.client import RemoteEngine
+from trt_responses.engines.remote.process import EngineProcess, Patience
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.support.several import SeveralServed
+    from trt_responses.features.several.replica import Replica
+
+CONVERSATIONS = 50
+PATIENCE = Patience(silence_s=4.0, restarts=50, first_backoff_s=0.01)
+
+
+class Engines:
+    """Makes the engines, and knows their processes."""
+
+    def __init__(self) -> None:
+        self.processes: list[EngineProcess] = []
+
+    def new(self) -> RemoteEngine:
+        engine, process = killable(PATIENCE)
+        self.processes.append(process)
+        return engine
+
+
+class Conversation:
+    """One user, whose every turn names a number of its own."""
+
+    def __init__(self, s: SeveralServed, name: int) -> None:
+        self._s = s
+        self._name = name
+        self.turns: list[str] = []
+        self.last: str | None = None
+
+    async def talk(self, over: Callable[[], bool]) -> None:
+        while len(self.turns) < 2 or not over():
+            number = str(1000 * self._name + len(self.turns))
+            asked = {"input": f"number={number};", "previous_response_id": self.last}
+            call = await self._s.client.create(**asked, stream=bool(self._name % 2))
+            assert call.status == 200, call.body
+            made = call.events[-1]["response"] if self._name % 2 else call.json()
+            assert made["status"] == "completed", made["error"]
+            assert made["output"][-1]["content"][0]["text"] == answer(number)
+            if self._name % 2:
+                deltas = [e["delta"] for e in call.events if e["type"].endswith("text.delta")]
+                assert "".join(deltas) == answer(number)
+            self.turns.append(number)
+            self.last = made["id"]
+
+    async def kept(self) -> Counter[str]:
+        """How often each number is in the history."""
+        found: Counter[str] = Counter()
+        response_id = self.last
+        while response_id is not None:
+            items = await self._s.client.get(f"/v1/responses/{response_id}/input_items?limit=100")
+            found.update(marks(items.json()["data"]))
+            made = (await self._s.client.get(f"/v1/responses/{response_id}")).json()
+            response_id = made["previous_response_id"]
+        return found
+
+
+def marks(items: list[dict[str, Any]]) -> list[str]:
+    texts = (item["content"][0]["text"] for item in items if item.get("role") == "user")
+    return [named(text) for text in texts]
+
+
+async def hurt(replica: Replica, process: EngineProcess, number: signal.Signals) -> None:
+    """Send its process a signal, once it is at work, and wait until another one serves."""
+    await until_seen(lambda: replica.able and replica.running > 0)
+    pid = process.pid
+    assert pid is not None
+    os.kill(pid, number)
+    await until_seen(lambda: process.pid not in (None, pid) and replica.able)
+
+
+async def replace(replica: Replica, process: EngineProcess) -> None:
+    """End its process when it has nothing left, and send it requests when there is another."""
+    replica.draining = True
+    await until_seen(lambda: replica.running == 0)
+    pid = process.pid
+    process.restart("it is replaced")
+    await until_seen(lambda: process.pid not in (None, pid) and replica.health().ready)
+    replica.draining = False
+
+
+@pytest.mark.slow  # six processes that begin
+@story
+async def test_no_turn_is_lost_or_doubled_whatever_becomes_of_any_of_three_engines() -> None:
+    engines, over = Engines(), asyncio.Event()
+    async with several_served({"demo": [engines.new] * 3}) as s:
+        replicas = list(s.replicas.values())
+        await until_seen(lambda: all(each.able for each in replicas))
+        users = [Conversation(s, name) for name in range(1, CONVERSATIONS + 1)]
+        talking = [asyncio.create_task(each.talk(over.is_set)) for each in users]
+        await hurt(replicas[0], engines.processes[0], signal.SIGKILL)
+        await hurt(replicas[1], engines.processes[1], signal.SIGSTOP)
+        await replace(replicas[2], engines.processes[2])
+        over.set()
+        await asyncio.gather(*talking)
+        assert all(each.requests for each in replicas)
+        for user in users:
+            assert await user.kept() == Counter(user.turns)
