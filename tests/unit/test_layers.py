@@ -80,7 +80,7 @@ MAY_IMPORT = {
     "prove": f"{LEAVES} settings tokens engine engines prepare.* doctor backends fleet",
     # features
     "features": "",
-    "features.action_tools": CORE,
+    "features.action_tools": f"{CORE} features.tool_items",
     "features.background": f"{CORE} features.stored",
     "features.card": CORE,
     "features.cassette": f"{CORE} cli",

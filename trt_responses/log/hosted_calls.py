@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     Item = Callable[["HostedCall", str, "Outcome"], o.OutputHostedCall]
 
 NOTHING: Mapping[str, Any] = {}
-NO_STEPS: Mapping[o.HostedStatus, e.StepName] = {}
+NO_STEPS: Mapping[o.HostedStatus, str] = {}
 
 
 class Runner(NamedTuple):
@@ -61,14 +61,14 @@ class Row(NamedTuple):
     """Gives the text that the model wrote, from an item in the log."""
     delta: Callable[[str, int, str], e.Delta] | None = None
     """Makes an event of a piece of text. None: the text is sent as a whole, before `added`."""
-    begun: tuple[e.StepName, ...] = ()
+    begun: tuple[str, ...] = ()
     whole: Callable[[HostedCall, str], tuple[e.Event, ...]] = lambda *_: ()
     """Makes the events when the text is whole."""
     result: Callable[[HostedCall, str, int, Outcome], tuple[e.Event, ...]] | None = None
     """Makes the events of another item, with that id and index, for what the call gave."""
-    runs: tuple[e.StepName, ...] = ()
+    runs: tuple[str, ...] = ()
     """The steps between the whole text and the tool's answer."""
-    ends: Mapping[o.HostedStatus, e.StepName] = NO_STEPS
+    ends: Mapping[o.HostedStatus, str] = NO_STEPS
     empty: bytes = b""
     """The text of a call that was written without one."""
     run_here: bool = True
@@ -79,6 +79,8 @@ class Row(NamedTuple):
     """The kind that a call becomes whose text was cut; None: it keeps its kind."""
     channel: str = "analysis"
     """The channel of a call that named none, and of its answer."""
+    is_code: bool = True
+    """Whether the text is code, or the like; else it is a function's arguments."""
 
 
 class HostedCall:
@@ -141,7 +143,7 @@ class HostedCall:
     def _done(self, text: str, outcome: Outcome) -> e.OutputItemDone:
         return e.OutputItemDone(self.index, self.row.item(self, text, outcome))
 
-    def _steps(self, names: tuple[e.StepName, ...]) -> tuple[e.Event, ...]:
+    def _steps(self, names: tuple[str, ...]) -> tuple[e.Event, ...]:
         return tuple(e.HostedStep(self.id, self.index, name) for name in names)
 
 

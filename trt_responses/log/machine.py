@@ -8,7 +8,7 @@ other text as a whole is read back from the log's fold. It knows no token and no
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, Unpack
+from typing import TYPE_CHECKING, Literal, Protocol, TypedDict, Unpack
 
 import orjson
 
@@ -29,7 +29,6 @@ from trt_responses.log.item_events import Callee as Callee
 from trt_responses.wire.events import AnnotationAdded, HostedStep, OutputItemAdded, OutputItemDone
 from trt_responses.wire.output import (
     OutputHostedCall,
-    OutputMcpListTools,
     OutputReasoning,
     UrlCitation,
     written,
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
     from trt_responses.log.hosted_calls import Runner
     from trt_responses.log.item_events import Seal, Shape
     from trt_responses.log.log import Log
-    from trt_responses.wire.events import StepName
     from trt_responses.wire.output import OutputItem, TokenLogprob
 
     Mint = Callable[[str], str]
@@ -123,7 +121,7 @@ class Machine:
         self._seal = options.get("seal")
         self._sign = options.get("sign")
         self.callees = callees
-        self._mint = mint
+        self.mint = mint
         self._open: Shape | ActionCall | None = None
         self._deltas: Deltas | None = None
         self._new_answer_text = options.get("answer_text")
@@ -194,15 +192,15 @@ class Machine:
         index = len(self._log.output)
         runner = self._runners.get(opened.recipient) if opened.recipient else None
         if runner is not None:
-            return HostedCall(self._mint(ROWS[runner.kind].prefix), index, runner)
+            return HostedCall(self.mint(ROWS[runner.kind].prefix), index, runner)
         callee = self.callees.get(opened.recipient) if opened.recipient else None
         if callee is not None and callee.action is not None:
-            item_id = self._mint(ACTIONS[callee.action].prefix)
-            return ActionCall(item_id, index, callee.action, self._mint("call"))
+            item_id = self.mint(ACTIONS[callee.action].prefix)
+            return ActionCall(item_id, index, callee.action, self.mint("call"))
         if callee is not None and callee.custom:
-            return CustomCall(self._mint("ctc"), index, callee, self._mint("call"))
+            return CustomCall(self.mint("ctc"), index, callee, self.mint("call"))
         if callee is not None:
-            return Call(self._mint("fc"), index, callee, self._mint("call"))
+            return Call(self.mint("fc"), index, callee, self.mint("call"))
         opens = OPENS.get(opened.channel, "final_answer")
         if opened.recipient:
             self.repairs["unknown_recipient"] += 1
@@ -210,8 +208,8 @@ class Machine:
                 opens = "reasoning"  # arguments are nothing for the user
         if opens == "reasoning":
             message = len(written(self._log.output))
-            return self._new_thought(self._mint("rs"), index, self._seal, message)
-        return Message(self._mint("msg"), index, opens)
+            return self._new_thought(self.mint("rs"), index, self._seal, message)
+        return Message(self.mint("msg"), index, opens)
 
     def is_unknown(self, recipient: str, channel: str | None) -> bool:
         """Whether a message to this recipient is a call of what was not offered."""
@@ -252,26 +250,17 @@ class Machine:
                 self._log.append(event)
             if call.row.result is not None and outcome.text is not None:
                 index = len(self._log.output)
-                for event in call.row.result(call, self._mint("sho"), index, outcome):
+                for event in call.row.result(call, self.mint("sho"), index, outcome):
                     self._log.append(event)
 
     def call(self, runner: Runner, text: str) -> None:
         """Tell of a call that an earlier response has written, and that is run now."""
-        item_id = self._mint(ROWS[runner.kind].prefix)
+        item_id = self.mint(ROWS[runner.kind].prefix)
         self._begin(HostedCall(item_id, len(self._log.output), runner))
         self._say((json_text(text.encode("utf-8", "surrogatepass")),))
         self._end("completed")
 
-    def listed(self, label: str, tools: tuple[Mapping[str, Any], ...], error: str | None) -> None:
-        """Tell what an MCP server offers, or why that is not known."""
-        empty = OutputMcpListTools(self._mint("mcpl"), label)
-        end: StepName = "response.mcp_list_tools.completed"
-        if error is not None:
-            end = "response.mcp_list_tools.failed"
-        begun: StepName = "response.mcp_list_tools.in_progress"
-        self.tell(empty, (begun, end), replace(empty, tools=tools, error=error))
-
-    def tell(self, added: OutputItem, steps: Sequence[StepName], done: OutputItem) -> None:
+    def tell(self, added: OutputItem, steps: Sequence[str], done: OutputItem) -> None:
         """Tell an item that no message of the model becomes, from its beginning to its end."""
         index = len(self._log.output)
         self._log.append(OutputItemAdded(index, added))
@@ -288,7 +277,7 @@ class Machine:
         called = any(isinstance(item, OutputHostedCall) for item in output)
         if not called or any(item.type == "reasoning" for item in output):
             return
-        item = OutputReasoning(self._mint("rs"))
+        item = OutputReasoning(self.mint("rs"))
         self.tell(item, (), replace(item, status="completed"))
 
     @property
@@ -339,7 +328,7 @@ class Machine:
         shape, self._held = self._open, None
         assert isinstance(shape, HostedCall)
         if status != "completed" and (kind := shape.row.if_cut):
-            item_id = self._mint(ROWS[kind].prefix)
+            item_id = self.mint(ROWS[kind].prefix)
             self._open = shape = HostedCall(item_id, shape.index, shape.runner._replace(kind=kind))
         text: str = orjson.loads(b'"%b"' % (b"".join(held) or json_text(shape.empty)))
         if shape.row.signed and self._sign is not None:

@@ -14,6 +14,7 @@ from tests.support.sdk_judge import REQUIRED, SPECIFIED, objects, refused, requi
 from trt_responses.features.explain.transcript import Mint
 from trt_responses.features.hosted_tools.citations import CitationText
 from trt_responses.features.hosted_tools.kinds import KINDS
+from trt_responses.features.tool_items import output as to
 from trt_responses.language.fragments import Closed, Opened, Text
 from trt_responses.log.fold import apply
 from trt_responses.log.hosted_calls import Outcome, Runner
@@ -165,8 +166,8 @@ def hosted_events() -> list[Json]:
     assert {one.kind for one in runners.values()} < KINDS.keys()
     cited = partial(CitationText, lambda *_: Source("http://a.test/", "A"))
     machine = Machine(log, {}, Mint(), runners=runners, cited_text=cited)
-    listed = o.OutputMcpListTools("mcpl_0", "docs")
-    step: tuple[e.StepName, ...] = ("response.mcp_list_tools.in_progress",)
+    listed = to.OutputMcpListTools("mcpl_0", "docs")
+    step: tuple[str, ...] = ("response.mcp_list_tools.in_progress",)
     machine.tell(listed, (*step, "response.mcp_list_tools.completed"), listed)
     machine.tell(listed, (*step, "response.mcp_list_tools.failed"), replace(listed, error="no"))
     for recipient, outcome in (

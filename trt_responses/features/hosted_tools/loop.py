@@ -12,7 +12,7 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from trt_responses.errors import InvalidRequest
-from trt_responses.features.hosted_tools.kinds import KINDS
+from trt_responses.features.hosted_tools.kinds import KINDS, tell_listing
 from trt_responses.language.messages import Message
 from trt_responses.language.reader import Span
 from trt_responses.language.steering import Free
@@ -135,7 +135,7 @@ class ToolLoop:
         """Tell of what the tools' servers offer, and run the calls of an earlier response that the
         client has approved. The turn behind their answers; None when there are none."""
         for listing in self._listings:
-            generation.machine.listed(*listing)
+            tell_listing(generation.machine, *listing)
         generation.log.wake()
         reader, machine = generation.reader, generation.machine
         room = self._context_tokens - generation.prompt_tokens
