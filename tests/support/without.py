@@ -84,6 +84,7 @@ REFUSED: Mapping[str, Sequence[Post | Start | str]] = {
     "features.logprobs": [Post(ASKED | {"include": [LOGPROBS]}, "include")],
     "features.metrics": ["GET /metrics"],
     "features.models": ["GET /v1/models", "GET /v1/models/demo"],
+    "features.parallel_calls": [Start({"max_calls": 2})],
     "features.prefill": [],
     "features.recovery": [],
     "features.rollout": ["/admin/engines/demo/load"],

@@ -100,6 +100,7 @@ MAY_IMPORT = {
     "features.logprobs": CORE,
     "features.metrics": f"{CORE} features.rollout apis.kserve",
     "features.models": CORE,
+    "features.parallel_calls": CORE,
     "features.prefill": CORE,
     "features.recovery": CORE,
     "features.rollout": f"{CORE} features.limits prepare prepare.shelf",

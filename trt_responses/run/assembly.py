@@ -158,10 +158,9 @@ def _response(draft: Draft) -> Response:
 
 
 def _reader(draft: Draft) -> Reader:
-    dialect = draft.parts.dialect
-    new_reader = dialect.scored_reader if draft.accepted.scored else dialect.reader
-    ids = draft.prompt.ids
-    return new_reader(ReaderOptions(not draft.parallel, draft.recipients, draft.notes.offered, ids))
+    offered, ids = draft.notes.offered, draft.prompt.ids
+    options = ReaderOptions(not draft.parallel, draft.recipients, offered, ids)
+    return draft.parts.dialect.reader(options)
 
 
 def _options(draft: Draft) -> GenerateOptions:

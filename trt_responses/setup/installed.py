@@ -31,6 +31,7 @@ FOLDERS = (
     "features.script",
     "features.cassette",
     "features.limits",
+    "features.parallel_calls",
     "features.recovery",
     "features.second_chance",
     "features.stall",
@@ -69,6 +70,7 @@ is missing."""
 
 REQUIRED_BY = {
     "features.limits": "keys_file",
+    "features.parallel_calls": "max_calls",
     "features.seal": "seal_keys",
     "features.traces": "otlp_endpoint",
 }
