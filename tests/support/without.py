@@ -87,6 +87,10 @@ REFUSED: Mapping[str, Sequence[Post | Start | str]] = {
     "features.parallel_calls": [Start({"max_calls": 2})],
     "features.prefill": [],
     "features.recovery": [],
+    "features.references": [
+        Post({"input": [{"type": "item_reference", "id": "msg_1"}]}, "input[0]"),
+        Start({"seal_keys": "a"}),
+    ],
     "features.rollout": ["/admin/engines/demo/load"],
     "features.script": [Start({"engine": "script://auto"})],
     "features.seal": [

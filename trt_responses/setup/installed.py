@@ -36,6 +36,7 @@ FOLDERS = (
     "features.second_chance",
     "features.stall",
     "features.seal",
+    "features.references",
     "features.conversations",
     "features.compaction",
     "features.tool_items",

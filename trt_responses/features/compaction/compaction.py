@@ -20,12 +20,12 @@ from trt_responses.accept.accepted import Accepted, ThoughtBudget, ToolChoice
 from trt_responses.dialect import Dialect
 from trt_responses.features.compaction.items import CompactionCompacting, OutputCompaction
 from trt_responses.features.listing.listing import whole
+from trt_responses.features.references.sealed import SealedCompaction, Sealing
 from trt_responses.frozen import replace as replace_frozen
 from trt_responses.language.fragments import Closed, Fragment, Opened, Text
 from trt_responses.language.messages import Message
 from trt_responses.log.machine import OPENS, Machine
 from trt_responses.prompt.prompt import Prompt
-from trt_responses.prompt.sealed import SealedCompaction, Sealing
 from trt_responses.run.ending import End
 from trt_responses.run.generation import Generation
 from trt_responses.store import Block, Kind, lasting_json

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from trt_responses.accept.accepted import Accepted
     from trt_responses.features.hosted_tools.loop import Approved
+    from trt_responses.features.references.sealed import Sealing
     from trt_responses.features.tool_items.items import McpApprovalRequest
-    from trt_responses.prompt.sealed import Sealing
     from trt_responses.run.draft import Draft
     from trt_responses.run.generation import Generation
     from trt_responses.run.turns import Turn

@@ -1,0 +1,77 @@
+"""Makes the blocks of items that refer to others, or that a client carries sealed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from trt_responses.features.references.references import resolved
+from trt_responses.features.references.sealed import NO_OPENER
+from trt_responses.store import Block
+from trt_responses.wire.items import Compaction
+from trt_responses.wire.past_calls import settled_places
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from trt_responses.features.references.sealed import Opener, SealedCompaction
+    from trt_responses.prompt.brought import Brought, Render
+    from trt_responses.store import Kind
+    from trt_responses.wire.items import SentItem
+
+
+class Carrier:
+    """Looks up what items refer to, and opens what they carry."""
+
+    def __init__(self, opener: Opener | None) -> None:
+        self._opener = opener or NO_OPENER
+
+    async def __call__(
+        self, brought: Brought, sent: Sequence[SentItem], render: Render
+    ) -> tuple[list[Block], str | None]:
+        accepted, dialect = brought.accepted, brought.dialect
+        turns = await self._opener.opened_turns(
+            sent,
+            brought.owner,
+            dialect.renderer.pause,
+            accepted.places,
+            vocabulary=dialect.vocabulary,
+            verifies=accepted.verifies,
+        )
+        compactions = self._compactions(brought, sent)
+        items = await resolved(
+            sent, brought.prior, brought.records, brought.owner, dialect.vocabulary
+        )
+        rendered = await render(items.items, prior=(*brought.prior, *calls_of(compactions)))
+        for place, opened in compactions.items():
+            kind: Kind = "summary" if opened.messages is None else "context"
+            rendered[place] = replace(rendered[place], kind=kind, ids=opened.ids)
+        for place in {*brought.silent, *settled_places(sent)}:
+            rendered[place] = replace(rendered[place], ids=b"")
+        date = next((opened.date for opened in compactions.values()), turns.date)
+        return await items.blocks(rendered, turns, dialect.renderer.pause), date
+
+    def _compactions(
+        self, brought: Brought, sent: Sequence[SentItem]
+    ) -> dict[int, SealedCompaction]:
+        """The content of the compactions among the items, by their places."""
+        return {
+            number: self._opener.open_compaction(
+                item.encrypted_content,
+                brought.owner,
+                brought.model,
+                f"{brought.place(number)}.encrypted_content",
+                brought.dialect.vocabulary,
+            )
+            for number, item in enumerate(sent)
+            if isinstance(item, Compaction)
+        }
+
+
+def calls_of(compactions: Mapping[int, SealedCompaction]) -> list[Block]:
+    """The calls that compactions carry, for results that come later."""
+    return [
+        Block("call", b"", b"", call_id, callee)
+        for opened in compactions.values()
+        for call_id, callee in opened.calls.items()
+    ]
