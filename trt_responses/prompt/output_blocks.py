@@ -8,7 +8,6 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING, assert_never
 
-from trt_responses.log.hosted_calls import row_of
 from trt_responses.prompt import conversation as c
 from trt_responses.store import Block, lasting_json
 from trt_responses.wire import output as o
@@ -66,7 +65,7 @@ async def output_blocks(response: Response, reader: Reader, renderer: Renderer) 
             result = answer_ids(reader.kept, span).tobytes()
             ids = array("I", renderer.joined((("call", ids.tobytes()), ("result", result)))[0])
         call_id = item.call_id if isinstance(item, CALLS) else None
-        if isinstance(item, o.OutputHostedCall) and not row_of(item).run_here:
+        if isinstance(item, o.OutputHostedCall) and not item.run_here:
             call_id = item.id
         callee = _callee(item, span) if call_id else None
         blocks.append(Block(_kind(item, span), lasting_json(item), ids.tobytes(), call_id, callee))
@@ -77,7 +76,7 @@ def lasting(item: o.OutputItem) -> bool:
     """Whether an item stays in the conversation: a call that was cut, or whose run was broken off,
     cannot be answered."""
     if isinstance(item, o.OutputHostedCall):
-        return not row_of(item).run_here or item.status in ("completed", "failed")
+        return not item.run_here or item.status in ("completed", "failed")
     return not isinstance(item, CALLS) or item.status == "completed"
 
 
@@ -110,7 +109,7 @@ def _kind(item: WrittenItem, span: Span) -> Kind:
 
 
 def _channel(item: o.OutputHostedCall, span: Span) -> str:
-    return span.channel or row_of(item).channel
+    return span.channel or item.channel
 
 
 def _callee(item: o.OutputItem, span: Span) -> str:
@@ -137,11 +136,11 @@ async def _rendered(item: WrittenItem, span: Span, renderer: Renderer) -> array[
         case o.OutputActionCall():
             message = c.call_message(_callee(item, span), item.text())
         case o.OutputHostedCall():
-            row, recipient = row_of(item), span.recipient or ""
+            recipient = span.recipient or ""
             message = (
-                c.code_message(recipient, row.text(item), _channel(item, span))
-                if row.is_code
-                else c.call_message(recipient, row.text(item))
+                c.code_message(recipient, item.text(), _channel(item, span))
+                if item.is_code
+                else c.call_message(recipient, item.text())
             )
         case _:
             assert_never(item)

@@ -6,7 +6,7 @@ Like all values that are written down they have no slots: orjson takes 8 times a
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import ClassVar, Literal
 
 from trt_responses.frozen import dataclass
 
@@ -175,6 +175,16 @@ class OutputHostedCall:
     id: str
     status: HostedStatus
     type: str
+    run_here: ClassVar[bool] = True
+    """Whether the call is run here; else the client gets it, and answers it."""
+    is_code: ClassVar[bool] = True
+    """Whether its text is code, or the like; else it is a function's arguments."""
+    channel: ClassVar[str] = "analysis"
+    """The channel of a call that named none, and of its answer."""
+
+    def text(self) -> str:
+        """The text that the model writes to make this call."""
+        raise NotImplementedError
 
 
 class OutputBeside:

@@ -122,9 +122,9 @@ class ToolsStep(Step):
         if (loop := self._loop) is None:
             return
         options = draft.machine_options
-        options["runners"] = loop.runners
-        if (signer := self._hosted.signer) is not None:
-            options["sign"] = partial(signer.signature, owner=draft.owner)
+        signer = self._hosted.signer
+        sign = None if signer is None else partial(signer.signature, owner=draft.owner)
+        options["runners"] = loop.new_calls(sign)
         source = source_of(loop.used) if draft.accepted.answer is None else None
         if source is not None:
             options["cited_text"] = partial(CitationText, source)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
+from trt_responses.features.hosted_tools.hosted_calls import ROWS, HostedCall, Outcome, Row
 from trt_responses.features.tool_items import events as te
 from trt_responses.features.tool_items import output as to
 from trt_responses.frozen import replace
-from trt_responses.log.hosted_calls import ROWS, HostedCall, Outcome, Row
 from trt_responses.log.machine import Machine
 from trt_responses.wire import events as e
 from trt_responses.wire import output as o
@@ -75,24 +74,6 @@ def _shell_result(
     )
 
 
-def _command(item: to.OutputContainerShellCall) -> str:
-    """The arguments of a command, for an item whose own text is not known any more."""
-    return json.dumps({"cmd": ["bash", "-c", *item.action.commands]}, ensure_ascii=False)
-
-
-def _searched(item: to.OutputWebSearchCall) -> str:
-    """The arguments of a search, from its action, for an item whose own text is not known any
-    more."""
-    action = item.action
-    match action["type"]:
-        case "search":
-            return json.dumps({"query": action["query"]}, ensure_ascii=False)
-        case "open_page":
-            return json.dumps({"id": action["url"] or -1}, ensure_ascii=False)
-        case _:
-            return json.dumps({"pattern": action["pattern"]}, ensure_ascii=False)
-
-
 def _mcp_call(call: HostedCall, arguments: str, outcome: Outcome) -> to.OutputMcpCall:
     """A call of an MCP tool. An error, which the details hold, takes the place of the output."""
     fields = {"output": outcome.text, **outcome.details}
@@ -118,10 +99,9 @@ def _mcp_request(call: HostedCall, arguments: str, outcome: Outcome) -> to.Outpu
 
 KINDS: Mapping[str, Row] = {
     "code_interpreter": Row(
-        "code_interpreter_call",
+        to.OutputCodeCall,
         "ci",
         _code_call,
-        lambda item: item.code,
         delta=te.CodeDelta,
         begun=("response.code_interpreter_call.in_progress",),
         whole=lambda call, text: (te.CodeDone(call.id, call.index, text),),
@@ -129,29 +109,26 @@ KINDS: Mapping[str, Row] = {
         ends={"completed": "response.code_interpreter_call.completed"},
     ),
     "shell": Row(
-        "shell_call",
+        to.OutputContainerShellCall,
         "sh",
         _shell_call,
-        _command,
         whole=_commands,
         result=_shell_result,
         empty=b"{}",
     ),
     "web_search": Row(
-        "web_search_call",
+        to.OutputWebSearchCall,
         "ws",
         _web_search_call,
-        _searched,
         begun=("response.web_search_call.in_progress",),
         runs=("response.web_search_call.searching",),
         ends={"completed": "response.web_search_call.completed"},
         empty=b"{}",
     ),
     "mcp": Row(
-        "mcp_call",
+        to.OutputMcpCall,
         "mcp",
         _mcp_call,
-        lambda item: item.arguments,
         delta=te.McpArgumentsDelta,
         begun=("response.mcp_call.in_progress",),
         whole=lambda call, text: (te.McpArgumentsDone(call.id, call.index, text),),
@@ -160,20 +137,14 @@ KINDS: Mapping[str, Row] = {
             "failed": "response.mcp_call.failed",
         },
         empty=b"{}",
-        channel="commentary",
-        is_code=False,
     ),
     "mcp_approval": Row(
-        "mcp_approval_request",
+        to.OutputMcpApprovalRequest,
         "mcpr",
         _mcp_request,
-        lambda item: item.arguments,
         empty=b"{}",
-        run_here=False,
         signed=True,
         if_cut="mcp",
-        channel="commentary",
-        is_code=False,
     ),
 }
 """The rows by the kind that a `Runner` names."""

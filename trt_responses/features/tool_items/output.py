@@ -80,6 +80,10 @@ class OutputContainerShellCall(OutputHostedCall):
     status: Status = "in_progress"
     type: Literal["shell_call"] = "shell_call"
 
+    def text(self) -> str:
+        """The arguments of a command, for an item whose own text is not known any more."""
+        return json.dumps({"cmd": ["bash", "-c", *self.action.commands]}, ensure_ascii=False)
+
 
 @dataclass(frozen=True)
 class ShellText:
@@ -184,6 +188,9 @@ class OutputCodeCall(OutputHostedCall):
     status: HostedStatus = "in_progress"
     type: Literal["code_interpreter_call"] = "code_interpreter_call"
 
+    def text(self) -> str:
+        return self.code
+
 
 @dataclass(frozen=True)
 class OutputWebSearchCall(OutputHostedCall):
@@ -193,6 +200,18 @@ class OutputWebSearchCall(OutputHostedCall):
     action: Mapping[str, Any]
     status: HostedStatus = "in_progress"
     type: Literal["web_search_call"] = "web_search_call"
+
+    def text(self) -> str:
+        """The arguments of a search, from its action, for an item whose own text is not known any
+        more."""
+        action = self.action
+        match action["type"]:
+            case "search":
+                return json.dumps({"query": action["query"]}, ensure_ascii=False)
+            case "open_page":
+                return json.dumps({"id": action["url"] or -1}, ensure_ascii=False)
+            case _:
+                return json.dumps({"pattern": action["pattern"]}, ensure_ascii=False)
 
 
 @dataclass(frozen=True)
@@ -209,6 +228,11 @@ class OutputMcpCall(OutputHostedCall):
     """The request that the client has approved, of a call that had to wait for it."""
     status: HostedStatus = "in_progress"
     type: Literal["mcp_call"] = "mcp_call"
+    is_code = False
+    channel = "commentary"
+
+    def text(self) -> str:
+        return self.arguments
 
 
 @dataclass(frozen=True)
@@ -220,6 +244,12 @@ class OutputMcpApprovalRequest(OutputHostedCall):
     name: str
     arguments: str = ""
     type: Literal["mcp_approval_request"] = "mcp_approval_request"
+    run_here = False
+    is_code = False
+    channel = "commentary"
+
+    def text(self) -> str:
+        return self.arguments
 
 
 @dataclass(frozen=True)
