@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from trt_responses.errors import unsupported_value
-from trt_responses.log.item_events import ActionKind, BroughtCall
+from trt_responses.log.item_events import ActionKind, FolderCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -34,7 +34,7 @@ class Action(NamedTuple):
     was cut."""
 
 
-class ActionCall(BroughtCall):
+class ActionCall(FolderCall):
     """A call whose item is made of the whole text that the model writes."""
 
     waits = True
@@ -48,7 +48,7 @@ class ActionCall(BroughtCall):
     def begin(self) -> Iterable[Event]:
         return self._action.begin(self)
 
-    def told(self, written: str, status: Status) -> Iterable[Event]:
+    def at_once(self, written: str, status: Status) -> Iterable[Event]:
         return self._action.end(self, written, status)
 
 

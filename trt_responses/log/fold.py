@@ -94,7 +94,7 @@ def _changed(item: OutputItem, event: e.ItemEvent) -> OutputItem:
             return replace(_custom(item), input=event.input)
         case e.HostedStep():
             return _stepped(item, event)
-        case e.BroughtDelta() | e.BroughtEvent():
+        case e.FolderDelta() | e.FolderEvent():
             return event.changed(item)
         case _:
             assert_never(event)

@@ -190,7 +190,7 @@ class CustomCall:
         )
 
 
-class BroughtCall:
+class FolderCall:
     """A call of a kind that a folder brings."""
 
     id: str
@@ -198,7 +198,7 @@ class BroughtCall:
     empty: bytes = b""
     """The text of a call that was written without one."""
     waits: bool = False
-    """Whether its text is told when it is whole, by `told`, and no delta of it before."""
+    """Whether its text is sent when it is whole, by `at_once`, and no delta of it before."""
     unwraps: str = ""
     """The member of the model's JSON that is its text; empty: the JSON is."""
     run_here: bool = False
@@ -213,10 +213,10 @@ class BroughtCall:
         raise NotImplementedError
 
     def end(self, item: o.OutputItem, status: o.Status) -> Iterable[e.Event]:
-        """The events at the end of a text that was told in deltas."""
+        """The events at the end of a text that was sent in deltas."""
         raise NotImplementedError
 
-    def told(self, written: str, status: o.Status) -> Iterable[e.Event]:
+    def at_once(self, written: str, status: o.Status) -> Iterable[e.Event]:
         """The events of a text that was waited for, and that the model has ended or was cut."""
         raise NotImplementedError
 
@@ -230,4 +230,4 @@ class BroughtCall:
         raise NotImplementedError
 
 
-Shape = Message | Reasoning | Call | CustomCall | BroughtCall
+Shape = Message | Reasoning | Call | CustomCall | FolderCall

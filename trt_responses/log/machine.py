@@ -18,9 +18,9 @@ from trt_responses.log.action_calls import ACTIONS, ActionCall
 from trt_responses.log.custom_input import Unwrapper
 from trt_responses.log.entries import ScoredDeltas
 from trt_responses.log.item_events import (
-    BroughtCall,
     Call,
     CustomCall,
+    FolderCall,
     Message,
     Reasoning,
     Summary,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from trt_responses.wire.output import OutputItem, TokenLogprob
 
     Mint = Callable[[str], str]
-    NewCall = Callable[[Mint, int], BroughtCall]
+    NewCall = Callable[[Mint, int], FolderCall]
     """Makes a call, with the index of its item."""
 
 
@@ -129,7 +129,7 @@ class Machine:
         self._citations = 0
         self._untold: tuple[TokenLogprob, ...] = ()
         """Likelihoods of tokens whose text is held back."""
-        self._unanswered: BroughtCall | None = None
+        self._unanswered: FolderCall | None = None
         self._held: list[bytes] | None = None
         """The text of a call that is sent as a whole."""
         self.pieces: list[bytes] | None = None
@@ -218,7 +218,7 @@ class Machine:
         for event in shape.begin():
             self._log.append(event)
         self._open = shape
-        if isinstance(shape, BroughtCall) and shape.waits:
+        if isinstance(shape, FolderCall) and shape.waits:
             self._held = []
             return
         self._deltas = self._log.grow(shape.delta(), scored=self._scored and type(shape) is Message)
@@ -226,7 +226,7 @@ class Machine:
             self._cited, self._citations = self._new_cited_text(), 0
         elif type(shape) is CustomCall:
             self._filter = Unwrapper()
-        elif isinstance(shape, BroughtCall) and shape.unwraps:
+        elif isinstance(shape, FolderCall) and shape.unwraps:
             self._filter = Unwrapper(shape.unwraps)
         elif (
             self._new_answer_text is not None
@@ -293,14 +293,14 @@ class Machine:
         elif deltas is not None:
             self._end_text(shape, deltas, whole=status == "completed")
         self._open = self._deltas = self._filter = self.pieces = self._cited = self._held = None
-        if held is not None and isinstance(shape, BroughtCall):
+        if held is not None and isinstance(shape, FolderCall):
             text: str = orjson.loads(b'"%b"' % (b"".join(held) or json_text(shape.empty)))
-            events = shape.told(text, status)
+            events = shape.at_once(text, status)
         else:
             events = shape.end(self._log.settled()[shape.index], status)
         for event in events:
             self._log.append(event)
-        if isinstance(shape, BroughtCall) and status == "completed" and shape.run_here:
+        if isinstance(shape, FolderCall) and status == "completed" and shape.run_here:
             self._unanswered = shape
 
     def _end_text(self, shape: Shape, deltas: Deltas, *, whole: bool) -> None:

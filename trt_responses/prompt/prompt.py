@@ -16,7 +16,7 @@ from trt_responses.errors import InvalidRequest, unsupported_value
 from trt_responses.frozen import dataclass
 from trt_responses.language.messages import Developer, Namespace, ResponseFormat, System
 from trt_responses.prompt import conversation
-from trt_responses.prompt.brought import Brought
+from trt_responses.prompt.carrier import RequestItems
 from trt_responses.prompt.vocabulary import spoken_here
 from trt_responses.steering.tools import shown
 from trt_responses.wire.items import (
@@ -125,8 +125,8 @@ async def prompt_of(shown: Shown, prior: Prior) -> Prompt:
             code="invalid_value",
         )
     whose = (shown.owner, shown.records, parts.dialect, parts.model)
-    brought = Brought(accepted, prior.blocks, *whose, shown.silent)
-    own, since = await blocks_of(brought, parts)
+    given = RequestItems(accepted, prior.blocks, *whose, shown.silent)
+    own, since = await blocks_of(given, parts)
     blocks = (*prior.blocks, *own)
     date = prior.date or since or shown.date or parts.today()
     ids, continuation, gone = await _joined(blocks, accepted, parts, date)
@@ -145,10 +145,10 @@ async def prompt_behind(
     return ids, continuation
 
 
-async def blocks_of(brought: Brought, parts: Parts) -> tuple[list[Block], str | None]:
+async def blocks_of(given: RequestItems, parts: Parts) -> tuple[list[Block], str | None]:
     """The blocks that the request itself brings, and the date of the conversation that it carries,
     if it carries one."""
-    accepted = brought.accepted
+    accepted = given.accepted
     at_most = parts.engine.limits().context_tokens * (OLD_CONTEXTS if accepted.truncates else 1)
     if isinstance(accepted.input, str):  # which refers to nothing, and carries nothing
         renderer = parts.dialect.renderer
@@ -162,22 +162,22 @@ async def blocks_of(brought: Brought, parts: Parts) -> tuple[list[Block], str | 
     )
     alone = [item for item in accepted.input if isinstance(item, ALONE) and item.id is None]
     if len(alone) == len(accepted.input):
-        return await render_items(alone, prior=brought.prior), None
+        return await render_items(alone, prior=given.prior), None
     if parts.carrier is not None:
-        return await parts.carrier(brought, accepted.input, render_items)
-    blocks = await render_items(_plain(brought, accepted.input), prior=brought.prior)
-    for place in {*brought.silent, *settled_places(accepted.input)}:
+        return await parts.carrier(given, accepted.input, render_items)
+    blocks = await render_items(_plain(given, accepted.input), prior=given.prior)
+    for place in {*given.silent, *settled_places(accepted.input)}:
         blocks[place] = replace(blocks[place], ids=b"")
     return blocks, None
 
 
-def _plain(brought: Brought, sent: Sequence[SentItem]) -> Sequence[InputItem]:
+def _plain(given: RequestItems, sent: Sequence[SentItem]) -> Sequence[InputItem]:
     """The items, none of which stands for others."""
     items: list[InputItem] = []
     for number, item in enumerate(sent):
         if isinstance(item, ItemReference | Compaction):
             what = f"items of the type '{item.type or 'item_reference'}' are not installed here"
-            raise unsupported_value(brought.place(number), what)
+            raise unsupported_value(given.place(number), what)
         items.append(item)
     return items
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from trt_responses.engine import Engine
     from trt_responses.feature import Feature
     from trt_responses.features.references.sealed import Sealing
-    from trt_responses.prompt.brought import Carrier
+    from trt_responses.prompt.carrier import Carrier
     from trt_responses.run.admission import Admission
     from trt_responses.run.facts import Listener
     from trt_responses.run.parts import Leases, NewChance, Overflow

@@ -245,7 +245,7 @@ class HostedStep(OfItem):
     type: str
 
 
-class BroughtEvent:
+class FolderEvent:
     """An event of an item, of a kind that a folder brings."""
 
     output_index: int
@@ -257,7 +257,7 @@ class BroughtEvent:
 
 
 @dataclass(frozen=True)
-class BroughtDelta(OfItem, BroughtEvent):
+class FolderDelta(OfItem, FolderEvent):
     """A piece of a text of such an item."""
 
     delta: str
@@ -281,7 +281,7 @@ Delta = (
     | ReasoningSummaryTextDelta
     | FunctionCallArgumentsDelta
     | CustomToolCallInputDelta
-    | BroughtDelta
+    | FolderDelta
 )
 ItemEvent = (
     ContentPartAdded
@@ -296,7 +296,7 @@ ItemEvent = (
     | FunctionCallArgumentsDone
     | CustomToolCallInputDone
     | HostedStep
-    | BroughtEvent
+    | FolderEvent
 )
 """What changes an item that was added before."""
 

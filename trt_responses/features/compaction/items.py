@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from trt_responses.frozen import dataclass
-from trt_responses.wire.events import BroughtEvent, OfItem
+from trt_responses.wire.events import FolderEvent, OfItem
 from trt_responses.wire.output import OutputBeside
 
 
@@ -21,7 +21,7 @@ class OutputCompaction(OutputBeside):
 
 
 @dataclass(frozen=True)
-class CompactionCompacting(OfItem, BroughtEvent):
+class CompactionCompacting(OfItem, FolderEvent):
     """The conversation is being made short."""
 
     type: Literal["response.compaction.compacting"] = "response.compaction.compacting"

@@ -16,7 +16,7 @@ from trt_responses.errors import InvalidRequest, NotFound, invalid_value
 from trt_responses.features.conversations.bodies import conversation_object
 from trt_responses.features.conversations.locks import locked
 from trt_responses.features.listing.listing import whole
-from trt_responses.prompt.brought import Brought
+from trt_responses.prompt.carrier import RequestItems
 from trt_responses.prompt.prompt import blocks_of
 from trt_responses.prompt.vocabulary import spoken_here
 from trt_responses.store import Expired, Record
@@ -93,7 +93,7 @@ class Conversations:
     ) -> Sequence[Block]:
         parts = self._parts
         whose = (owner, parts.store, parts.dialect, parts.model)
-        blocks, _ = await blocks_of(Brought(accept_items(items), record.blocks, *whose), parts)
+        blocks, _ = await blocks_of(RequestItems(accept_items(items), record.blocks, *whose), parts)
         return blocks
 
     async def _change(self, record: Record, blocks: Sequence[Block] | None = None) -> None:

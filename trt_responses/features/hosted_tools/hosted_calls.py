@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from trt_responses.log.item_events import BroughtCall
+from trt_responses.log.item_events import FolderCall
 from trt_responses.wire import events as e
 from trt_responses.wire import output as o
 
@@ -83,7 +83,7 @@ class Row(NamedTuple):
     """The kind that a call becomes whose text was cut; None: it keeps its kind."""
 
 
-class HostedCall(BroughtCall):
+class HostedCall(FolderCall):
     """A call of one of the rows. Its item ends when the tool has answered."""
 
     def __init__(self, mint: Mint, index: int, runner: Runner) -> None:
@@ -114,7 +114,7 @@ class HostedCall(BroughtCall):
         added = e.OutputItemAdded(self.index, self.row.item(self, text, Outcome()))
         return (added, *self._steps(self.row.begun))
 
-    def told(self, written: str, status: o.Status) -> tuple[e.Event, ...]:
+    def at_once(self, written: str, status: o.Status) -> tuple[e.Event, ...]:
         if status != "completed" and (kind := self.row.if_cut):
             self._be(self.runner._replace(kind=kind))
         if self.row.signed and self.runner.sign is not None:  # behind its id, for its content

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from trt_responses.features.references.sealed import Opener, SealedCompaction
-    from trt_responses.prompt.brought import Brought, Render
+    from trt_responses.prompt.carrier import Render, RequestItems
     from trt_responses.store import Kind
     from trt_responses.wire.items import SentItem
 
@@ -27,41 +27,39 @@ class Carrier:
         self._opener = opener or NO_OPENER
 
     async def __call__(
-        self, brought: Brought, sent: Sequence[SentItem], render: Render
+        self, given: RequestItems, sent: Sequence[SentItem], render: Render
     ) -> tuple[list[Block], str | None]:
-        accepted, dialect = brought.accepted, brought.dialect
+        accepted, dialect = given.accepted, given.dialect
         turns = await self._opener.opened_turns(
             sent,
-            brought.owner,
+            given.owner,
             dialect.renderer.pause,
             accepted.places,
             vocabulary=dialect.vocabulary,
             verifies=accepted.verifies,
         )
-        compactions = self._compactions(brought, sent)
-        items = await resolved(
-            sent, brought.prior, brought.records, brought.owner, dialect.vocabulary
-        )
-        rendered = await render(items.items, prior=(*brought.prior, *calls_of(compactions)))
+        compactions = self._compactions(given, sent)
+        items = await resolved(sent, given.prior, given.records, given.owner, dialect.vocabulary)
+        rendered = await render(items.items, prior=(*given.prior, *calls_of(compactions)))
         for place, opened in compactions.items():
             kind: Kind = "summary" if opened.messages is None else "context"
             rendered[place] = replace(rendered[place], kind=kind, ids=opened.ids)
-        for place in {*brought.silent, *settled_places(sent)}:
+        for place in {*given.silent, *settled_places(sent)}:
             rendered[place] = replace(rendered[place], ids=b"")
         date = next((opened.date for opened in compactions.values()), turns.date)
         return await items.blocks(rendered, turns, dialect.renderer.pause), date
 
     def _compactions(
-        self, brought: Brought, sent: Sequence[SentItem]
+        self, given: RequestItems, sent: Sequence[SentItem]
     ) -> dict[int, SealedCompaction]:
         """The content of the compactions among the items, by their places."""
         return {
             number: self._opener.open_compaction(
                 item.encrypted_content,
-                brought.owner,
-                brought.model,
-                f"{brought.place(number)}.encrypted_content",
-                brought.dialect.vocabulary,
+                given.owner,
+                given.model,
+                f"{given.place(number)}.encrypted_content",
+                given.dialect.vocabulary,
             )
             for number, item in enumerate(sent)
             if isinstance(item, Compaction)

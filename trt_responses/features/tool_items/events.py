@@ -14,7 +14,7 @@ from trt_responses.features.tool_items.output import (
     ShellText,
 )
 from trt_responses.frozen import dataclass, replace
-from trt_responses.wire.events import BroughtDelta, BroughtEvent, OfItem
+from trt_responses.wire.events import FolderDelta, FolderEvent, OfItem
 from trt_responses.wire.output import OutputItem
 
 
@@ -44,7 +44,7 @@ def _mcp_call(item: OutputItem) -> OutputMcpCall:
 
 
 @dataclass(frozen=True)
-class ShellCommandAdded(BroughtEvent):
+class ShellCommandAdded(FolderEvent):
     """A command of a shell's call begins."""
 
     output_index: int
@@ -57,7 +57,7 @@ class ShellCommandAdded(BroughtEvent):
 
 
 @dataclass(frozen=True)
-class ShellCommandDelta(BroughtEvent):
+class ShellCommandDelta(FolderEvent):
     """A piece of a command."""
 
     output_index: int
@@ -71,7 +71,7 @@ class ShellCommandDelta(BroughtEvent):
 
 
 @dataclass(frozen=True)
-class ShellCommandDone(BroughtEvent):
+class ShellCommandDone(FolderEvent):
     """A whole command."""
 
     output_index: int
@@ -84,7 +84,7 @@ class ShellCommandDone(BroughtEvent):
 
 
 @dataclass(frozen=True)
-class ShellOutputDelta(OfItem, BroughtEvent):
+class ShellOutputDelta(OfItem, FolderEvent):
     """A piece of a command's output; how its command has ended comes with the whole."""
 
     command_index: int
@@ -95,7 +95,7 @@ class ShellOutputDelta(OfItem, BroughtEvent):
 
 
 @dataclass(frozen=True)
-class ShellOutputDone(OfItem, BroughtEvent):
+class ShellOutputDone(OfItem, FolderEvent):
     """The whole outputs of a shell's commands."""
 
     command_index: int
@@ -111,7 +111,7 @@ class ShellOutputDone(OfItem, BroughtEvent):
 
 
 @dataclass(frozen=True)
-class CodeDelta(BroughtDelta):
+class CodeDelta(FolderDelta):
     """A piece of code that is to run here."""
 
     type: Literal["response.code_interpreter_call_code.delta"] = (
@@ -124,7 +124,7 @@ class CodeDelta(BroughtDelta):
 
 
 @dataclass(frozen=True)
-class CodeDone(OfItem, BroughtEvent):
+class CodeDone(OfItem, FolderEvent):
     """The whole code that is to run here."""
 
     code: str
@@ -137,7 +137,7 @@ class CodeDone(OfItem, BroughtEvent):
 
 
 @dataclass(frozen=True)
-class McpArgumentsDelta(BroughtDelta):
+class McpArgumentsDelta(FolderDelta):
     """A piece of the arguments of an MCP call."""
 
     type: Literal["response.mcp_call_arguments.delta"] = "response.mcp_call_arguments.delta"
@@ -148,7 +148,7 @@ class McpArgumentsDelta(BroughtDelta):
 
 
 @dataclass(frozen=True)
-class McpArgumentsDone(OfItem, BroughtEvent):
+class McpArgumentsDone(OfItem, FolderEvent):
     """The whole arguments of an MCP call."""
 
     arguments: str

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from trt_responses.wire import items as i
 
 
-class Brought(NamedTuple):
+class RequestItems(NamedTuple):
     """What a request brings to a conversation."""
 
     accepted: Accepted
@@ -44,7 +44,7 @@ class Carrier(Protocol):
     """Makes blocks of items of which some stand for others."""
 
     async def __call__(
-        self, brought: Brought, sent: Sequence[i.SentItem], render: Render
+        self, given: RequestItems, sent: Sequence[i.SentItem], render: Render
     ) -> tuple[list[Block], str | None]:
         """The blocks, and the date of the conversation that the items carry, if they carry one."""
         ...
