@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from bench.script import pieces
-from trt_responses.prompt.references import NUMBER_CHARS
-from trt_responses.run.parts import ID_LETTERS
+from trt_responses.run.parts import ID_LETTERS, NUMBER_CHARS
 from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from trt_responses.language.messages import Developer, FunctionTool, Message, System
-    from trt_responses.language.reader import Reader, ReaderOptions, ScoredReader, Span
+    from trt_responses.language.reader import Reader, ReaderOptions, Span
     from trt_responses.language.steering import Guides, SteeringPlan, Turn
     from trt_responses.schema.compile import Form
     from trt_responses.store import Block, Kind
@@ -213,10 +213,6 @@ class Dialect(Protocol):
 
     def reader(self, options: ReaderOptions = AS_USUAL) -> Reader:
         """A reader of one generation."""
-        ...
-
-    def scored_reader(self, options: ReaderOptions = AS_USUAL) -> ScoredReader:
-        """A reader of one generation that also tells how likely each token was."""
         ...
 
     def plan(

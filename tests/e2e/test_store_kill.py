@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 from tests.support.server_processes import PATIENCE_S, Servers, asked
-from trt_responses.prompt.references import response_of
+from trt_responses.features.references.references import response_of
 
 Json = dict[str, Any]
 

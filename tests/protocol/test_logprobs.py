@@ -18,9 +18,8 @@ from tests.support.sdk_judge import accumulated
 from tests.support.served import CALL, THOUGHT, WEATHER, ids, script, served, vocabulary
 from trt_responses.engine import Logprob
 from trt_responses.engines.scripted.engine import Scored, Script
-from trt_responses.harmony.read.logprobs import ScoredReader
+from trt_responses.features.logprobs.reader import LEAST, ScoredReader
 from trt_responses.harmony.read.reader import Reader
-from trt_responses.language.logprobs import LEAST
 from trt_responses.run.request import RunRequest
 from trt_responses.store import Record
 from trt_responses.stores.limits import Bounds

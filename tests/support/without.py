@@ -90,9 +90,14 @@ REFUSED: Mapping[str, Sequence[Post | Start | str]] = {
     "features.logprobs": [Post(ASKED | {"include": [LOGPROBS]}, "include")],
     "features.metrics": ["GET /metrics"],
     "features.models": ["GET /v1/models", "GET /v1/models/demo"],
+    "features.parallel_calls": [Start({"max_calls": 2})],
     "features.peer_words": [],
     "features.prefill": [],
     "features.recovery": [],
+    "features.references": [
+        Post({"input": [{"type": "item_reference", "id": "msg_1"}]}, "input[0]"),
+        Start({"seal_keys": "a"}),
+    ],
     "features.rollout": ["/admin/engines/demo/load"],
     "features.script": [Start({"engine": "script://auto"})],
     "features.seal": [

@@ -7,7 +7,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from trt_responses.dialect import Takes
-from trt_responses.harmony.read.logprobs import ScoredReader
 from trt_responses.harmony.read.reader import Reader, Tables
 from trt_responses.harmony.steer.plans import STOPS, Language
 from trt_responses.harmony.steer.turn import plan_of
@@ -21,6 +20,7 @@ from trt_responses.tokens.tokenise import Tokeniser
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from trt_responses.harmony.steer.turn import Several
     from trt_responses.language.messages import FunctionTool
     from trt_responses.language.reader import ReaderOptions
     from trt_responses.language.steering import Guides, SteeringPlan, Turn
@@ -46,13 +46,12 @@ class Harmony:
         self.tables = tables
         self.renderer = Renderer(vocabulary, Tokeniser(vocabulary))
         self.spelled = Spelled(vocabulary, tables.pieces)
+        self.several: Several | None = None
+        """Plans turns of several calls; None: a turn has one."""
         self._language = Language(vocabulary)
 
     def reader(self, options: ReaderOptions = AS_USUAL) -> Reader:
         return Reader(self.tables, options)
-
-    def scored_reader(self, options: ReaderOptions = AS_USUAL) -> ScoredReader:
-        return ScoredReader(self.tables, options)
 
     def plan(
         self, turn: Turn, guides: Guides, tokens: int, *, written: int = 0, after_tool: bool = False
@@ -61,7 +60,7 @@ class Harmony:
         if turn.choices is None and not turn.strict and turn.calls < 2:  # as most turns
             plan = Free(tokens, STOPS, turn.begun)
         else:
-            plan = plan_of(turn, self._language, guides, tokens, written)
+            plan = plan_of(turn, self._language, guides, tokens, written, self.several)
         return Resumed(plan, self._language.assistant) if after_tool else plan
 
     def arguments(self, of_json: Form, tool: FunctionTool) -> Form:

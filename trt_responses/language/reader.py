@@ -12,7 +12,6 @@ from trt_responses.language.fragments import Repaired, Text
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from trt_responses.engine import Logprob
     from trt_responses.language.fragments import Fragment, RepairKind
     from trt_responses.language.messages import FunctionTool
 
@@ -94,6 +93,15 @@ class Reader(Protocol):
         """The recipient of the open message."""
         ...
 
+    @property
+    def in_text(self) -> bool:
+        """Whether the next id may be text that has its tokens' log probabilities."""
+        ...
+
+    def bytes_of(self, token_id: int) -> bytes | None:
+        """The bytes of an id."""
+        ...
+
     def feed(self, token_ids: Sequence[int]) -> list[Fragment]:
         """The fragments of the next ids, in chunks of any size. Ids after the end are discarded."""
         ...
@@ -114,14 +122,6 @@ class Reader(Protocol):
 
     def finish(self, *, stopped: bool) -> list[Fragment]:
         """The fragments of the end. `stopped`: the engine stopped by itself; else it was cut."""
-        ...
-
-
-class ScoredReader(Reader, Protocol):
-    """A reader that also returns log probabilities."""
-
-    def take_logprobs(self, logprobs: Sequence[Logprob]) -> None:
-        """Set the engine's log probabilities of the next ids passed to `feed`."""
         ...
 
 

@@ -6,9 +6,10 @@ file. It cannot act on half of that, so it gets the call when it is whole.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from trt_responses.errors import unsupported_value
+from trt_responses.log.item_events import ActionKind, FolderCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from trt_responses.wire.events import Event
     from trt_responses.wire.output import Status
     from trt_responses.wire.tools import ActionTool
-
-ActionKind = Literal["shell", "local_shell", "apply_patch"]
 
 
 class Action(NamedTuple):
@@ -35,8 +34,10 @@ class Action(NamedTuple):
     was cut."""
 
 
-class ActionCall:
+class ActionCall(FolderCall):
     """A call whose item is made of the whole text that the model writes."""
+
+    waits = True
 
     def __init__(self, item_id: str, index: int, kind: ActionKind, call_id: str) -> None:
         self.id = item_id
@@ -47,7 +48,7 @@ class ActionCall:
     def begin(self) -> Iterable[Event]:
         return self._action.begin(self)
 
-    def end(self, written: str, status: Status) -> Iterable[Event]:
+    def at_once(self, written: str, status: Status) -> Iterable[Event]:
         return self._action.end(self, written, status)
 
 

@@ -11,18 +11,13 @@ from typing import TYPE_CHECKING, assert_never
 from trt_responses.frozen import replace
 from trt_responses.wire import events as e
 from trt_responses.wire.output import (
-    OutputCodeCall,
-    OutputContainerShellCall,
     OutputCustomCall,
     OutputFunctionCall,
-    OutputMcpCall,
+    OutputHostedCall,
     OutputMessage,
     OutputReasoning,
-    OutputShellCall,
-    OutputShellResult,
     OutputSummaryText,
     OutputText,
-    OutputWebSearchCall,
 )
 
 if TYPE_CHECKING:
@@ -39,7 +34,7 @@ def apply(response: Response, event: e.Event) -> Response:
             e.Created() | e.Queued() | e.InProgress() | e.Completed() | e.Incomplete() | e.Failed()
         ):
             return event.response
-        case e.Error() | e.CompactionCompacting():
+        case e.Error():
             return response
         case _:
             return replace(response, output=output_after(response.output, event))
@@ -97,31 +92,10 @@ def _changed(item: OutputItem, event: e.ItemEvent) -> OutputItem:
             return replace(custom, input=custom.input + event.delta)
         case e.CustomToolCallInputDone():
             return replace(_custom(item), input=event.input)
-        case e.ShellCommandAdded():
-            return _with_command(_shell_call(item), event.command_index, event.command)
-        case e.ShellCommandDelta():
-            shell = _shell_call(item)
-            longer = shell.action.commands[event.command_index] + event.delta
-            return _with_command(shell, event.command_index, longer)
-        case e.ShellCommandDone():
-            return _with_command(_shell_call(item), event.command_index, event.command)
-        case e.ShellOutputDelta():
-            return item  # how its command has ended comes with the whole
-        case e.ShellOutputDone():
-            result = _shell_result(item)
-            return replace(result, output=(*result.output, *event.output))
-        case e.CodeDelta():
-            code = _code_call(item)
-            return replace(code, code=code.code + event.delta)
-        case e.CodeDone():
-            return replace(_code_call(item), code=event.code)
-        case e.McpArgumentsDelta():
-            mcp = _mcp_call(item)
-            return replace(mcp, arguments=mcp.arguments + event.delta)
-        case e.McpArgumentsDone():
-            return replace(_mcp_call(item), arguments=event.arguments)
         case e.HostedStep():
             return _stepped(item, event)
+        case e.FolderDelta() | e.FolderEvent():
+            return event.changed(item)
         case _:
             assert_never(event)
 
@@ -162,7 +136,7 @@ def _with_part(item: OutputItem, index: int, part: OutputPart) -> OutputItem:
 
 def _with_parts(item: OutputItem, parts: tuple[OutputPart, ...]) -> OutputItem:
     # The kinds of part and item are paired by the machine; the type checker cannot see the pairing.
-    return replace(item, content=parts)  # type: ignore[arg-type]
+    return replace(item, content=parts)  # type: ignore[type-var]
 
 
 def _parts(item: OutputItem) -> tuple[OutputPart, ...]:
@@ -185,41 +159,9 @@ def _custom(item: OutputItem) -> OutputCustomCall:
     return item
 
 
-def _shell_call(item: OutputItem) -> OutputShellCall | OutputContainerShellCall:
-    if not isinstance(item, OutputShellCall | OutputContainerShellCall):
-        raise TypeError(f"a {item.type} has no commands")
-    return item
-
-
-def _shell_result(item: OutputItem) -> OutputShellResult:
-    if not isinstance(item, OutputShellResult):
-        raise TypeError(f"a {item.type} has no output of commands")
-    return item
-
-
-def _with_command(
-    item: OutputShellCall | OutputContainerShellCall, index: int, command: str
-) -> OutputItem:
-    before = item.action.commands
-    commands = (*before[:index], command, *before[index + 1 :])
-    return replace(item, action=replace(item.action, commands=commands))
-
-
-def _code_call(item: OutputItem) -> OutputCodeCall:
-    if not isinstance(item, OutputCodeCall):
-        raise TypeError(f"a {item.type} has no code")
-    return item
-
-
-def _mcp_call(item: OutputItem) -> OutputMcpCall:
-    if not isinstance(item, OutputMcpCall):
-        raise TypeError(f"a {item.type} has no arguments of an MCP tool")
-    return item
-
-
 def _stepped(item: OutputItem, step: e.HostedStep) -> OutputItem:
     """The item after the last step of its call, which is its status, where it has one."""
     word = step.type.rpartition(".")[2]
-    if isinstance(item, OutputCodeCall | OutputMcpCall | OutputWebSearchCall):
-        return replace(item, status=word)  # type: ignore[arg-type]  # the table of steps names them
+    if isinstance(item, OutputHostedCall):
+        return replace(item, status=word)  # type: ignore[type-var]  # each is a dataclass
     return item

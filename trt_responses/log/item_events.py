@@ -6,19 +6,18 @@ machine's affair.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from trt_responses.log.hosted_calls import HostedCall
 from trt_responses.wire import events as e
 from trt_responses.wire import output as o
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from trt_responses.log.action_calls import ActionKind
+    from collections.abc import Callable, Iterable
 
     Seal = Callable[[o.OutputReasoning, int], str]
     """What the client is to carry of a thought that has just been written."""
+
+ActionKind = Literal["shell", "local_shell", "apply_patch"]
 
 
 class Callee(NamedTuple):
@@ -191,4 +190,44 @@ class CustomCall:
         )
 
 
-Shape = Message | Reasoning | Call | CustomCall | HostedCall
+class FolderCall:
+    """A call of a kind that a folder brings."""
+
+    id: str
+    index: int
+    empty: bytes = b""
+    """The text of a call that was written without one."""
+    waits: bool = False
+    """Whether its text is sent when it is whole, by `at_once`, and no delta of it before."""
+    unwraps: str = ""
+    """The member of the model's JSON that is its text; empty: the JSON is."""
+    run_here: bool = False
+    """Whether it is run here once it is whole, and `answer` ends it."""
+
+    def begin(self) -> Iterable[e.Event]:
+        """The events at its beginning."""
+        raise NotImplementedError
+
+    def delta(self) -> e.Delta:
+        """An event of a piece of its text, without that."""
+        raise NotImplementedError
+
+    def end(self, item: o.OutputItem, status: o.Status) -> Iterable[e.Event]:
+        """The events at the end of a text that was sent in deltas."""
+        raise NotImplementedError
+
+    def at_once(self, written: str, status: o.Status) -> Iterable[e.Event]:
+        """The events of a text that was waited for, and that the model has ended or was cut."""
+        raise NotImplementedError
+
+    def answer(self, item: o.OutputItem, index: int, outcome: Any) -> Iterable[e.Event]:
+        """The events at the end of a call that was run here, as its folder says how it went; None:
+        it was broken off. A further item has this index."""
+        raise NotImplementedError
+
+    def text_of(self, item: o.OutputItem) -> str:
+        """The text that the model wrote, of a call that is run here."""
+        raise NotImplementedError
+
+
+Shape = Message | Reasoning | Call | CustomCall | FolderCall

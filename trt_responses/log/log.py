@@ -37,7 +37,7 @@ from trt_responses.log.entries import (
 )
 from trt_responses.log.fold import output_after
 from trt_responses.wire.dialect import OPENAI
-from trt_responses.wire.events import CompactionCompacting, Error, OfResponse
+from trt_responses.wire.events import Error, OfResponse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -50,8 +50,6 @@ if TYPE_CHECKING:
 
     Tell = Callable[[bytes | None], None]
 
-OF_NO_ITEM = (CompactionCompacting, Error)
-"""Events that change no item of the output."""
 END_OF_STREAM = b"data: [DONE]\n\n"
 
 
@@ -90,7 +88,7 @@ class Log:
         self._settled += 1
         if isinstance(event, OfResponse):
             self.begun, self._output = event.response, event.response.output
-        elif not isinstance(event, OF_NO_ITEM):
+        elif not isinstance(event, Error):
             self._output = output_after(self._output, event)
 
     def grow(self, template: Delta, *, scored: bool = False) -> Deltas:

@@ -17,10 +17,10 @@ from trt_responses.language.fragments import Closed, Opened, Repaired, RepairKin
 from trt_responses.log.action_calls import ACTIONS, ActionCall
 from trt_responses.log.custom_input import Unwrapper
 from trt_responses.log.entries import ScoredDeltas
-from trt_responses.log.hosted_calls import ROWS, HostedCall, Outcome
 from trt_responses.log.item_events import (
     Call,
     CustomCall,
+    FolderCall,
     Message,
     Reasoning,
     Summary,
@@ -29,7 +29,6 @@ from trt_responses.log.item_events import Callee as Callee
 from trt_responses.wire.events import AnnotationAdded, HostedStep, OutputItemAdded, OutputItemDone
 from trt_responses.wire.output import (
     OutputHostedCall,
-    OutputMcpListTools,
     OutputReasoning,
     UrlCitation,
     written,
@@ -40,13 +39,13 @@ if TYPE_CHECKING:
 
     from trt_responses.language.fragments import Fragment
     from trt_responses.log.entries import Deltas
-    from trt_responses.log.hosted_calls import Runner
     from trt_responses.log.item_events import Seal, Shape
     from trt_responses.log.log import Log
-    from trt_responses.wire.events import StepName
     from trt_responses.wire.output import OutputItem, TokenLogprob
 
     Mint = Callable[[str], str]
+    NewCall = Callable[[Mint, int], FolderCall]
+    """Makes a call, with the index of its item."""
 
 
 def json_text(raw: bytes) -> bytes:
@@ -96,14 +95,12 @@ class MachineOptions(TypedDict, total=False):
     seal: Seal | None
     answer_text: Callable[[], TextFilter] | None
     scored: bool
-    runners: Mapping[str, Runner]
+    runners: Mapping[str, NewCall]
     """The tools that are run here, by the recipients of their calls."""
     summarised: bool
     """Thoughts are sent as their summaries."""
     cited_text: Callable[[], CitedText] | None
     """Makes citations of the marks in messages to the user."""
-    sign: Callable[[Sequence[str]], str]
-    """Vouches for what the client is to bring back: calls that wait for its approval."""
 
 
 class Machine:
@@ -121,10 +118,9 @@ class Machine:
         self._runners = options.get("runners") or {}
         self._scored = options.get("scored", False)
         self._seal = options.get("seal")
-        self._sign = options.get("sign")
         self.callees = callees
-        self._mint = mint
-        self._open: Shape | ActionCall | None = None
+        self.mint = mint
+        self._open: Shape | None = None
         self._deltas: Deltas | None = None
         self._new_answer_text = options.get("answer_text")
         self._filter: TextFilter | None = None
@@ -133,7 +129,7 @@ class Machine:
         self._citations = 0
         self._untold: tuple[TokenLogprob, ...] = ()
         """Likelihoods of tokens whose text is held back."""
-        self._unanswered: HostedCall | None = None
+        self._unanswered: FolderCall | None = None
         self._held: list[bytes] | None = None
         """The text of a call that is sent as a whole."""
         self.pieces: list[bytes] | None = None
@@ -190,19 +186,19 @@ class Machine:
             self._deltas.logprobs += scored.logprobs
         self._say(scored.pieces)
 
-    def _shape(self, opened: Opened) -> Shape | ActionCall:
+    def _shape(self, opened: Opened) -> Shape:
         index = len(self._log.output)
-        runner = self._runners.get(opened.recipient) if opened.recipient else None
-        if runner is not None:
-            return HostedCall(self._mint(ROWS[runner.kind].prefix), index, runner)
+        new_call = self._runners.get(opened.recipient) if opened.recipient else None
+        if new_call is not None:
+            return new_call(self.mint, index)
         callee = self.callees.get(opened.recipient) if opened.recipient else None
         if callee is not None and callee.action is not None:
-            item_id = self._mint(ACTIONS[callee.action].prefix)
-            return ActionCall(item_id, index, callee.action, self._mint("call"))
+            item_id = self.mint(ACTIONS[callee.action].prefix)
+            return ActionCall(item_id, index, callee.action, self.mint("call"))
         if callee is not None and callee.custom:
-            return CustomCall(self._mint("ctc"), index, callee, self._mint("call"))
+            return CustomCall(self.mint("ctc"), index, callee, self.mint("call"))
         if callee is not None:
-            return Call(self._mint("fc"), index, callee, self._mint("call"))
+            return Call(self.mint("fc"), index, callee, self.mint("call"))
         opens = OPENS.get(opened.channel, "final_answer")
         if opened.recipient:
             self.repairs["unknown_recipient"] += 1
@@ -210,22 +206,19 @@ class Machine:
                 opens = "reasoning"  # arguments are nothing for the user
         if opens == "reasoning":
             message = len(written(self._log.output))
-            return self._new_thought(self._mint("rs"), index, self._seal, message)
-        return Message(self._mint("msg"), index, opens)
+            return self._new_thought(self.mint("rs"), index, self._seal, message)
+        return Message(self.mint("msg"), index, opens)
 
     def is_unknown(self, recipient: str, channel: str | None) -> bool:
         """Whether a message to this recipient is a call of what was not offered."""
         known = recipient in self._runners or recipient in self.callees
         return not known and channel != "final" and recipient not in PEOPLE
 
-    def _begin(self, shape: Shape | ActionCall) -> None:
-        if type(shape) is HostedCall and shape.row.delta is None:
-            self._open, self._held = shape, []
-            return
+    def _begin(self, shape: Shape) -> None:
         for event in shape.begin():
             self._log.append(event)
         self._open = shape
-        if isinstance(shape, ActionCall):
+        if isinstance(shape, FolderCall) and shape.waits:
             self._held = []
             return
         self._deltas = self._log.grow(shape.delta(), scored=self._scored and type(shape) is Message)
@@ -233,8 +226,8 @@ class Machine:
             self._cited, self._citations = self._new_cited_text(), 0
         elif type(shape) is CustomCall:
             self._filter = Unwrapper()
-        elif type(shape) is HostedCall and shape.runner.unwraps:
-            self._filter = Unwrapper(shape.runner.unwraps)
+        elif isinstance(shape, FolderCall) and shape.unwraps:
+            self._filter = Unwrapper(shape.unwraps)
         elif (
             self._new_answer_text is not None
             and type(shape) is Message
@@ -244,34 +237,22 @@ class Machine:
         else:
             self.pieces = self._deltas.pieces
 
-    def answer(self, outcome: Outcome) -> None:
-        """End a call that was run here, with this outcome for the client."""
+    def answer(self, outcome: Any = None) -> None:
+        """End a call that was run here, with this outcome for the client; None: it was broken
+        off."""
         call, self._unanswered = self._unanswered, None
         if call is not None:
-            for event in call.answer(self._log.settled()[call.index], outcome):
+            output = self._log.settled()
+            for event in call.answer(output[call.index], len(output), outcome):
                 self._log.append(event)
-            if call.row.result is not None and outcome.text is not None:
-                index = len(self._log.output)
-                for event in call.row.result(call, self._mint("sho"), index, outcome):
-                    self._log.append(event)
 
-    def call(self, runner: Runner, text: str) -> None:
+    def call(self, new_call: NewCall, text: str) -> None:
         """Tell of a call that an earlier response has written, and that is run now."""
-        item_id = self._mint(ROWS[runner.kind].prefix)
-        self._begin(HostedCall(item_id, len(self._log.output), runner))
+        self._begin(new_call(self.mint, len(self._log.output)))
         self._say((json_text(text.encode("utf-8", "surrogatepass")),))
         self._end("completed")
 
-    def listed(self, label: str, tools: tuple[Mapping[str, Any], ...], error: str | None) -> None:
-        """Tell what an MCP server offers, or why that is not known."""
-        empty = OutputMcpListTools(self._mint("mcpl"), label)
-        end: StepName = "response.mcp_list_tools.completed"
-        if error is not None:
-            end = "response.mcp_list_tools.failed"
-        begun: StepName = "response.mcp_list_tools.in_progress"
-        self.tell(empty, (begun, end), replace(empty, tools=tools, error=error))
-
-    def tell(self, added: OutputItem, steps: Sequence[StepName], done: OutputItem) -> None:
+    def tell(self, added: OutputItem, steps: Sequence[str], done: OutputItem) -> None:
         """Tell an item that no message of the model becomes, from its beginning to its end."""
         index = len(self._log.output)
         self._log.append(OutputItemAdded(index, added))
@@ -288,7 +269,7 @@ class Machine:
         called = any(isinstance(item, OutputHostedCall) for item in output)
         if not called or any(item.type == "reasoning" for item in output):
             return
-        item = OutputReasoning(self._mint("rs"))
+        item = OutputReasoning(self.mint("rs"))
         self.tell(item, (), replace(item, status="completed"))
 
     @property
@@ -303,46 +284,27 @@ class Machine:
         return self._unanswered is not None
 
     def _end(self, status: Literal["completed", "incomplete"]) -> None:
-        if isinstance(self._open, ActionCall):
-            self._end_action(self._open, status)
-            return
-        if self._held is not None:
-            self._begin_late(self._held, status)
-        shape, deltas = self._open, self._deltas
+        shape, deltas, held = self._open, self._deltas, self._held
         if shape is None:
-            self.answer(Outcome("incomplete"))
+            self.answer()
             return
         if self._cited is not None:
             self._say_cited(self._cited.finish() or ([b""] if self._untold else []))
         elif deltas is not None:
             self._end_text(shape, deltas, whole=status == "completed")
-        self._open = self._deltas = self._filter = self.pieces = self._cited = None
-        for event in shape.end(self._log.settled()[shape.index], status):
+        self._open = self._deltas = self._filter = self.pieces = self._cited = self._held = None
+        if held is not None and isinstance(shape, FolderCall):
+            text: str = orjson.loads(b'"%b"' % (b"".join(held) or json_text(shape.empty)))
+            events = shape.at_once(text, status)
+        else:
+            events = shape.end(self._log.settled()[shape.index], status)
+        for event in events:
             self._log.append(event)
-        if type(shape) is HostedCall and status == "completed" and shape.row.run_here:
+        if isinstance(shape, FolderCall) and status == "completed" and shape.run_here:
             self._unanswered = shape
-
-    def _end_action(self, call: ActionCall, status: Literal["completed", "incomplete"]) -> None:
-        written: str = orjson.loads(b'"%b"' % b"".join(self._held or ()))
-        self._open = self._held = None
-        for event in call.end(written, status):
-            self._log.append(event)
 
     def _end_text(self, shape: Shape, deltas: Deltas, *, whole: bool) -> None:
         if self._filter is not None:
             deltas.pieces += self._filter.finish(whole=whole)
         elif whole and not deltas.pieces and shape.empty:
             deltas.pieces.append(shape.empty)
-
-    def _begin_late(self, held: Sequence[bytes], status: str) -> None:
-        """Tell of a call whose whole text was waited for."""
-        shape, self._held = self._open, None
-        assert isinstance(shape, HostedCall)
-        if status != "completed" and (kind := shape.row.if_cut):
-            item_id = self._mint(ROWS[kind].prefix)
-            self._open = shape = HostedCall(item_id, shape.index, shape.runner._replace(kind=kind))
-        text: str = orjson.loads(b'"%b"' % (b"".join(held) or json_text(shape.empty)))
-        if shape.row.signed and self._sign is not None:
-            shape.sign(text, self._sign)
-        for event in shape.begin(text):
-            self._log.append(event)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING, assert_never
 
-from trt_responses.log.hosted_calls import row_of
 from trt_responses.prompt import conversation as c
 from trt_responses.store import Block, lasting_json
 from trt_responses.wire import output as o
@@ -30,8 +29,7 @@ if TYPE_CHECKING:
         | o.OutputActionCall
     )
 
-ACTIONS = (o.OutputShellCall, o.OutputLocalShellCall, o.OutputPatchCall)
-CALLS = (o.OutputFunctionCall, o.OutputCustomCall, *ACTIONS)
+CALLS = (o.OutputFunctionCall, o.OutputCustomCall, o.OutputActionCall)
 
 
 async def output_blocks(response: Response, reader: Reader, renderer: Renderer) -> list[Block]:
@@ -44,7 +42,7 @@ async def output_blocks(response: Response, reader: Reader, renderer: Renderer) 
     blocks = []
     spans = iter(reader.messages)
     for item in response.output:
-        if isinstance(item, o.BESIDE):
+        if isinstance(item, o.OutputBeside):
             blocks.append(Block("preamble", lasting_json(item), b""))
             continue
         if (span := next(spans, None)) is None:
@@ -67,7 +65,7 @@ async def output_blocks(response: Response, reader: Reader, renderer: Renderer) 
             result = answer_ids(reader.kept, span).tobytes()
             ids = array("I", renderer.joined((("call", ids.tobytes()), ("result", result)))[0])
         call_id = item.call_id if isinstance(item, CALLS) else None
-        if isinstance(item, o.OutputMcpApprovalRequest):
+        if isinstance(item, o.OutputHostedCall) and not item.run_here:
             call_id = item.id
         callee = _callee(item, span) if call_id else None
         blocks.append(Block(_kind(item, span), lasting_json(item), ids.tobytes(), call_id, callee))
@@ -77,10 +75,8 @@ async def output_blocks(response: Response, reader: Reader, renderer: Renderer) 
 def lasting(item: o.OutputItem) -> bool:
     """Whether an item stays in the conversation: a call that was cut, or whose run was broken off,
     cannot be answered."""
-    if isinstance(item, o.OutputMcpApprovalRequest):
-        return True
     if isinstance(item, o.OutputHostedCall):
-        return item.status in ("completed", "failed")
+        return not item.run_here or item.status in ("completed", "failed")
     return not isinstance(item, CALLS) or item.status == "completed"
 
 
@@ -99,39 +95,31 @@ def answer_ids(kept: Sequence[int], span: Span) -> array[int]:
 
 def _kind(item: WrittenItem, span: Span) -> Kind:
     match item:
-        case (
-            o.OutputCodeCall()
-            | o.OutputContainerShellCall()
-            | o.OutputWebSearchCall()
-            | o.OutputMcpCall()
-            | o.OutputMcpApprovalRequest()
-        ):
+        case o.OutputHostedCall():
             # what a thought has looked up leaves with the thought
             return "reasoning" if _channel(item, span) == "analysis" else "call"
         case o.OutputReasoning():
             return "reasoning"
         case o.OutputMessage():
             return "preamble" if item.phase == "commentary" else "final"
-        case o.OutputFunctionCall() | o.OutputCustomCall():
-            return "call"
-        case o.OutputShellCall() | o.OutputLocalShellCall() | o.OutputPatchCall():
+        case o.OutputFunctionCall() | o.OutputCustomCall() | o.OutputActionCall():
             return "call"
         case _:
             assert_never(item)
 
 
 def _channel(item: o.OutputHostedCall, span: Span) -> str:
-    return span.channel or row_of(item).channel
+    return span.channel or item.channel
 
 
 def _callee(item: o.OutputItem, span: Span) -> str:
-    assert isinstance(item, (*CALLS, o.OutputMcpApprovalRequest))
     if span.recipient is not None:
         return span.recipient
-    if isinstance(item, ACTIONS):
+    if isinstance(item, o.OutputActionCall):
         return c.callee_of(item.type.removesuffix("_call"))
     if isinstance(item, o.OutputNamespacedCall | o.OutputNamespacedCustomCall):
         return c.callee_of(item.name, item.namespace)
+    assert isinstance(item, o.OutputFunctionCall | o.OutputCustomCall)
     return c.callee_of(item.name)
 
 
@@ -145,15 +133,15 @@ async def _rendered(item: WrittenItem, span: Span, renderer: Renderer) -> array[
             message = c.call_message(_callee(item, span), item.arguments)
         case o.OutputCustomCall():
             message = c.call_message(_callee(item, span), c.wrapped(item.input))
-        case o.OutputShellCall() | o.OutputLocalShellCall() | o.OutputPatchCall():
-            message = c.call_message(_callee(item, span), o.action_text(item))
-        case o.OutputCodeCall():
-            message = c.code_message(span.recipient or "", item.code, _channel(item, span))
-        case o.OutputWebSearchCall() | o.OutputContainerShellCall():
-            text = row_of(item).text(item)
-            message = c.code_message(span.recipient or "", text, _channel(item, span))
-        case o.OutputMcpCall() | o.OutputMcpApprovalRequest():
-            message = c.call_message(span.recipient or "", item.arguments)
+        case o.OutputActionCall():
+            message = c.call_message(_callee(item, span), item.text())
+        case o.OutputHostedCall():
+            recipient = span.recipient or ""
+            message = (
+                c.code_message(recipient, item.text(), _channel(item, span))
+                if item.is_code
+                else c.call_message(recipient, item.text())
+            )
         case _:
             assert_never(item)
     return await renderer.message(message)

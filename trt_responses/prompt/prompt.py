@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Protocol
 
 import orjson
 
-from trt_responses.errors import InvalidRequest
+from trt_responses.errors import InvalidRequest, unsupported_value
 from trt_responses.frozen import dataclass
 from trt_responses.language.messages import Developer, Namespace, ResponseFormat, System
 from trt_responses.prompt import conversation
-from trt_responses.prompt.references import resolved
+from trt_responses.prompt.carrier import RequestItems
 from trt_responses.prompt.vocabulary import spoken_here
 from trt_responses.steering.tools import shown
-from trt_responses.store import Block
 from trt_responses.wire.items import (
     Compaction,
     CustomToolCall,
@@ -27,6 +26,7 @@ from trt_responses.wire.items import (
     FunctionCall,
     FunctionCallOutput,
     InputMessage,
+    ItemReference,
 )
 from trt_responses.wire.past_calls import settled_places
 
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from trt_responses.dialect import Continuation
     from trt_responses.language.messages import Effort as LanguageEffort
     from trt_responses.prompt.history import Prior
-    from trt_responses.prompt.sealed import SealedCompaction
     from trt_responses.run.parts import Parts
-    from trt_responses.store import Kind, Records
+    from trt_responses.store import Block, Records
+    from trt_responses.wire.items import InputItem, SentItem
 
 EFFORTS: Mapping[Effort | None, LanguageEffort] = {
     None: "medium",
@@ -124,7 +124,9 @@ async def prompt_of(shown: Shown, prior: Prior) -> Prompt:
             param="input",
             code="invalid_value",
         )
-    own, since = await blocks_of(accepted, prior, parts, shown.owner, shown.records, shown.silent)
+    whose = (shown.owner, shown.records, parts.dialect, parts.model)
+    given = RequestItems(accepted, prior.blocks, *whose, shown.silent)
+    own, since = await blocks_of(given, parts)
     blocks = (*prior.blocks, *own)
     date = prior.date or since or shown.date or parts.today()
     ids, continuation, gone = await _joined(blocks, accepted, parts, date)
@@ -143,16 +145,10 @@ async def prompt_behind(
     return ids, continuation
 
 
-async def blocks_of(
-    accepted: Accepted,
-    prior: Prior,
-    parts: Parts,
-    owner: str,
-    records: Records,
-    silent: Collection[int] = (),
-) -> tuple[list[Block], str | None]:
+async def blocks_of(given: RequestItems, parts: Parts) -> tuple[list[Block], str | None]:
     """The blocks that the request itself brings, and the date of the conversation that it carries,
-    if it carries one. Items at the `silent` places say nothing to the model."""
+    if it carries one."""
+    accepted = given.accepted
     at_most = parts.engine.limits().context_tokens * (OLD_CONTEXTS if accepted.truncates else 1)
     if isinstance(accepted.input, str):  # which refers to nothing, and carries nothing
         renderer = parts.dialect.renderer
@@ -166,51 +162,24 @@ async def blocks_of(
     )
     alone = [item for item in accepted.input if isinstance(item, ALONE) and item.id is None]
     if len(alone) == len(accepted.input):
-        return await render_items(alone, prior=prior.blocks), None
-    vocabulary = parts.dialect.vocabulary
-    turns = await parts.opener.opened_turns(
-        accepted.input,
-        owner,
-        parts.renderer.pause,
-        accepted.places,
-        vocabulary=vocabulary,
-        verifies=accepted.verifies,
-    )
-    compactions = opened_compactions(accepted, parts, owner)
-    items = await resolved(accepted.input, prior.blocks, records, owner, vocabulary)
-    before = (*prior.blocks, *calls_of(compactions))
-    rendered = await render_items(items.items, prior=before)
-    for place, opened in compactions.items():
-        kind: Kind = "summary" if opened.messages is None else "context"
-        rendered[place] = replace(rendered[place], kind=kind, ids=opened.ids)
-    for place in {*silent, *settled_places(accepted.input)}:
-        rendered[place] = replace(rendered[place], ids=b"")
-    date = next((opened.date for opened in compactions.values()), turns.date)
-    return await items.blocks(rendered, turns, parts.renderer.pause), date
+        return await render_items(alone, prior=given.prior), None
+    if parts.carrier is not None:
+        return await parts.carrier(given, accepted.input, render_items)
+    blocks = await render_items(_plain(given, accepted.input), prior=given.prior)
+    for place in {*given.silent, *settled_places(accepted.input)}:
+        blocks[place] = replace(blocks[place], ids=b"")
+    return blocks, None
 
 
-def opened_compactions(accepted: Accepted, parts: Parts, owner: str) -> dict[int, SealedCompaction]:
-    """The content of the compactions in the input, by their places."""
-    items = () if isinstance(accepted.input, str) else accepted.input
-    opened = {}
-    for place, item in enumerate(items):
-        if isinstance(item, Compaction):
-            at = accepted.places[place].item if accepted.places else f"input[{place}]"
-            param = f"{at}.encrypted_content"
-            content = item.encrypted_content
-            opened[place] = parts.opener.open_compaction(
-                content, owner, parts.model, param, parts.dialect.vocabulary
-            )
-    return opened
-
-
-def calls_of(compactions: Mapping[int, SealedCompaction]) -> list[Block]:
-    """The calls that compactions carry, for results that come later."""
-    return [
-        Block("call", b"", b"", call_id, callee)
-        for opened in compactions.values()
-        for call_id, callee in opened.calls.items()
-    ]
+def _plain(given: RequestItems, sent: Sequence[SentItem]) -> Sequence[InputItem]:
+    """The items, none of which stands for others."""
+    items: list[InputItem] = []
+    for number, item in enumerate(sent):
+        if isinstance(item, ItemReference | Compaction):
+            what = f"items of the type '{item.type or 'item_reference'}' are not installed here"
+            raise unsupported_value(given.place(number), what)
+        items.append(item)
+    return items
 
 
 async def _joined(

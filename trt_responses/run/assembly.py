@@ -16,10 +16,10 @@ from trt_responses.language.reader import ReaderOptions
 from trt_responses.log.log import Log
 from trt_responses.prompt.history import NO_PRIOR, prior_of
 from trt_responses.prompt.prompt import prompt_of
-from trt_responses.prompt.references import item_id
 from trt_responses.run.commit import commit_run
 from trt_responses.run.generation import Joints
 from trt_responses.run.origin import ORIGIN
+from trt_responses.run.parts import item_id
 from trt_responses.run.run import Run
 from trt_responses.run.turns import Bounds, Turns
 from trt_responses.steering.support import check_supported
@@ -158,10 +158,9 @@ def _response(draft: Draft) -> Response:
 
 
 def _reader(draft: Draft) -> Reader:
-    dialect = draft.parts.dialect
-    new_reader = dialect.scored_reader if draft.accepted.scored else dialect.reader
-    ids = draft.prompt.ids
-    return new_reader(ReaderOptions(not draft.parallel, draft.recipients, draft.notes.offered, ids))
+    offered, ids = draft.notes.offered, draft.prompt.ids
+    options = ReaderOptions(not draft.parallel, draft.recipients, offered, ids)
+    return draft.parts.dialect.reader(options)
 
 
 def _options(draft: Draft) -> GenerateOptions:

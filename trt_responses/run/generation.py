@@ -15,7 +15,6 @@ from trt_responses.engine import CONTINUATION_PRIORITY
 from trt_responses.errors import ApiError, EngineLost, EngineUnavailable
 from trt_responses.frozen import replace
 from trt_responses.language.fragments import Closed
-from trt_responses.log.hosted_calls import Outcome
 from trt_responses.run.ending import End, usage
 from trt_responses.run.sink import Beginnings, Sink, broken
 from trt_responses.run.trace import SegmentNotes, Trace
@@ -132,7 +131,7 @@ class Generation:
         otherwise."""
         for fragment in self.reader.finish(stopped=stopped):
             self.machine.take(fragment)
-        self.machine.answer(Outcome("incomplete"))
+        self.machine.answer()
 
     def give_up(self, fault: Exception) -> End:
         """End what is open as cut, since something broke, and return the end."""

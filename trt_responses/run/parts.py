@@ -12,7 +12,6 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Protocol
 
 from trt_responses.frozen import dataclass
-from trt_responses.prompt.sealed import NO_OPENER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from trt_responses.engine import Engine
     from trt_responses.feature import Feature
     from trt_responses.log.machine import Mint
-    from trt_responses.prompt.sealed import Opener
+    from trt_responses.prompt.carrier import Carrier
     from trt_responses.run.admission import Admission
     from trt_responses.run.facts import Listener
     from trt_responses.run.generation import Chance
@@ -46,6 +45,16 @@ def mint(prefix: str) -> str:
     while len(letters) < ID_LETTERS:
         letters = b2a_base64(os.urandom(24), newline=False).translate(None, b"+/")
     return f"{prefix}_{letters[:ID_LETTERS].decode()}"
+
+
+NUMBER_CHARS = 4
+"""The digits of an item's id that give its number within the response, in hexadecimal."""
+
+
+def item_id(prefix: str, response_id: str, number: int) -> str:
+    """The id of an item. It says which response the item is of, so that a reference finds it
+    without an index."""
+    return f"{prefix}_{response_id.partition('_')[2]}{number:0{NUMBER_CHARS}x}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +89,8 @@ class Parts:
     """Paths of the request fields that features read out of those that the core ignores."""
     leases: Leases | None = None
     """Gives each run an engine of its own; None: all runs have this one."""
-    opener: Opener = NO_OPENER
-    """Opens what clients carry sealed."""
+    carrier: Carrier | None = None
+    """Makes blocks of items that stand for others."""
     names: ModelNames | None = None
     """The names by which clients ask; None: whatever they say is the one model."""
     second_chance: NewChance | None = None

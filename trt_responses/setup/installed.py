@@ -31,14 +31,16 @@ FOLDERS = (
     "features.script",
     "features.cassette",
     "features.limits",
+    "features.parallel_calls",
     "features.recovery",
     "features.second_chance",
     "features.stall",
     "features.seal",
+    "features.references",
     "features.conversations",
     "features.compaction",
-    "features.action_tools",
     "features.tool_items",
+    "features.action_tools",
     "features.hosted_tools",
     "features.stop",
     "features.logprobs",
@@ -73,6 +75,7 @@ is missing."""
 
 REQUIRED_BY = {
     "features.limits": "keys_file",
+    "features.parallel_calls": "max_calls",
     "features.seal": "seal_keys",
     "features.traces": "otlp_endpoint",
 }

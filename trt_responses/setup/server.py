@@ -26,7 +26,6 @@ from trt_responses.backends.tools import tools_of
 from trt_responses.errors import StartupError, UsageError
 from trt_responses.health.health import Health
 from trt_responses.health.lifecycle import Lifecycle
-from trt_responses.prompt.sealed import NO_OPENER
 from trt_responses.run.admission import OpenAdmission
 from trt_responses.run.parts import Parts, mint
 from trt_responses.run.runs import Runs
@@ -46,7 +45,8 @@ if TYPE_CHECKING:
     from trt_responses.accept.model_names import Loaded
     from trt_responses.engine import Engine
     from trt_responses.feature import Feature
-    from trt_responses.prompt.sealed import Sealing
+    from trt_responses.features.references.sealed import Sealing
+    from trt_responses.prompt.carrier import Carrier
     from trt_responses.run.admission import Admission
     from trt_responses.run.facts import Listener
     from trt_responses.run.parts import Leases, NewChance, Overflow
@@ -133,6 +133,7 @@ class Server:
         self.recovery: Recovery | None = None
         self.second_chance: NewChance | None = None
         self.sealing: Sealing | None = None
+        self.carrier: Carrier | None = None
         self.overflow: Overflow | None = None
         self.keys: Keys | None = None
         self.jobs: Jobs | None = None
@@ -264,7 +265,7 @@ class Server:
             features=self.features,
             own_fields=frozenset(field.path for field in self.own_fields),
             leases=self.leases,
-            opener=self.sealing or NO_OPENER,
+            carrier=self.carrier,
             names=names,
             second_chance=self.second_chance,
             overflow=self.overflow,

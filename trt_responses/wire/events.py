@@ -15,8 +15,6 @@ if TYPE_CHECKING:
         OutputItem,
         OutputPart,
         OutputSummaryText,
-        ShellOutput,
-        ShellText,
         TokenLogprob,
         UrlCitation,
     )
@@ -241,121 +239,28 @@ class CustomToolCallInputDone(OfItem):
 
 
 @dataclass(frozen=True)
-class ShellCommandAdded:
-    """A command of a shell's call begins."""
-
-    output_index: int
-    command_index: int
-    command: str
-    type: Literal["response.shell_call_command.added"] = "response.shell_call_command.added"
-
-
-@dataclass(frozen=True)
-class ShellCommandDelta:
-    """A piece of a command."""
-
-    output_index: int
-    command_index: int
-    delta: str
-    type: Literal["response.shell_call_command.delta"] = "response.shell_call_command.delta"
-
-
-@dataclass(frozen=True)
-class ShellCommandDone:
-    """A whole command."""
-
-    output_index: int
-    command_index: int
-    command: str
-    type: Literal["response.shell_call_command.done"] = "response.shell_call_command.done"
-
-
-@dataclass(frozen=True)
-class ShellOutputDelta(OfItem):
-    """A piece of a command's output."""
-
-    command_index: int
-    delta: ShellText
-    type: Literal["response.shell_call_output_content.delta"] = (
-        "response.shell_call_output_content.delta"
-    )
-
-
-@dataclass(frozen=True)
-class ShellOutputDone(OfItem):
-    """The whole outputs of a shell's commands."""
-
-    command_index: int
-    output: tuple[ShellOutput, ...]
-    type: Literal["response.shell_call_output_content.done"] = (
-        "response.shell_call_output_content.done"
-    )
-
-
-StepName = Literal[
-    "response.code_interpreter_call.in_progress",
-    "response.code_interpreter_call.interpreting",
-    "response.code_interpreter_call.completed",
-    "response.web_search_call.in_progress",
-    "response.web_search_call.searching",
-    "response.web_search_call.completed",
-    "response.mcp_call.in_progress",
-    "response.mcp_call.completed",
-    "response.mcp_call.failed",
-    "response.mcp_list_tools.in_progress",
-    "response.mcp_list_tools.completed",
-    "response.mcp_list_tools.failed",
-]
-
-
-@dataclass(frozen=True)
 class HostedStep(OfItem):
     """How far something has come that the server runs: the last word of `type` says it."""
 
-    type: StepName
+    type: str
+
+
+class FolderEvent:
+    """An event of an item, of a kind that a folder brings."""
+
+    output_index: int
+    type: str
+
+    def changed(self, item: OutputItem) -> OutputItem:
+        """The item after the event."""
+        return item
 
 
 @dataclass(frozen=True)
-class CodeDelta(OfItem):
-    """A piece of code that is to run here."""
+class FolderDelta(OfItem, FolderEvent):
+    """A piece of a text of such an item."""
 
     delta: str
-    type: Literal["response.code_interpreter_call_code.delta"] = (
-        "response.code_interpreter_call_code.delta"
-    )
-
-
-@dataclass(frozen=True)
-class CodeDone(OfItem):
-    """The whole code that is to run here."""
-
-    code: str
-    type: Literal["response.code_interpreter_call_code.done"] = (
-        "response.code_interpreter_call_code.done"
-    )
-
-
-@dataclass(frozen=True)
-class McpArgumentsDelta(OfItem):
-    """A piece of the arguments of an MCP call."""
-
-    delta: str
-    type: Literal["response.mcp_call_arguments.delta"] = "response.mcp_call_arguments.delta"
-
-
-@dataclass(frozen=True)
-class McpArgumentsDone(OfItem):
-    """The whole arguments of an MCP call."""
-
-    arguments: str
-    type: Literal["response.mcp_call_arguments.done"] = "response.mcp_call_arguments.done"
-
-
-@dataclass(frozen=True)
-class CompactionCompacting(OfItem):
-    """The conversation is being made short."""
-
-    type: Literal["response.compaction.compacting"] = "response.compaction.compacting"
 
 
 @dataclass(frozen=True)
@@ -376,8 +281,7 @@ Delta = (
     | ReasoningSummaryTextDelta
     | FunctionCallArgumentsDelta
     | CustomToolCallInputDelta
-    | CodeDelta
-    | McpArgumentsDelta
+    | FolderDelta
 )
 ItemEvent = (
     ContentPartAdded
@@ -391,16 +295,10 @@ ItemEvent = (
     | ReasoningSummaryTextDone
     | FunctionCallArgumentsDone
     | CustomToolCallInputDone
-    | ShellCommandAdded
-    | ShellCommandDelta
-    | ShellCommandDone
-    | ShellOutputDelta
-    | ShellOutputDone
     | HostedStep
-    | CodeDone
-    | McpArgumentsDone
+    | FolderEvent
 )
 """What changes an item that was added before."""
 
 OutputEvent = OutputItemAdded | OutputItemDone | ItemEvent
-Event = Lifecycle | OutputEvent | CompactionCompacting | Error
+Event = Lifecycle | OutputEvent | Error

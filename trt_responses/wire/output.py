@@ -5,10 +5,8 @@ Like all values that are written down they have no slots: orjson takes 8 times a
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
-from dataclasses import field
-from typing import Any, Literal
+from collections.abc import Iterable
+from typing import ClassVar, Literal
 
 from trt_responses.frozen import dataclass
 
@@ -153,142 +151,17 @@ class OutputNamespacedCustomCall(OutputCustomCall):
     namespace: str = ""
 
 
-@dataclass(frozen=True)
-class OnClientsMachine:
-    """The place of commands that the client runs."""
-
-    type: Literal["local"] = "local"
-
-
-@dataclass(frozen=True)
-class ShellAction:
-    """Commands for a shell, and what bounds them."""
-
-    commands: tuple[str, ...] = ()
-    timeout_ms: int | None = None
-    max_output_length: int | None = None
-
-
-@dataclass(frozen=True)
-class OutputShellCall:
-    """Commands that the client is to run."""
+class OutputActionCall:
+    """A call of a tool that the API knows and the client runs, of a kind that a folder brings."""
 
     id: str
     call_id: str
-    action: ShellAction = ShellAction()
-    status: Status = "in_progress"
-    environment: OnClientsMachine = OnClientsMachine()
-    type: Literal["shell_call"] = "shell_call"
+    status: Status
+    type: str
 
-
-@dataclass(frozen=True)
-class InContainer:
-    """The place of commands that are run here: a container."""
-
-    container_id: str
-    type: Literal["container_reference"] = "container_reference"
-
-
-@dataclass(frozen=True)
-class OutputContainerShellCall:
-    """Commands that are run here, in a container. What they gave is an item of its own."""
-
-    id: str
-    call_id: str
-    environment: InContainer
-    action: ShellAction = ShellAction()
-    status: Status = "in_progress"
-    type: Literal["shell_call"] = "shell_call"
-
-
-@dataclass(frozen=True)
-class ShellText:
-    """What a command wrote."""
-
-    stdout: str
-    stderr: str
-
-
-@dataclass(frozen=True)
-class ShellOutput(ShellText):
-    """The same, and how the command ended."""
-
-    outcome: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class OutputShellResult:
-    """What commands gave that were run here."""
-
-    id: str
-    call_id: str
-    output: tuple[ShellOutput, ...] = ()
-    max_output_length: int | None = None
-    status: Status = "in_progress"
-    type: Literal["shell_call_output"] = "shell_call_output"
-
-
-@dataclass(frozen=True)
-class LocalShellAction:
-    """A command for the client's shell."""
-
-    command: tuple[str, ...] = ()
-    env: Mapping[str, str] = field(default_factory=dict)
-    timeout_ms: int | None = None
-    user: str | None = None
-    working_directory: str | None = None
-    type: Literal["exec"] = "exec"
-
-
-@dataclass(frozen=True)
-class OutputLocalShellCall:
-    """One command that the client is to run."""
-
-    id: str
-    call_id: str
-    action: LocalShellAction = LocalShellAction()
-    status: Status = "in_progress"
-    type: Literal["local_shell_call"] = "local_shell_call"
-
-
-@dataclass(frozen=True)
-class PatchedFile:
-    """A file that is created or changed."""
-
-    path: str
-    diff: str
-    type: Literal["create_file", "update_file"]
-
-
-@dataclass(frozen=True)
-class DeletedFile:
-    """A file that is deleted."""
-
-    path: str
-    type: Literal["delete_file"] = "delete_file"
-
-
-@dataclass(frozen=True)
-class OutputPatchCall:
-    """What the client is to do to a file. The API has no word for a call that was cut."""
-
-    id: str
-    call_id: str
-    operation: PatchedFile | DeletedFile
-    status: Literal["in_progress", "completed"] = "in_progress"
-    type: Literal["apply_patch_call"] = "apply_patch_call"
-
-
-OutputActionCall = OutputShellCall | OutputLocalShellCall | OutputPatchCall
-"""A call of a tool that the API knows and the client runs."""
-
-
-@dataclass(frozen=True)
-class CodeLogs:
-    """What code wrote, its last value or its traceback among it."""
-
-    logs: str
-    type: Literal["logs"] = "logs"
+    def text(self) -> str:
+        """The text that the model writes to make this call."""
+        raise NotImplementedError
 
 
 HostedStatus = Literal[
@@ -296,85 +169,30 @@ HostedStatus = Literal[
 ]
 
 
-@dataclass(frozen=True)
-class OutputCodeCall:
-    """Code that the model had run here. A client that did not include `outputs` gets None."""
+class OutputHostedCall:
+    """What a call to a tool of the server's becomes, of a kind that a folder brings."""
 
     id: str
-    container_id: str
-    code: str = ""
-    outputs: tuple[CodeLogs, ...] | None = ()
-    status: HostedStatus = "in_progress"
-    type: Literal["code_interpreter_call"] = "code_interpreter_call"
+    status: HostedStatus
+    type: str
+    run_here: ClassVar[bool] = True
+    """Whether the call is run here; else the client gets it, and answers it."""
+    is_code: ClassVar[bool] = True
+    """Whether its text is code, or the like; else it is a function's arguments."""
+    channel: ClassVar[str] = "analysis"
+    """The channel of a call that named none, and of its answer."""
+
+    def text(self) -> str:
+        """The text that the model writes to make this call."""
+        raise NotImplementedError
 
 
-@dataclass(frozen=True)
-class OutputWebSearchCall:
-    """What the browser did: `action` is a search, a page that was opened, or a text looked for."""
-
-    id: str
-    action: Mapping[str, Any]
-    status: HostedStatus = "in_progress"
-    type: Literal["web_search_call"] = "web_search_call"
-
-
-@dataclass(frozen=True)
-class OutputMcpCall:
-    """A call of a tool of an MCP server. Of `output` and `error`, one is None."""
+class OutputBeside:
+    """An item that stands beside the model's messages: none of those became one."""
 
     id: str
-    server_label: str
-    name: str
-    arguments: str = ""
-    output: str | None = None
-    error: Mapping[str, Any] | None = None
-    approval_request_id: str | None = None
-    """The request that the client has approved, of a call that had to wait for it."""
-    status: HostedStatus = "in_progress"
-    type: Literal["mcp_call"] = "mcp_call"
+    type: str
 
-
-@dataclass(frozen=True)
-class OutputMcpApprovalRequest:
-    """A call that is run when the client has approved it."""
-
-    id: str
-    server_label: str
-    name: str
-    arguments: str = ""
-    type: Literal["mcp_approval_request"] = "mcp_approval_request"
-
-
-@dataclass(frozen=True)
-class OutputCompaction:
-    """What stands for a conversation's older messages. `created_by` says whether a summary is in
-    it or an extract."""
-
-    id: str
-    encrypted_content: str
-    created_by: Literal["summary", "extract"]
-    type: Literal["compaction"] = "compaction"
-
-
-@dataclass(frozen=True)
-class OutputMcpListTools:
-    """The tools of an MCP server; in words, why they could not be listed."""
-
-    id: str
-    server_label: str
-    tools: tuple[Mapping[str, Any], ...] = ()
-    error: str | None = None
-    type: Literal["mcp_list_tools"] = "mcp_list_tools"
-
-
-OutputHostedCall = (
-    OutputCodeCall
-    | OutputContainerShellCall
-    | OutputWebSearchCall
-    | OutputMcpCall
-    | OutputMcpApprovalRequest
-)
-"""What a call to a tool of the server's becomes."""
 
 OutputItem = (
     OutputMessage
@@ -383,31 +201,11 @@ OutputItem = (
     | OutputCustomCall
     | OutputActionCall
     | OutputHostedCall
-    | OutputShellResult
-    | OutputMcpListTools
-    | OutputCompaction
+    | OutputBeside
 )
-BESIDE = (OutputMcpListTools, OutputShellResult, OutputCompaction)
-"""Items that stand beside the model's messages: none of those became one."""
 OutputPart = OutputText | OutputReasoningText
 
 
 def written(output: Iterable[OutputItem]) -> list[OutputItem]:
     """The items that messages of the model became: each has a message, in the same order."""
-    return [item for item in output if not isinstance(item, BESIDE)]
-
-
-def action_text(item: OutputActionCall) -> str:
-    """The text that the model writes to make this call."""
-    action = item.operation if isinstance(item, OutputPatchCall) else item.action
-    return arguments_of(vars(action))
-
-
-def arguments_of(action: Mapping[str, Any]) -> str:
-    """The arguments of an action or an operation as the model writes them."""
-    present = {
-        key: action[key]
-        for key in sorted(action, key=lambda key: key != "type")
-        if action[key] not in (None, {}) and (key, action[key]) != ("type", "exec")
-    }
-    return json.dumps(present, ensure_ascii=False)
+    return [item for item in output if not isinstance(item, OutputBeside)]

@@ -13,10 +13,11 @@ from tests.support.replay import load, names, parsed, staged
 from tests.support.sdk_judge import REQUIRED, SPECIFIED, objects, refused, required_by_sdk, without
 from trt_responses.features.explain.transcript import Mint
 from trt_responses.features.hosted_tools.citations import CitationText
+from trt_responses.features.hosted_tools.hosted_calls import Outcome, Runner
 from trt_responses.features.hosted_tools.kinds import KINDS
+from trt_responses.features.tool_items import output as to
 from trt_responses.language.fragments import Closed, Opened, Text
 from trt_responses.log.fold import apply
-from trt_responses.log.hosted_calls import Outcome, Runner
 from trt_responses.log.log import Cursor, Log
 from trt_responses.log.machine import Machine
 from trt_responses.tool import Source
@@ -164,9 +165,10 @@ def hosted_events() -> list[Json]:
     }
     assert {one.kind for one in runners.values()} < KINDS.keys()
     cited = partial(CitationText, lambda *_: Source("http://a.test/", "A"))
-    machine = Machine(log, {}, Mint(), runners=runners, cited_text=cited)
-    listed = o.OutputMcpListTools("mcpl_0", "docs")
-    step: tuple[e.StepName, ...] = ("response.mcp_list_tools.in_progress",)
+    calls = {name: runner.call for name, runner in runners.items()}
+    machine = Machine(log, {}, Mint(), runners=calls, cited_text=cited)
+    listed = to.OutputMcpListTools("mcpl_0", "docs")
+    step: tuple[str, ...] = ("response.mcp_list_tools.in_progress",)
     machine.tell(listed, (*step, "response.mcp_list_tools.completed"), listed)
     machine.tell(listed, (*step, "response.mcp_list_tools.failed"), replace(listed, error="no"))
     for recipient, outcome in (

@@ -26,6 +26,7 @@ from trt_responses.engines.scripted.engine import Script, ScriptedEngine
 from trt_responses.errors import ApiError, InvalidRequest
 from trt_responses.features.explain.transcript import Mint
 from trt_responses.features.limits.admission import Admission
+from trt_responses.features.references.carrier import Carrier
 from trt_responses.features.seal.sealer import Sealer
 from trt_responses.harmony.dialect import harmony
 from trt_responses.harmony.stored_text import Spelled
@@ -170,7 +171,7 @@ class Conversation:
                 identity="You are a test.",
                 knowledge_cutoff="2024-06",
                 admission=Admission(lambda: 4, clock_s=lambda: 0.0),
-                opener=Sealer(lambda: [bytes(32)]),
+                carrier=Carrier(Sealer(lambda: [bytes(32)])),
                 mint=Mint(),
                 today=lambda: next(self.dates),
                 clock_s=lambda: 1_700_000_000.0,

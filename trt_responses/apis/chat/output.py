@@ -7,7 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from trt_responses.wire.output import OutputCustomCall, OutputFunctionCall, OutputMessage
+from trt_responses.wire.output import (
+    OutputCustomCall,
+    OutputFunctionCall,
+    OutputMessage,
+    OutputReasoning,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -107,7 +112,9 @@ def _message(output: Sequence[OutputItem], *, thought: Sequence[str]) -> Object:
         "refusal": None,
         "annotations": [],
     }
-    thoughts = [part.text for item in output if item.type == "reasoning" for part in item.content]
+    thoughts = [
+        part.text for item in output if isinstance(item, OutputReasoning) for part in item.content
+    ]
     if thoughts:
         message |= dict.fromkeys(thought, "".join(thoughts))
     return message | ({"tool_calls": calls} if calls else {})

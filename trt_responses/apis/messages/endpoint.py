@@ -15,7 +15,6 @@ from trt_responses.apis.messages.accept import accept_messages, meaning, with_me
 from trt_responses.apis.messages.output import OVERLOADED, error_of, message_of
 from trt_responses.apis.messages.request import CountRequest, MessagesRequest, NoThinking
 from trt_responses.apis.messages.spelling import MessagesSpelling
-from trt_responses.prompt.sealed import NO_OPENER
 from trt_responses.web.body import in_pieces, read_json
 from trt_responses.web.docs import STREAMED, body_route
 from trt_responses.web.endpoint import json_reply
@@ -33,9 +32,9 @@ if TYPE_CHECKING:
     from trt_responses.web.shared import Shared
 
 
-def routes(shared: Shared) -> list[HotRoute]:
+def routes(shared: Shared, *, seals: bool) -> list[HotRoute]:
     """The endpoints of this folder."""
-    messages = Messages(shared)
+    messages = Messages(shared, seals=seals)
     create = body_route(
         shared,
         "/v1/messages",
@@ -85,10 +84,11 @@ class Messages(Making):
 
     fault = staticmethod(messages_fault)
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: Shared, *, seals: bool) -> None:
+        """With `seals`, thoughts carry signatures."""
         super().__init__(shared)
         self._headers = lambda request: named_request(shared.headers(request))
-        self._seals = shared.parts.opener is not NO_OPENER
+        self._seals = seals
         read = partial(shape_of, seals=self._seals)
         self._shapes = MessageShapes(MessagesRequest, shared.limits, read, with_messages, meaning)
 

@@ -11,7 +11,6 @@ from trt_responses.dialects.templates.checkpoint import stop_ids_of
 from trt_responses.dialects.templates.families import to_dict
 from trt_responses.dialects.templates.forms import fitted
 from trt_responses.dialects.templates.probes import probe
-from trt_responses.dialects.templates.read.logprobs import ScoredTemplateReader
 from trt_responses.dialects.templates.read.reader import TemplateReader
 from trt_responses.dialects.templates.steer import Places, plan_of
 from trt_responses.dialects.templates.tables import Tables
@@ -128,11 +127,6 @@ class TemplateDialect:
 
     def reader(self, options: ReaderOptions = AS_USUAL) -> TemplateReader:
         return TemplateReader(self._tables, options, begins=self._tables.begins(options.prompt))
-
-    def scored_reader(self, options: ReaderOptions = AS_USUAL) -> ScoredTemplateReader:
-        return ScoredTemplateReader(
-            self._tables, options, begins=self._tables.begins(options.prompt)
-        )
 
     def plan(
         self, turn: Turn, guides: Guides, tokens: int, *, written: int = 0, after_tool: bool = False

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_core import from_json
 
+from trt_responses.features.tool_items import events as te
+from trt_responses.features.tool_items import output as to
 from trt_responses.frozen import replace
 from trt_responses.wire import events as e
 from trt_responses.wire import output as o
@@ -25,20 +27,20 @@ def end_shell(call: ActionCall, written: str, status: o.Status) -> Iterator[e.Ev
     """The events of a `shell_call`'s commands, and its end."""
     item = _shell_call(call, _read(written))
     for number, command in enumerate(item.action.commands):
-        yield e.ShellCommandAdded(call.index, number, "")
+        yield te.ShellCommandAdded(call.index, number, "")
         if command:
-            yield e.ShellCommandDelta(call.index, number, command)
-        yield e.ShellCommandDone(call.index, number, command)
+            yield te.ShellCommandDelta(call.index, number, command)
+        yield te.ShellCommandDone(call.index, number, command)
     yield e.OutputItemDone(call.index, replace(item, status=status))
 
 
-def _shell_call(call: ActionCall, written: dict[str, Any]) -> o.OutputShellCall:
-    action = o.ShellAction(
+def _shell_call(call: ActionCall, written: dict[str, Any]) -> to.OutputShellCall:
+    action = to.ShellAction(
         _texts(written.get("commands")),
         _number(written.get("timeout_ms")),
         _number(written.get("max_output_length")),
     )
-    return o.OutputShellCall(call.id, call.call_id, action)
+    return to.OutputShellCall(call.id, call.call_id, action)
 
 
 def begin_local_shell(call: ActionCall) -> Iterator[e.Event]:
@@ -52,13 +54,13 @@ def end_local_shell(call: ActionCall, written: str, status: o.Status) -> Iterato
     yield e.OutputItemDone(call.index, replace(item, status=status))
 
 
-def _local_shell_call(call: ActionCall, written: dict[str, Any]) -> o.OutputLocalShellCall:
-    command = o.LocalShellAction(
+def _local_shell_call(call: ActionCall, written: dict[str, Any]) -> to.OutputLocalShellCall:
+    command = to.LocalShellAction(
         _texts(written.get("command")),
         timeout_ms=_number(written.get("timeout_ms")),
         working_directory=_text(written.get("working_directory")) or None,
     )
-    return o.OutputLocalShellCall(call.id, call.call_id, command)
+    return to.OutputLocalShellCall(call.id, call.call_id, command)
 
 
 def begin_patch(call: ActionCall) -> Iterator[e.Event]:
@@ -68,7 +70,7 @@ def begin_patch(call: ActionCall) -> Iterator[e.Event]:
 
 def end_patch(call: ActionCall, written: str, status: o.Status) -> Iterator[e.Event]:
     """The events of a whole `apply_patch_call`: added without its diff, done with it."""
-    item = o.OutputPatchCall(call.id, call.call_id, _operation(_read(written)))
+    item = to.OutputPatchCall(call.id, call.call_id, _operation(_read(written)))
     yield e.OutputItemAdded(call.index, _without_diff(item))
     done = replace(item, status="completed") if status == "completed" else item
     yield e.OutputItemDone(call.index, done)
@@ -83,17 +85,17 @@ def _read(written: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _operation(written: dict[str, Any]) -> o.PatchedFile | o.DeletedFile:
+def _operation(written: dict[str, Any]) -> to.PatchedFile | to.DeletedFile:
     path, diff = _text(written.get("path")), _text(written.get("diff"))
     if written.get("type") == "delete_file":
-        return o.DeletedFile(path)
-    return o.PatchedFile(
+        return to.DeletedFile(path)
+    return to.PatchedFile(
         path, diff, "create_file" if written.get("type") == "create_file" else "update_file"
     )
 
 
-def _without_diff(item: o.OutputPatchCall) -> o.OutputPatchCall:
-    if isinstance(item.operation, o.DeletedFile):
+def _without_diff(item: to.OutputPatchCall) -> to.OutputPatchCall:
+    if isinstance(item.operation, to.DeletedFile):
         return item
     return replace(item, operation=replace(item.operation, diff=""))
 

@@ -21,7 +21,7 @@ from trt_responses.wire.tools import ShellTool
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from trt_responses.log.action_calls import ActionKind
+    from trt_responses.log.item_events import ActionKind
     from trt_responses.wire.tools import ActionTool
 
     Json = dict[str, Any]

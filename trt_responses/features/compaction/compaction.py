@@ -18,18 +18,19 @@ import orjson
 
 from trt_responses.accept.accepted import Accepted, ThoughtBudget, ToolChoice
 from trt_responses.dialect import Dialect
+from trt_responses.features.compaction.items import CompactionCompacting, OutputCompaction
 from trt_responses.features.listing.listing import whole
+from trt_responses.features.references.sealed import SealedCompaction, Sealing
 from trt_responses.frozen import replace as replace_frozen
 from trt_responses.language.fragments import Closed, Fragment, Opened, Text
 from trt_responses.language.messages import Message
 from trt_responses.log.machine import OPENS, Machine
 from trt_responses.prompt.prompt import Prompt
-from trt_responses.prompt.sealed import SealedCompaction, Sealing
 from trt_responses.run.ending import End
 from trt_responses.run.generation import Generation
 from trt_responses.store import Block, Kind, lasting_json
 from trt_responses.wire import events as e
-from trt_responses.wire.output import OutputCompaction, OutputItem
+from trt_responses.wire.output import OutputItem
 
 Json = dict[str, Any]
 
@@ -229,7 +230,7 @@ class SummaryMachine(Machine):
         """The answer came to its own end."""
 
     def item_id(self) -> str:
-        return self._mint("cmp")
+        return self.mint("cmp")
 
     @property
     def summary(self) -> str | None:
@@ -268,7 +269,7 @@ class CompactionGeneration(Generation):
         item_id = self.machine.item_id()
         item = OutputCompaction(item_id, content, "summary" if summary else "extract")
         self.log.append(e.OutputItemAdded(0, OutputCompaction(item.id, "", item.created_by)))
-        self.log.append(e.CompactionCompacting(item.id, 0))
+        self.log.append(CompactionCompacting(item.id, 0))
         self.log.append(e.OutputItemDone(0, item))
         self.log.wake()
         return End("completed")

@@ -26,7 +26,7 @@ from trt_responses.run.turns import Turn
 
 if TYPE_CHECKING:
     from trt_responses.accept.accepted import Accepted
-    from trt_responses.prompt.sealed import Sealing
+    from trt_responses.features.references.sealed import Sealing
     from trt_responses.run.draft import Draft
     from trt_responses.run.ending import End
     from trt_responses.run.generation import Generation

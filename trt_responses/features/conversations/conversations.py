@@ -16,7 +16,7 @@ from trt_responses.errors import InvalidRequest, NotFound, invalid_value
 from trt_responses.features.conversations.bodies import conversation_object
 from trt_responses.features.conversations.locks import locked
 from trt_responses.features.listing.listing import whole
-from trt_responses.prompt.history import Prior
+from trt_responses.prompt.carrier import RequestItems
 from trt_responses.prompt.prompt import blocks_of
 from trt_responses.prompt.vocabulary import spoken_here
 from trt_responses.store import Expired, Record
@@ -91,8 +91,9 @@ class Conversations:
     async def _blocks(
         self, items: Sequence[SentItem], record: Record, owner: str
     ) -> Sequence[Block]:
-        prior, store = Prior(record.blocks), self._parts.store
-        blocks, _ = await blocks_of(accept_items(items), prior, self._parts, owner, store)
+        parts = self._parts
+        whose = (owner, parts.store, parts.dialect, parts.model)
+        blocks, _ = await blocks_of(RequestItems(accept_items(items), record.blocks, *whose), parts)
         return blocks
 
     async def _change(self, record: Record, blocks: Sequence[Block] | None = None) -> None:

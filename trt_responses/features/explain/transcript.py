@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import orjson
 
 from trt_responses.errors import ApiError, InvalidRequest
-from trt_responses.log.action_calls import ActionKind
-from trt_responses.log.item_events import Callee
+from trt_responses.log.item_events import ActionKind, Callee
 from trt_responses.log.log import Cursor, Log
 from trt_responses.log.machine import Machine
 from trt_responses.run.ending import End, ending, last_snapshot, usage

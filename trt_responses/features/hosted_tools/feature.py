@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from trt_responses.accept.accepted import Accepted
     from trt_responses.features.hosted_tools.loop import Approved
+    from trt_responses.features.references.sealed import Sealing
     from trt_responses.features.tool_items.items import McpApprovalRequest
-    from trt_responses.prompt.sealed import Sealing
     from trt_responses.run.draft import Draft
     from trt_responses.run.generation import Generation
     from trt_responses.run.turns import Turn
@@ -122,9 +122,9 @@ class ToolsStep(Step):
         if (loop := self._loop) is None:
             return
         options = draft.machine_options
-        options["runners"] = loop.runners
-        if (signer := self._hosted.signer) is not None:
-            options["sign"] = partial(signer.signature, owner=draft.owner)
+        signer = self._hosted.signer
+        sign = None if signer is None else partial(signer.signature, owner=draft.owner)
+        options["runners"] = loop.new_calls(sign)
         source = source_of(loop.used) if draft.accepted.answer is None else None
         if source is not None:
             options["cited_text"] = partial(CitationText, source)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
+from trt_responses.features.hosted_tools.hosted_calls import ROWS, HostedCall, Outcome, Row
+from trt_responses.features.tool_items import events as te
+from trt_responses.features.tool_items import output as to
 from trt_responses.frozen import replace
-from trt_responses.log.hosted_calls import ROWS, HostedCall, Outcome, Row
+from trt_responses.log.machine import Machine
 from trt_responses.wire import events as e
 from trt_responses.wire import output as o
 
@@ -15,43 +17,43 @@ NOT_RUN: Mapping[str, Any] = {"type": "exit", "exit_code": 126}
 """The outcome of a command that could not be run, as shells say it."""
 
 
-def _code_call(call: HostedCall, code: str, outcome: Outcome) -> o.OutputCodeCall:
-    outputs: tuple[o.CodeLogs, ...] | None = ()
+def _code_call(call: HostedCall, code: str, outcome: Outcome) -> to.OutputCodeCall:
+    outputs: tuple[to.CodeLogs, ...] | None = ()
     if outcome.status != "in_progress":
-        outputs = (o.CodeLogs(outcome.text),) if outcome.text else ()
+        outputs = (to.CodeLogs(outcome.text),) if outcome.text else ()
         if not call.runner.shows_outputs:
             outputs = None
     container_id = call.runner.facts["container_id"]
-    return o.OutputCodeCall(call.id, container_id, code, outputs, outcome.status)
+    return to.OutputCodeCall(call.id, container_id, code, outputs, outcome.status)
 
 
-def _web_search_call(call: HostedCall, _: str, outcome: Outcome) -> o.OutputWebSearchCall:
+def _web_search_call(call: HostedCall, _: str, outcome: Outcome) -> to.OutputWebSearchCall:
     """A web search, with its sources where the client requests them and there are some."""
     action = dict({**call.described, **outcome.details}["action"])
     sources = action.pop("sources", None)
     if sources is not None and call.runner.shows_outputs and outcome.status != "in_progress":
         action["sources"] = sources
-    return o.OutputWebSearchCall(call.id, action, outcome.status)
+    return to.OutputWebSearchCall(call.id, action, outcome.status)
 
 
-def _shell_call(call: HostedCall, _: str, outcome: Outcome) -> o.OutputContainerShellCall:
+def _shell_call(call: HostedCall, _: str, outcome: Outcome) -> to.OutputContainerShellCall:
     """A call of a shell, whose commands come in events. The API has no status for one that failed:
     its output says so."""
-    environment = o.InContainer(call.runner.facts["container_id"])
+    environment = to.InContainer(call.runner.facts["container_id"])
     if outcome.status == "in_progress":
-        return o.OutputContainerShellCall(call.id, call.call_id, environment)
+        return to.OutputContainerShellCall(call.id, call.call_id, environment)
     status: o.Status = "incomplete" if outcome.status == "incomplete" else "completed"
-    action = o.ShellAction(**call.described)
-    return o.OutputContainerShellCall(call.id, call.call_id, environment, action, status)
+    action = to.ShellAction(**call.described)
+    return to.OutputContainerShellCall(call.id, call.call_id, environment, action, status)
 
 
 def _commands(call: HostedCall, _: str) -> tuple[e.Event, ...]:
     events: list[e.Event] = []
     for number, command in enumerate(call.described.get("commands", ())):
         events += (
-            e.ShellCommandAdded(call.index, number, ""),
-            e.ShellCommandDelta(call.index, number, command),
-            e.ShellCommandDone(call.index, number, command),
+            te.ShellCommandAdded(call.index, number, ""),
+            te.ShellCommandDelta(call.index, number, command),
+            te.ShellCommandDone(call.index, number, command),
         )
     return tuple(events)
 
@@ -62,42 +64,24 @@ def _shell_result(
     """The outputs of a shell. A command that could not be run gives its reason, and no exit code of
     its own."""
     fields = {"stdout": "", "stderr": outcome.text or "", "outcome": NOT_RUN, **outcome.details}
-    output = o.ShellOutput(**fields)
-    empty = o.OutputShellResult(item_id, call.call_id)
+    output = to.ShellOutput(**fields)
+    empty = to.OutputShellResult(item_id, call.call_id)
     return (
         e.OutputItemAdded(index, empty),
-        e.ShellOutputDelta(item_id, index, 0, o.ShellText(output.stdout, output.stderr)),
-        e.ShellOutputDone(item_id, index, 0, (output,)),
+        te.ShellOutputDelta(item_id, index, 0, to.ShellText(output.stdout, output.stderr)),
+        te.ShellOutputDone(item_id, index, 0, (output,)),
         e.OutputItemDone(index, replace(empty, output=(output,), status="completed")),
     )
 
 
-def _command(item: o.OutputContainerShellCall) -> str:
-    """The arguments of a command, for an item whose own text is not known any more."""
-    return json.dumps({"cmd": ["bash", "-c", *item.action.commands]}, ensure_ascii=False)
-
-
-def _searched(item: o.OutputWebSearchCall) -> str:
-    """The arguments of a search, from its action, for an item whose own text is not known any
-    more."""
-    action = item.action
-    match action["type"]:
-        case "search":
-            return json.dumps({"query": action["query"]}, ensure_ascii=False)
-        case "open_page":
-            return json.dumps({"id": action["url"] or -1}, ensure_ascii=False)
-        case _:
-            return json.dumps({"pattern": action["pattern"]}, ensure_ascii=False)
-
-
-def _mcp_call(call: HostedCall, arguments: str, outcome: Outcome) -> o.OutputMcpCall:
+def _mcp_call(call: HostedCall, arguments: str, outcome: Outcome) -> to.OutputMcpCall:
     """A call of an MCP tool. An error, which the details hold, takes the place of the output."""
     fields = {"output": outcome.text, **outcome.details}
     if fields.get("error") is not None:
         fields["output"] = None
     facts = call.runner.facts
     label, name, request_id = facts["server_label"], facts["name"], facts.get("approval_request_id")
-    return o.OutputMcpCall(
+    return to.OutputMcpCall(
         call.id,
         label,
         name,
@@ -108,68 +92,70 @@ def _mcp_call(call: HostedCall, arguments: str, outcome: Outcome) -> o.OutputMcp
     )
 
 
-def _mcp_request(call: HostedCall, arguments: str, outcome: Outcome) -> o.OutputMcpApprovalRequest:
+def _mcp_request(call: HostedCall, arguments: str, outcome: Outcome) -> to.OutputMcpApprovalRequest:
     label, name = call.runner.facts["server_label"], call.runner.facts["name"]
-    return o.OutputMcpApprovalRequest(call.id, label, name, arguments)
+    return to.OutputMcpApprovalRequest(call.id, label, name, arguments)
 
 
 KINDS: Mapping[str, Row] = {
     "code_interpreter": Row(
-        "code_interpreter_call",
+        to.OutputCodeCall,
         "ci",
         _code_call,
-        lambda item: item.code,
-        delta=e.CodeDelta,
+        delta=te.CodeDelta,
         begun=("response.code_interpreter_call.in_progress",),
-        whole=lambda call, text: (e.CodeDone(call.id, call.index, text),),
+        whole=lambda call, text: (te.CodeDone(call.id, call.index, text),),
         runs=("response.code_interpreter_call.interpreting",),
         ends={"completed": "response.code_interpreter_call.completed"},
     ),
     "shell": Row(
-        "shell_call",
+        to.OutputContainerShellCall,
         "sh",
         _shell_call,
-        _command,
         whole=_commands,
         result=_shell_result,
         empty=b"{}",
     ),
     "web_search": Row(
-        "web_search_call",
+        to.OutputWebSearchCall,
         "ws",
         _web_search_call,
-        _searched,
         begun=("response.web_search_call.in_progress",),
         runs=("response.web_search_call.searching",),
         ends={"completed": "response.web_search_call.completed"},
         empty=b"{}",
     ),
     "mcp": Row(
-        "mcp_call",
+        to.OutputMcpCall,
         "mcp",
         _mcp_call,
-        lambda item: item.arguments,
-        delta=e.McpArgumentsDelta,
+        delta=te.McpArgumentsDelta,
         begun=("response.mcp_call.in_progress",),
-        whole=lambda call, text: (e.McpArgumentsDone(call.id, call.index, text),),
+        whole=lambda call, text: (te.McpArgumentsDone(call.id, call.index, text),),
         ends={
             "completed": "response.mcp_call.completed",
             "failed": "response.mcp_call.failed",
         },
         empty=b"{}",
-        channel="commentary",
     ),
     "mcp_approval": Row(
-        "mcp_approval_request",
+        to.OutputMcpApprovalRequest,
         "mcpr",
         _mcp_request,
-        lambda item: item.arguments,
         empty=b"{}",
-        run_here=False,
         signed=True,
         if_cut="mcp",
-        channel="commentary",
     ),
 }
 """The rows by the kind that a `Runner` names."""
 ROWS.update(KINDS)
+
+
+def tell_listing(
+    machine: Machine, label: str, tools: tuple[Mapping[str, Any], ...], error: str | None
+) -> None:
+    """Tell what an MCP server offers, or why that is not known."""
+    empty = to.OutputMcpListTools(machine.mint("mcpl"), label)
+    steps = ("in_progress", "completed" if error is None else "failed")
+    names = [f"response.mcp_list_tools.{step}" for step in steps]
+    machine.tell(empty, names, replace(empty, tools=tools, error=error))

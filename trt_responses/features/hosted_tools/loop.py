@@ -12,11 +12,11 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from trt_responses.errors import InvalidRequest
-from trt_responses.features.hosted_tools.kinds import KINDS
+from trt_responses.features.hosted_tools.hosted_calls import Outcome, Runner
+from trt_responses.features.hosted_tools.kinds import KINDS, tell_listing
 from trt_responses.language.messages import Message
 from trt_responses.language.reader import Span
 from trt_responses.language.steering import Free
-from trt_responses.log.hosted_calls import Outcome, Runner
 from trt_responses.run.turns import ToolRun, Turn
 from trt_responses.tool import ToolAnswer, ToolCall
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from trt_responses.dialect import Answered
     from trt_responses.language.reader import Reader
+    from trt_responses.log.machine import NewCall
     from trt_responses.run.generation import Generation
     from trt_responses.run.turns import Notes, Turns
     from trt_responses.tool import Listing, Session, Tool
@@ -38,7 +39,7 @@ RESERVE = 256
 left, if that is less."""
 MAX_ANSWER_BYTES = 1024 * 1024
 """The most bytes of any tool's answer, before its tokens are counted."""
-CALLS = KINDS["mcp"].channel
+CALLS = KINDS["mcp"].kind.channel
 """The types of items that are calls waiting for an approval."""
 GRACE_S = 5.0
 """Seconds after its deadline in which a tool may still answer by itself."""
@@ -106,10 +107,10 @@ class ToolLoop:
     def used(self) -> Collection[UsedTool]:
         return self._tools.values()
 
-    @property
-    def runners(self) -> dict[str, Runner]:
-        """The tools, in the form in which the client sees their calls."""
-        return {recipient: used.runner for recipient, used in self._tools.items()}
+    def new_calls(self, sign: Callable[[Sequence[str]], str] | None) -> dict[str, NewCall]:
+        """What makes the client's view of each tool's calls. `sign` vouches for those that wait for
+        its approval."""
+        return {name: used.runner._replace(sign=sign).call for name, used in self._tools.items()}
 
     async def turn(self, generation: Generation) -> Turn | None:
         """Answer the call that ended the last turn. The next turn, or None when there is nothing to
@@ -135,7 +136,7 @@ class ToolLoop:
         """Tell of what the tools' servers offer, and run the calls of an earlier response that the
         client has approved. The turn behind their answers; None when there are none."""
         for listing in self._listings:
-            generation.machine.listed(*listing)
+            tell_listing(generation.machine, *listing)
         generation.log.wake()
         reader, machine = generation.reader, generation.machine
         room = self._context_tokens - generation.prompt_tokens
@@ -143,7 +144,7 @@ class ToolLoop:
             began_ns, used = self._clock_ns(), one.tool(self._tools)
             assert used is not None, "looked for when the request was accepted"
             facts = {**used.runner.facts, "approval_request_id": one.request_id}
-            machine.call(Runner("mcp", facts), one.arguments)
+            machine.call(Runner("mcp", facts).call, one.arguments)
             answer = await self._run(
                 used, ToolCall(one.arguments, "json", used.name), generation.notes
             )
@@ -201,7 +202,7 @@ class ToolLoop:
         most = max(1, room - min(RESERVE, room // 2))
         text = shortened(answer.text, min(MAX_ANSWER_BYTES, most * 8))
         used = self._tools.get(recipient or "")
-        channel = channel or (KINDS[used.runner.kind].channel if used else "analysis")
+        channel = channel or (KINDS[used.runner.kind].kind.channel if used else "analysis")
         continuation, reader = generation.notes.continuation, generation.reader
         assert continuation is not None, "who offers tools sends no ids"
         while True:

@@ -16,9 +16,9 @@ import orjson
 
 from trt_responses.accept.accepted import Tool as OfferedTool
 from trt_responses.errors import InvalidRequest
+from trt_responses.features.hosted_tools.hosted_calls import Runner
 from trt_responses.features.hosted_tools.loop import UsedTool
 from trt_responses.language.messages import FUNCTIONS
-from trt_responses.log.hosted_calls import Runner
 from trt_responses.log.item_events import Callee
 from trt_responses.schema.closed import closed
 from trt_responses.tool import CitedSession, Lists

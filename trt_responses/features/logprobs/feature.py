@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from trt_responses.feature import Step
 from trt_responses.features.logprobs.logprobs import ScoredSink, check_logprobs
+from trt_responses.features.logprobs.reader import ScoredReader
 
 if TYPE_CHECKING:
     from trt_responses.accept.accepted import Accepted
@@ -31,4 +32,4 @@ class LogprobsStep(Step):
 
     def write(self, draft: Draft) -> None:
         if draft.accepted.scored and draft.answers:
-            draft.sink = ScoredSink
+            draft.reader, draft.sink = ScoredReader(draft.reader), ScoredSink

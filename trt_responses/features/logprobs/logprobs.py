@@ -10,7 +10,7 @@ from trt_responses.wire.judge import LOGPROBS
 
 if TYPE_CHECKING:
     from trt_responses.engine import Chunk, Limits
-    from trt_responses.language.reader import ScoredReader
+    from trt_responses.features.logprobs.reader import ScoredReader
 
 
 class ScoredSink(Sink):

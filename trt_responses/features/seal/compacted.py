@@ -6,8 +6,8 @@ import zlib
 
 import orjson
 
+from trt_responses.features.references.sealed import SealedCompaction
 from trt_responses.features.seal.turn import MAX_BYTES, swapped
-from trt_responses.prompt.sealed import SealedCompaction
 
 
 def packed(compaction: SealedCompaction) -> bytes:

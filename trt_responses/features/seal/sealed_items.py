@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trt_responses.features.references.digest import digest
 from trt_responses.features.seal.turn import SealedTurn, TurnMessage
 from trt_responses.frozen import dataclass, replace
-from trt_responses.prompt.digest import digest
 from trt_responses.prompt.output_blocks import lasting, output_blocks
 from trt_responses.wire import output as o
 

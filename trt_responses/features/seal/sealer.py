@@ -21,11 +21,11 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from trt_responses.errors import InvalidRequest, StartupError, UsageError, invalid_value
+from trt_responses.features.references.digest import digest
+from trt_responses.features.references.sealed import SealedCompaction
 from trt_responses.features.seal import compacted
 from trt_responses.features.seal.turn import OpenedTurns, SealedTurn, packed, unpacked
 from trt_responses.files import make_private
-from trt_responses.prompt.digest import digest
-from trt_responses.prompt.sealed import SealedCompaction
 from trt_responses.wire import items as i
 
 PREFIX = "trtr1_"

@@ -14,7 +14,7 @@ from array import array
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from trt_responses.prompt.digest import DIGEST_BYTES, digest
+from trt_responses.features.references.digest import DIGEST_BYTES, digest
 from trt_responses.wire import items as i
 
 MAX_BYTES = 64 * 1024 * 1024

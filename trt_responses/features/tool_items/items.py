@@ -12,9 +12,9 @@ from typing import Any, Literal
 
 import orjson
 
+from trt_responses.features.tool_items.output import arguments_of
 from trt_responses.tool import function_name
 from trt_responses.wire.base import Label, ListOf, NonEmpty
-from trt_responses.wire.output import arguments_of
 from trt_responses.wire.past_calls import NOT_KEPT, CallText, PastCall, canonical
 
 Texts = tuple[str, ...]

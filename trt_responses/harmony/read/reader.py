@@ -195,6 +195,13 @@ class Reader(ReaderBase):
         """The recipient of the open message."""
         return self._opened.recipient if self._state == "content" else None
 
+    @property
+    def in_text(self) -> bool:
+        return self._state in ("content", "held")
+
+    def bytes_of(self, token_id: int) -> bytes | None:
+        return self._raw(token_id)
+
     def take_back(self) -> None:
         """Drop a header that was begun on trial."""
         if self._state == "header":

@@ -5,19 +5,30 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from trt_responses.harmony.steer.parallel_calls import ParallelCalls
 from trt_responses.harmony.steer.plans import STOPS, Body, Steered, Watched
 from trt_responses.language.messages import FUNCTIONS
 from trt_responses.language.steering import Budget, Free
 from trt_responses.tokens.control import CONTROL
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from trt_responses.harmony.steer.plans import Language
     from trt_responses.language.steering import Choice, Guides, SteeringPlan, Turn
 
+    Several = Callable[
+        [SteeringPlan, Language, Guides, Mapping[str, Body], int, Budget], SteeringPlan
+    ]
+    """Makes a plan that goes on after its first call, while the model makes more."""
+
 
 def plan_of(
-    turn: Turn, language: Language, guides: Guides, tokens: int, written: int
+    turn: Turn,
+    language: Language,
+    guides: Guides,
+    tokens: int,
+    written: int,
+    several: Several | None = None,
 ) -> SteeringPlan:
     """The plan of a turn, for up to `tokens` more tokens after those already written."""
     budget = Budget(written + tokens, turn.thought)
@@ -32,14 +43,14 @@ def plan_of(
         plan = Watched(language, guides, strict, budget)
     else:
         plan = Free(tokens, STOPS, turn.begun)
-    if turn.calls < 2:
+    if turn.calls < 2 or several is None:
         return plan
     bodies = {recipient: Body((), CONTROL.call) for recipient in turn.recipients}
     if headers is not None:  # `tool_choice` restricts which tools may be called
         allowed = {header.partition(" to=")[2].strip(): body for header, body in headers.items()}
         bodies = {r: replace(allowed[r], opening=()) for r in bodies if r in allowed}
     bodies |= strict.items()
-    return ParallelCalls(plan, language, guides, bodies, turn.calls, budget)
+    return several(plan, language, guides, bodies, turn.calls, budget)
 
 
 def _header(choice: Choice) -> str:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from trt_responses.features.explain.transcript import Mint
+from trt_responses.features.hosted_tools.hosted_calls import Outcome, Runner
 from trt_responses.features.hosted_tools.kinds import KINDS
+from trt_responses.features.tool_items import output as to
 from trt_responses.language.fragments import Closed, Opened, Text
-from trt_responses.log.hosted_calls import Outcome, Runner, row_of
 from trt_responses.log.log import Log
 from trt_responses.log.machine import Machine
 from trt_responses.wire import output as o
@@ -28,7 +29,7 @@ def told(
     """The names of a call's events, and its item."""
     log = Log(Response("resp_0", 1, "gpt-oss"))
     runner = Runner(kind, {"container_id": "cntr_0"} if kind == "code_interpreter" else SERVER)
-    machine = Machine(log, {}, Mint(), runners={"tool": runner})
+    machine = Machine(log, {}, Mint(), runners={"tool": runner.call})
     machine.take(Opened("commentary", "tool", None))
     if pieces:
         machine.take(Text(pieces))
@@ -40,7 +41,7 @@ def told(
 
 
 MCP = ["output_item.added", "mcp_call.in_progress", "mcp_call_arguments.delta"]
-REQUEST = o.OutputMcpApprovalRequest("mcpr_0", "docs", "ask", '{"q":1}')
+REQUEST = to.OutputMcpApprovalRequest("mcpr_0", "docs", "ask", '{"q":1}')
 
 
 @pytest.mark.parametrize(
@@ -57,7 +58,7 @@ def test_a_call_of_an_mcp_tool_ends_as_its_tool_has(
     kinds, call = told("mcp", [b'{\\"q\\":1}'], outcome)
     steps = [f"mcp_call.{step}" for step in end]
     assert kinds == [*MCP, "mcp_call_arguments.done", *steps, "output_item.done"]
-    assert isinstance(call, o.OutputMcpCall)
+    assert isinstance(call, to.OutputMcpCall)
     assert (call.status, call.arguments) == (outcome.status, '{"q":1}')
     assert {"output": call.output, "error": call.error} == item
 
@@ -71,7 +72,7 @@ def test_a_call_that_waits_is_told_of_when_its_text_is_whole() -> None:
 def test_nobody_is_asked_to_approve_a_call_that_was_cut() -> None:
     kinds, item = told("mcp_approval", [b'{\\"q'], None, whole=False)
     assert kinds == [*MCP[:2], "mcp_call_arguments.done", "output_item.done"]
-    assert isinstance(item, o.OutputMcpCall)
+    assert isinstance(item, to.OutputMcpCall)
     assert (item.status, item.arguments) == ("incomplete", '{"q')
 
 
@@ -79,6 +80,6 @@ def test_nobody_is_asked_to_approve_a_call_that_was_cut() -> None:
     ("kind", "text"), [("mcp", "{}"), ("mcp_approval", "{}"), ("code_interpreter", "")]
 )
 def test_a_call_without_text_says_what_its_row_does(kind: str, text: str) -> None:
-    _, item = told(kind, [], Outcome("completed") if KINDS[kind].run_here else None)
+    _, item = told(kind, [], Outcome("completed") if KINDS[kind].kind.run_here else None)
     assert isinstance(item, o.OutputHostedCall)
-    assert row_of(item).text(item) == text
+    assert item.text() == text

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trt_responses.errors import InvalidRequest, StartupError
+from trt_responses.features.references.digest import digest
 from trt_responses.features.seal.sealer import PREFIX, Sealer, key_of, shared_keys
 from trt_responses.features.seal.turn import (
     OpenedTurns,
@@ -21,7 +22,6 @@ from trt_responses.features.seal.turn import (
     packed,
     unpacked,
 )
-from trt_responses.prompt.digest import digest
 from trt_responses.wire import items as i
 from trt_responses.wire import output as o
 

@@ -68,6 +68,16 @@ class TemplateReader(Messages):
         return self._state == "thought"
 
     @property
+    def in_text(self) -> bool:
+        """Whether the next id may be a thought's or an answer's; a call's text is not the model's
+        own spelling."""
+        return self.recipient is None
+
+    def bytes_of(self, token_id: int) -> bytes | None:
+        table = self._tables.token_bytes
+        return table[token_id] if 0 <= token_id < len(table) else None
+
+    @property
     def plain(self) -> Mapping[int, bytes]:
         return self._tables.plain
 

@@ -24,10 +24,10 @@ from tests.support.template_turns import (
     short,
 )
 from trt_responses.dialects.templates.families import Calls, Family
-from trt_responses.dialects.templates.read.logprobs import ScoredTemplateReader
 from trt_responses.dialects.templates.read.reader import TemplateReader
 from trt_responses.dialects.templates.tables import WHITE, Tables
 from trt_responses.engine import Logprob
+from trt_responses.features.logprobs.reader import ScoredReader
 from trt_responses.language.fragments import Scored, Text
 from trt_responses.language.reader import ReaderOptions
 
@@ -427,7 +427,8 @@ def test_marks_that_are_text_are_held_back_as_long_as_they_may_be_one() -> None:
 
 
 def test_probabilities_go_with_the_text_that_they_made() -> None:
-    reader = ScoredTemplateReader(tables(Q), ReaderOptions(call_ends=False, tools=TOOLS))
+    options = ReaderOptions(call_ends=False, tools=TOOLS)
+    reader = ScoredReader(TemplateReader(tables(Q), options))
     ids = ids_of(Q, f"Hi there.\n{CALL}<|im_end|>")
     fragments = []
     for number in ids:

@@ -1,5 +1,4 @@
-"""Calls that the server runs itself, as the client sees them: a row for each kind, which the folder
-brings that runs them.
+"""Calls that the server runs itself, as the client sees them: a row for each kind.
 
 The events of a call, in their order: `added`, the steps `begun`, deltas of its text, what `whole`
 gives; then the tool runs; then the step of its end, if that status has one, and `done`. A kind
@@ -11,16 +10,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from trt_responses.log.item_events import FolderCall
 from trt_responses.wire import events as e
 from trt_responses.wire import output as o
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from trt_responses.log.machine import Mint
+
     Item = Callable[["HostedCall", str, "Outcome"], o.OutputHostedCall]
 
 NOTHING: Mapping[str, Any] = {}
-NO_STEPS: Mapping[o.HostedStatus, e.StepName] = {}
+NO_STEPS: Mapping[o.HostedStatus, str] = {}
 
 
 class Runner(NamedTuple):
@@ -36,6 +38,12 @@ class Runner(NamedTuple):
     """Makes the same of the text that the model wrote."""
     unwraps: str = ""
     """The member of the model's JSON that is the text of a call; empty: the JSON is."""
+    sign: Callable[[Sequence[str]], str] | None = None
+    """Vouches for what the client is to bring back: calls that wait for its approval."""
+
+    def call(self, mint: Mint, index: int) -> HostedCall:
+        """One more call."""
+        return HostedCall(mint, index, self)
 
 
 class Outcome(NamedTuple):
@@ -51,50 +59,54 @@ class Outcome(NamedTuple):
 class Row(NamedTuple):
     """What is particular to one kind of call."""
 
-    type: str
+    kind: type[o.OutputHostedCall]
     """That of its items."""
     prefix: str
     """The beginning of its items' ids."""
     item: Item
     """Makes the item, from the text that the model wrote and from the outcome."""
-    text: Callable[[Any], str]
-    """Gives the text that the model wrote, from an item in the log."""
     delta: Callable[[str, int, str], e.Delta] | None = None
     """Makes an event of a piece of text. None: the text is sent as a whole, before `added`."""
-    begun: tuple[e.StepName, ...] = ()
+    begun: tuple[str, ...] = ()
     whole: Callable[[HostedCall, str], tuple[e.Event, ...]] = lambda *_: ()
     """Makes the events when the text is whole."""
     result: Callable[[HostedCall, str, int, Outcome], tuple[e.Event, ...]] | None = None
     """Makes the events of another item, with that id and index, for what the call gave."""
-    runs: tuple[e.StepName, ...] = ()
+    runs: tuple[str, ...] = ()
     """The steps between the whole text and the tool's answer."""
-    ends: Mapping[o.HostedStatus, e.StepName] = NO_STEPS
+    ends: Mapping[o.HostedStatus, str] = NO_STEPS
     empty: bytes = b""
     """The text of a call that was written without one."""
-    run_here: bool = True
-    """Whether the call is run here; else the client gets it, and answers it."""
     signed: bool = False
     """Whether its id vouches for its content when a client brings it back."""
     if_cut: str = ""
     """The kind that a call becomes whose text was cut; None: it keeps its kind."""
-    channel: str = "analysis"
-    """The channel of a call that named none, and of its answer."""
 
 
-class HostedCall:
+class HostedCall(FolderCall):
     """A call of one of the rows. Its item ends when the tool has answered."""
 
-    def __init__(self, item_id: str, index: int, runner: Runner) -> None:
-        self.id = item_id
+    def __init__(self, mint: Mint, index: int, runner: Runner) -> None:
+        self._mint = mint
         self.index = index
-        self.runner = runner
-        self.row = ROWS[runner.kind]
-        self.empty = self.row.empty
         self.text = ""
         """The text that the model wrote, of a row that waits for it."""
         self.described = NOTHING
+        self._be(runner)
 
-    def begin(self, text: str = "") -> tuple[e.Event, ...]:
+    def _be(self, runner: Runner) -> None:
+        self.runner = runner
+        self.row = ROWS[runner.kind]
+        self.id = self._mint(self.row.prefix)
+        self.empty = self.row.empty
+        self.waits = self.row.delta is None
+        self.unwraps = runner.unwraps
+        self.run_here = self.row.kind.run_here
+
+    def begin(self) -> tuple[e.Event, ...]:
+        return () if self.waits else self._begun("")
+
+    def _begun(self, text: str) -> tuple[e.Event, ...]:
         """The first events. The text is whole already, where the row waits for it."""
         if self.runner.describe is not None:
             self.described = self.runner.describe(text)
@@ -102,11 +114,14 @@ class HostedCall:
         added = e.OutputItemAdded(self.index, self.row.item(self, text, Outcome()))
         return (added, *self._steps(self.row.begun))
 
-    def sign(self, text: str, sign: Callable[[Sequence[str]], str]) -> None:
-        """Put a signature of the call's content behind its id."""
-        facts = self.runner.facts
-        signed = (self.id, facts["server_label"], facts["name"], text)
-        self.id = f"{self.id}.{sign(signed)}"
+    def at_once(self, written: str, status: o.Status) -> tuple[e.Event, ...]:
+        if status != "completed" and (kind := self.row.if_cut):
+            self._be(self.runner._replace(kind=kind))
+        if self.row.signed and self.runner.sign is not None:  # behind its id, for its content
+            facts = self.runner.facts
+            signed = (self.id, facts["server_label"], facts["name"], written)
+            self.id = f"{self.id}.{self.runner.sign(signed)}"
+        return (*self._begun(written), *self._ended(written, status))
 
     def delta(self) -> e.Delta:
         assert self.row.delta is not None, "a call that waits for its text has no deltas"
@@ -120,35 +135,40 @@ class HostedCall:
     def end(self, item: o.OutputItem, status: o.Status) -> tuple[e.Event, ...]:
         """The events at the end of the text; at that of the item too, where it was cut or nothing
         runs here."""
-        text = self.text_of(item)
+        return self._ended(self.text_of(item), status)
+
+    def _ended(self, text: str, status: o.Status) -> tuple[e.Event, ...]:
         whole = self.row.whole(self, text)
         if status != "completed":
             return (*whole, self._done(text, Outcome("incomplete")))
-        if not self.row.run_here:
+        if not self.run_here:
             return (*whole, self._done(text, Outcome("completed")))
         return (*whole, *self._steps(self.row.runs))
 
-    def answer(self, item: o.OutputItem, outcome: Outcome) -> tuple[e.Event, ...]:
+    def answer(
+        self, item: o.OutputItem, index: int, outcome: Outcome | None
+    ) -> tuple[e.Event, ...]:
         """The events at the end of the item: the tool's answer, or that it was broken off."""
+        outcome = outcome or Outcome("incomplete")
         step = self.row.ends.get(outcome.status)
         ended = self._steps((step,) if step else ())
-        return (*ended, self._done(self.text_of(item), outcome))
+        events = (*ended, self._done(self.text_of(item), outcome))
+        if self.row.result is None or outcome.text is None:
+            return events
+        return (*events, *self.row.result(self, self._mint("sho"), index, outcome))
 
     def text_of(self, item: o.OutputItem) -> str:
-        """The text that the model wrote, from an item in the log."""
-        return self.text if self.row.delta is None else self.row.text(item)
+        if self.waits:
+            return self.text
+        assert isinstance(item, o.OutputHostedCall)
+        return item.text()
 
     def _done(self, text: str, outcome: Outcome) -> e.OutputItemDone:
         return e.OutputItemDone(self.index, self.row.item(self, text, outcome))
 
-    def _steps(self, names: tuple[e.StepName, ...]) -> tuple[e.Event, ...]:
+    def _steps(self, names: tuple[str, ...]) -> tuple[e.Event, ...]:
         return tuple(e.HostedStep(self.id, self.index, name) for name in names)
 
 
 ROWS: dict[str, Row] = {}
 """The rows by the kind that a `Runner` names."""
-
-
-def row_of(item: o.OutputHostedCall) -> Row:
-    """The row of an item in the output."""
-    return next(row for row in ROWS.values() if row.type == item.type)

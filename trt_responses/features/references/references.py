@@ -13,9 +13,10 @@ import orjson
 from pydantic import TypeAdapter
 
 from trt_responses.errors import InvalidRequest
+from trt_responses.features.references.digest import digest
 from trt_responses.frozen import dataclass
 from trt_responses.prompt.conversation import joined
-from trt_responses.prompt.digest import digest
+from trt_responses.run.parts import NUMBER_CHARS
 from trt_responses.store import Record
 from trt_responses.wire import items as i
 from trt_responses.wire.past_calls import PastCall
@@ -23,7 +24,7 @@ from trt_responses.wire.past_calls import PastCall
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
-    from trt_responses.prompt.sealed import OpenedTurns
+    from trt_responses.features.references.sealed import OpenedTurns
     from trt_responses.store import Block, Records
 
     Items = str | Sequence[i.InputItem]
@@ -34,15 +35,6 @@ ITEM: TypeAdapter[i.InputItem] = TypeAdapter(i.InputItem)
 AT_ONCE = 500
 """The items that are compared with a client's carried turns between two pauses: some
 milliseconds."""
-
-NUMBER_CHARS = 4
-"""The digits of an item's id that give its number within the response, in hexadecimal."""
-
-
-def item_id(prefix: str, response_id: str, number: int) -> str:
-    """The id of an item. It says which response the item is of, so that a reference finds it
-    without an index."""
-    return f"{prefix}_{response_id.partition('_')[2]}{number:0{NUMBER_CHARS}x}"
 
 
 def response_of(item_id: str) -> str:

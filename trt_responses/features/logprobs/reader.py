@@ -1,4 +1,4 @@
-"""Log probabilities: an engine's in the API's form, and readers that attach them to text.
+"""Log probabilities: an engine's in the API's form, and a reader that attaches them to text.
 
 Such a reader reads one id at a time, to match each piece of text with its tokens. Text that was
 held back is returned once, with all its tokens.
@@ -6,8 +6,7 @@ held back is returned once, with all its tokens.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trt_responses.language.fragments import Closed, Opened, Scored, Text
 from trt_responses.wire.output import TokenLogprob, TopLogprob
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
 
     from trt_responses.engine import Logprob
     from trt_responses.language.fragments import Fragment
+    from trt_responses.language.reader import Reader
 
 LEAST = -9999.0
 """The log probability of an impossible token: JSON has no infinity."""
@@ -33,34 +33,24 @@ def token_logprob(chosen: Logprob, bytes_of: Callable[[int], bytes | None]) -> T
     return TokenLogprob(*spell(chosen.token_id, chosen.logprob), top)
 
 
-class Scoring(ABC):
-    """A mixin that makes a reader return log probabilities. Slower than the reader alone; chosen
-    before the first id.
+class ScoredReader:
+    """A reader that returns log probabilities, too. Slower than the reader alone; chosen before the
+    first id.
 
     Pass the engine's log probabilities to `take_logprobs`, then the ids to `feed`.
     """
 
-    _logprobs: Sequence[Logprob] = ()
-    _waiting: tuple[TokenLogprob, ...] = ()
-    """Log probabilities of ids whose text has not been returned yet."""
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._logprobs: Sequence[Logprob] = ()
+        self._waiting: tuple[TokenLogprob, ...] = ()
+        """Log probabilities of ids whose text has not been returned yet."""
 
-    @property
-    @abstractmethod
-    def _in_text(self) -> bool:
-        """Whether the next id may be text that is returned with its tokens."""
-
-    @abstractmethod
-    def _bytes_of(self, token_id: int) -> bytes | None: ...
-
-    @abstractmethod
-    def _read(self, token_id: int) -> list[Fragment]:
-        """The plain reader's fragments for an id."""
-
-    @abstractmethod
-    def _read_end(self, *, stopped: bool) -> list[Fragment]:
-        """The plain reader's fragments for the end."""
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._reader, name)
 
     def take_logprobs(self, logprobs: Sequence[Logprob]) -> None:
+        """Set the engine's log probabilities of the next ids passed to `feed`."""
         self._logprobs = logprobs
 
     @property
@@ -72,20 +62,20 @@ class Scoring(ABC):
         return False
 
     def feed(self, token_ids: Sequence[int]) -> list[Fragment]:
-        logprobs, self._logprobs = self._logprobs, ()
+        reader, logprobs, self._logprobs = self._reader, self._logprobs, ()
         scored: list[Fragment] = []
         for place, token_id in enumerate(token_ids):
-            in_text = self._in_text
-            fragments = self._read(token_id)
+            in_text = reader.in_text
+            fragments = reader.feed((token_id,))
             # A gate may have replaced an id: the engine's value is for another one.
             matches = place < len(logprobs) and logprobs[place].token_id == token_id
             if in_text and matches and not any(type(f) is Closed for f in fragments):
-                self._waiting += (token_logprob(logprobs[place], self._bytes_of),)
+                self._waiting += (token_logprob(logprobs[place], reader.bytes_of),)
             scored += map(self._scored, fragments)
         return scored
 
     def finish(self, *, stopped: bool) -> list[Fragment]:
-        return list(map(self._scored, self._read_end(stopped=stopped)))
+        return list(map(self._scored, self._reader.finish(stopped=stopped)))
 
     def _scored(self, fragment: Fragment) -> Fragment:
         if type(fragment) is Closed or (type(fragment) is Opened and fragment.recipient):

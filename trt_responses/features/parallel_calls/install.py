@@ -1,0 +1,17 @@
+"""Several calls in one turn of gpt-oss."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trt_responses.features.parallel_calls.parallel_calls import ParallelCalls
+from trt_responses.harmony.dialect import Harmony
+
+if TYPE_CHECKING:
+    from trt_responses.setup.server import Server
+
+
+def install(server: Server) -> None:
+    dialect = server.served.dialect
+    if isinstance(dialect, Harmony):
+        dialect.several = ParallelCalls

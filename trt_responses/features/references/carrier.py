@@ -1,0 +1,75 @@
+"""Makes the blocks of items that refer to others, or that a client carries sealed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from trt_responses.features.references.references import resolved
+from trt_responses.features.references.sealed import NO_OPENER
+from trt_responses.store import Block
+from trt_responses.wire.items import Compaction
+from trt_responses.wire.past_calls import settled_places
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from trt_responses.features.references.sealed import Opener, SealedCompaction
+    from trt_responses.prompt.carrier import Render, RequestItems
+    from trt_responses.store import Kind
+    from trt_responses.wire.items import SentItem
+
+
+class Carrier:
+    """Looks up what items refer to, and opens what they carry."""
+
+    def __init__(self, opener: Opener | None) -> None:
+        self._opener = opener or NO_OPENER
+
+    async def __call__(
+        self, given: RequestItems, sent: Sequence[SentItem], render: Render
+    ) -> tuple[list[Block], str | None]:
+        accepted, dialect = given.accepted, given.dialect
+        turns = await self._opener.opened_turns(
+            sent,
+            given.owner,
+            dialect.renderer.pause,
+            accepted.places,
+            vocabulary=dialect.vocabulary,
+            verifies=accepted.verifies,
+        )
+        compactions = self._compactions(given, sent)
+        items = await resolved(sent, given.prior, given.records, given.owner, dialect.vocabulary)
+        rendered = await render(items.items, prior=(*given.prior, *calls_of(compactions)))
+        for place, opened in compactions.items():
+            kind: Kind = "summary" if opened.messages is None else "context"
+            rendered[place] = replace(rendered[place], kind=kind, ids=opened.ids)
+        for place in {*given.silent, *settled_places(sent)}:
+            rendered[place] = replace(rendered[place], ids=b"")
+        date = next((opened.date for opened in compactions.values()), turns.date)
+        return await items.blocks(rendered, turns, dialect.renderer.pause), date
+
+    def _compactions(
+        self, given: RequestItems, sent: Sequence[SentItem]
+    ) -> dict[int, SealedCompaction]:
+        """The content of the compactions among the items, by their places."""
+        return {
+            number: self._opener.open_compaction(
+                item.encrypted_content,
+                given.owner,
+                given.model,
+                f"{given.place(number)}.encrypted_content",
+                given.dialect.vocabulary,
+            )
+            for number, item in enumerate(sent)
+            if isinstance(item, Compaction)
+        }
+
+
+def calls_of(compactions: Mapping[int, SealedCompaction]) -> list[Block]:
+    """The calls that compactions carry, for results that come later."""
+    return [
+        Block("call", b"", b"", call_id, callee)
+        for opened in compactions.values()
+        for call_id, callee in opened.calls.items()
+    ]

@@ -1,0 +1,14 @@
+"""Items that refer to others, and items that a client carries sealed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trt_responses.features.references.carrier import Carrier
+
+if TYPE_CHECKING:
+    from trt_responses.setup.server import Server
+
+
+def install(server: Server) -> None:
+    server.carrier = Carrier(server.sealing)

@@ -1,0 +1,158 @@
+"""The stream events of calls of shells, of code and of MCP tools, and what each changes."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from trt_responses.features.tool_items.output import (
+    OutputCodeCall,
+    OutputContainerShellCall,
+    OutputMcpCall,
+    OutputShellCall,
+    OutputShellResult,
+    ShellOutput,
+    ShellText,
+)
+from trt_responses.frozen import dataclass, replace
+from trt_responses.wire.events import FolderDelta, FolderEvent, OfItem
+from trt_responses.wire.output import OutputItem
+
+
+def _shell_call(item: OutputItem) -> OutputShellCall | OutputContainerShellCall:
+    if not isinstance(item, OutputShellCall | OutputContainerShellCall):
+        raise TypeError(f"a {item.type} has no commands")
+    return item
+
+
+def _with_command(item: OutputItem, index: int, command: str) -> OutputItem:
+    call = _shell_call(item)
+    before = call.action.commands
+    commands = (*before[:index], command, *before[index + 1 :])
+    return replace(call, action=replace(call.action, commands=commands))
+
+
+def _code_call(item: OutputItem) -> OutputCodeCall:
+    if not isinstance(item, OutputCodeCall):
+        raise TypeError(f"a {item.type} has no code")
+    return item
+
+
+def _mcp_call(item: OutputItem) -> OutputMcpCall:
+    if not isinstance(item, OutputMcpCall):
+        raise TypeError(f"a {item.type} has no arguments of an MCP tool")
+    return item
+
+
+@dataclass(frozen=True)
+class ShellCommandAdded(FolderEvent):
+    """A command of a shell's call begins."""
+
+    output_index: int
+    command_index: int
+    command: str
+    type: Literal["response.shell_call_command.added"] = "response.shell_call_command.added"
+
+    def changed(self, item: OutputItem) -> OutputItem:
+        return _with_command(item, self.command_index, self.command)
+
+
+@dataclass(frozen=True)
+class ShellCommandDelta(FolderEvent):
+    """A piece of a command."""
+
+    output_index: int
+    command_index: int
+    delta: str
+    type: Literal["response.shell_call_command.delta"] = "response.shell_call_command.delta"
+
+    def changed(self, item: OutputItem) -> OutputItem:
+        begun = _shell_call(item).action.commands[self.command_index]
+        return _with_command(item, self.command_index, begun + self.delta)
+
+
+@dataclass(frozen=True)
+class ShellCommandDone(FolderEvent):
+    """A whole command."""
+
+    output_index: int
+    command_index: int
+    command: str
+    type: Literal["response.shell_call_command.done"] = "response.shell_call_command.done"
+
+    def changed(self, item: OutputItem) -> OutputItem:
+        return _with_command(item, self.command_index, self.command)
+
+
+@dataclass(frozen=True)
+class ShellOutputDelta(OfItem, FolderEvent):
+    """A piece of a command's output; how its command has ended comes with the whole."""
+
+    command_index: int
+    delta: ShellText
+    type: Literal["response.shell_call_output_content.delta"] = (
+        "response.shell_call_output_content.delta"
+    )
+
+
+@dataclass(frozen=True)
+class ShellOutputDone(OfItem, FolderEvent):
+    """The whole outputs of a shell's commands."""
+
+    command_index: int
+    output: tuple[ShellOutput, ...]
+    type: Literal["response.shell_call_output_content.done"] = (
+        "response.shell_call_output_content.done"
+    )
+
+    def changed(self, item: OutputItem) -> OutputItem:
+        if not isinstance(item, OutputShellResult):
+            raise TypeError(f"a {item.type} has no output of commands")
+        return replace(item, output=(*item.output, *self.output))
+
+
+@dataclass(frozen=True)
+class CodeDelta(FolderDelta):
+    """A piece of code that is to run here."""
+
+    type: Literal["response.code_interpreter_call_code.delta"] = (
+        "response.code_interpreter_call_code.delta"
+    )
+
+    def changed(self, item: OutputItem) -> OutputItem:
+        call = _code_call(item)
+        return replace(call, code=call.code + self.delta)
+
+
+@dataclass(frozen=True)
+class CodeDone(OfItem, FolderEvent):
+    """The whole code that is to run here."""
+
+    code: str
+    type: Literal["response.code_interpreter_call_code.done"] = (
+        "response.code_interpreter_call_code.done"
+    )
+
+    def changed(self, item: OutputItem) -> OutputItem:
+        return replace(_code_call(item), code=self.code)
+
+
+@dataclass(frozen=True)
+class McpArgumentsDelta(FolderDelta):
+    """A piece of the arguments of an MCP call."""
+
+    type: Literal["response.mcp_call_arguments.delta"] = "response.mcp_call_arguments.delta"
+
+    def changed(self, item: OutputItem) -> OutputItem:
+        call = _mcp_call(item)
+        return replace(call, arguments=call.arguments + self.delta)
+
+
+@dataclass(frozen=True)
+class McpArgumentsDone(OfItem, FolderEvent):
+    """The whole arguments of an MCP call."""
+
+    arguments: str
+    type: Literal["response.mcp_call_arguments.done"] = "response.mcp_call_arguments.done"
+
+    def changed(self, item: OutputItem) -> OutputItem:
+        return replace(_mcp_call(item), arguments=self.arguments)
