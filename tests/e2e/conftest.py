@@ -16,9 +16,13 @@ from scripts.checkpoints import TINY, Recipe, write_checkpoint
 from scripts.gguf_model import convert
 from tests.support.graphs import Graph, planned, written
 from tests.support.imports import ROOT
+from tests.support.tiny_gguf import write_tiny
 from tests.support.tokens import vocabulary
+from trt_responses.backends.dialects import dialect_facts
 from trt_responses.prepare.checkpoint.open import open_checkpoint
+from trt_responses.prepare.llamacpp import template_gguf
 from trt_responses.prepare.llamacpp.build import prepare
+from trt_responses.prepare.llamacpp.template_gguf import open_template_gguf
 from trt_responses.prepare.pipeline import BuildTools
 
 if TYPE_CHECKING:
@@ -72,6 +76,20 @@ def engines_dir(shared_dir: Path) -> Path:
             tools = BuildTools(vocabulary())
             prepare(source, folder, "tiny", tools, weight_type="q8_0")
             shutil.rmtree(source)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def small_engines_dir(shared_dir: Path) -> Path:
+    """The same shelf with a model of a few hundred tokens, which loads 3 s of CPU sooner than one
+    with the vocabulary of gpt-oss: for tests of processes, to which its answers are all one."""
+    folder = shared_dir / "small"
+    with (shared_dir / "small.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            source = open_template_gguf(write_tiny(shared_dir / "small.gguf", "qwen3", seed=1))
+            tools = BuildTools(vocabulary(), dialect_for=dialect_facts)
+            template_gguf.prepare(source, folder, "tiny", tools)
     return folder
 
 

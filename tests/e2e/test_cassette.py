@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import openai
 import pytest
-from anthropic import Anthropic
 from anyio.from_thread import start_blocking_portal
 
 from tests.support.serve_command import serve
@@ -31,6 +30,8 @@ def client_of(url: str) -> openai.OpenAI:
 
 def told(url: str) -> list[Any]:
     """What clients of each API get."""
+    from anthropic import Anthropic
+
     with client_of(url) as client, Anthropic(base_url=url, api_key=KEY) as other:
         plain = client.responses.create(model="any", input="One")
         with client.responses.stream(model="any", input="Two") as stream:

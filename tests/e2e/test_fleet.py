@@ -111,7 +111,7 @@ async def killed_with_the_only_place(server: Child, address: Address) -> None:
 
 @pytest.mark.xdist_group("embedded")
 def test_a_front_end_that_is_killed_costs_nobody_else_and_comes_back(
-    engines_dir: Path, tmp_path: Path
+    small_engines_dir: Path, tmp_path: Path
 ) -> None:
     settings = {
         "TRT_RESPONSES_MAX_RUNNING": "1",
@@ -121,7 +121,7 @@ def test_a_front_end_that_is_killed_costs_nobody_else_and_comes_back(
 
     async def run() -> None:
         started_s = time.monotonic()
-        async with fleet(engines_dir, tmp_path, settings) as server:
+        async with fleet(small_engines_dir, tmp_path, settings) as server:
             address = await server.ready()
             fronts, engines = running(server, FRONT_END), running(server, ENGINE)
             assert (len(fronts), len(engines)) == (2, 1)
@@ -189,12 +189,12 @@ def test_an_address_is_kept_from_others_before_a_front_end_listens() -> None:
 
 @pytest.mark.xdist_group("embedded")
 def test_parts_that_freeze_or_cannot_be_started_for_a_while_come_back(
-    engines_dir: Path, tmp_path: Path
+    small_engines_dir: Path, tmp_path: Path
 ) -> None:
     settings = {"TRT_RESPONSES_ENGINE_SILENCE_S": "8"}
 
     async def run() -> None:
-        async with fleet(engines_dir, tmp_path, settings) as server:
+        async with fleet(small_engines_dir, tmp_path, settings) as server:
             address = await server.ready()
             frozen = running(server, FRONT_END)[0]
             os.kill(frozen, signal.SIGSTOP)
@@ -220,9 +220,17 @@ def test_parts_that_freeze_or_cannot_be_started_for_a_while_come_back(
     asyncio.run(run())
 
 
-def test_a_history_in_memory_is_refused(engines_dir: Path) -> None:
+def test_a_history_in_memory_is_refused(small_engines_dir: Path) -> None:
     async def run() -> None:
-        arguments = ("serve", "--port", "0", "--frontends", "2", "--engines-dir", str(engines_dir))
+        arguments = (
+            "serve",
+            "--port",
+            "0",
+            "--frontends",
+            "2",
+            "--engines-dir",
+            str(small_engines_dir),
+        )
         async with child(*arguments) as server:
             status, _, said = await server.ended()
             assert status == 2

@@ -171,12 +171,12 @@ class Admin:
 @pytest.mark.slow  # it loads a dozen engines
 @pytest.mark.xdist_group("embedded")
 def test_versions_change_under_two_front_ends_and_no_stream_breaks(
-    engines_dir: Path, tmp_path: Path
+    small_engines_dir: Path, tmp_path: Path
 ) -> None:
     async def story() -> None:
         one, other = tmp_path / "one", tmp_path / "other"
-        shelf_of(one, engines_dir)
-        shelf_of(other, engines_dir, broken=3)
+        shelf_of(one, small_engines_dir)
+        shelf_of(other, small_engines_dir, broken=3)
         fresh = httpx.AsyncClient(timeout=300, limits=NO_KEEP_ALIVE)
         async with served(one, 2) as fleet, served(other, 1) as single, fresh as client:
             address, alone = await asyncio.gather(fleet.ready(), single.ready())

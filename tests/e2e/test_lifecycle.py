@@ -188,11 +188,11 @@ def test_a_wrong_vocabulary_stops_the_start(engines_dir: Path, tmp_path: Path) -
 
 @embedded
 def test_an_engine_that_was_changed_since_it_was_prepared_stops_the_start(
-    engines_dir: Path, tmp_path: Path
+    small_engines_dir: Path, tmp_path: Path
 ) -> None:
     """Budget: 3 s."""
     changed = tmp_path / "engines"
-    shutil.copytree(engines_dir, changed, symlinks=True)
+    shutil.copytree(small_engines_dir, changed, symlinks=True)
     model = next(changed.rglob("model.gguf"))
     with model.open("r+b") as file:
         file.truncate(1000)
@@ -200,11 +200,11 @@ def test_an_engine_that_was_changed_since_it_was_prepared_stops_the_start(
 
 
 @embedded
-def test_two_servers_stand_side_by_side(engines_dir: Path) -> None:
+def test_two_servers_stand_side_by_side(small_engines_dir: Path) -> None:
     """Budget: 8 s."""
 
     async def story() -> None:
-        arguments = ("serve", "--port", "0", "--engines-dir", str(engines_dir))
+        arguments = ("serve", "--port", "0", "--engines-dir", str(small_engines_dir))
         async with child(*arguments) as one, child(*arguments, "--model", "other") as two:
             addresses = [await one.ready(), await two.ready()]
             for address, model in zip(addresses, ("tiny", "other"), strict=True):
@@ -221,11 +221,11 @@ def test_two_servers_stand_side_by_side(engines_dir: Path) -> None:
 
 
 @embedded
-def test_a_server_that_is_killed_leaves_no_engine_behind(engines_dir: Path) -> None:
+def test_a_server_that_is_killed_leaves_no_engine_behind(small_engines_dir: Path) -> None:
     """Budget: 5 s."""
 
     async def story() -> None:
-        async with child("serve", "--port", "0", "--engines-dir", str(engines_dir)) as server:
+        async with child("serve", "--port", "0", "--engines-dir", str(small_engines_dir)) as server:
             await server.ready()
             children = server.children()
             assert children

@@ -82,7 +82,7 @@ def test_the_scan_finds_what_is_there() -> None:
 
 @pytest.mark.xdist_group("embedded")
 def test_keys_stand_in_no_log_answer_file_or_process_list(
-    tmp_path: Path, engines_dir: Path
+    tmp_path: Path, small_engines_dir: Path
 ) -> None:
     """Budget: 10 s."""
     data, keys = tmp_path / "data", tmp_path / "keys.json"
@@ -97,7 +97,7 @@ def test_keys_stand_in_no_log_answer_file_or_process_list(
     }
 
     async def story() -> bytes:
-        arguments = ("serve", "--port", "0", "--engines-dir", str(engines_dir))
+        arguments = ("serve", "--port", "0", "--engines-dir", str(small_engines_dir))
         environment = {f"TRT_RESPONSES_{name}": value for name, value in settings.items()}
         async with child(*arguments, environment=environment) as server:
             address = await server.ready()

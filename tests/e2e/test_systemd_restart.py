@@ -62,10 +62,10 @@ class Systemd:
 
 @pytest.mark.xdist_group("embedded")
 def test_a_restart_refuses_no_connection_and_answers_each(
-    engines_dir: Path, tmp_path: Path
+    small_engines_dir: Path, tmp_path: Path
 ) -> None:
     """Budget: 12 s."""
-    systemd = Systemd(engines_dir, tmp_path)
+    systemd = Systemd(small_engines_dir, tmp_path)
     answers: list[bytes] = []
     stopped = asyncio.Event()
 

@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.support.imports import ROOT
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
@@ -18,7 +20,9 @@ SERVER = Path(__file__).with_name("hostile_mcp.py")
 async def hostile_http(how: str) -> AsyncIterator[str]:
     """The URL of one that behaves so."""
     server = await asyncio.create_subprocess_exec(
-        *(sys.executable, str(SERVER), how, "http"), stdout=asyncio.subprocess.PIPE
+        *(sys.executable, "-m", "tests.support.hostile_mcp_http", how),
+        cwd=ROOT,
+        stdout=asyncio.subprocess.PIPE,
     )
     assert server.stdout is not None
     port = int(await server.stdout.readline())

@@ -1,4 +1,5 @@
-"""An MCP server that behaves badly, over its pipes or over HTTP: `python … HOW [http]`.
+"""An MCP server that behaves badly, over its pipes: `python … HOW`; `hostile_mcp_http` is one over
+HTTP. It imports little: the gate of leaks starts 300 of them.
 
 It speaks JSON-RPC itself, since no SDK would let it do so.
 """
@@ -10,7 +11,6 @@ import os
 import signal
 import sys
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count, repeat
 from typing import TYPE_CHECKING, Any
 
@@ -135,59 +135,5 @@ def over_pipes(how: str) -> None:
                 sys.stdout.flush()
 
 
-class Http(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    how = ""
-
-    def do_POST(self) -> None:
-        request = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        if self.how == "mute":
-            say_nothing()
-        if "id" not in request or "method" not in request:
-            self.send_response(202)
-            self.send_header("content-length", "0")
-            self.end_headers()
-            return
-        self.send_response(200)
-        self.send_header("content-type", "text/event-stream")
-        self.send_header("mcp-session-id", "one")
-        self.send_header("connection", "close")
-        self.end_headers()
-        for pieces in messages(self.how, request):
-            self.wfile.write(b"event: message\ndata: ")
-            for piece in pieces:
-                self.wfile.write(piece.encode())
-            self.wfile.write(b"\n\n")
-        self.close_connection = True
-
-    def do_GET(self) -> None:
-        self.send_error(405)
-
-    def do_DELETE(self) -> None:
-        if self.how == "silent":
-            say_nothing()  # a wait for the session's end never ends
-        self.send_error(405)
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Nothing."""
-
-
-class Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Nothing: a client that gets too much closes the connection."""
-
-
-def over_http(how: str) -> None:
-    Http.how = how
-    server = Server(("127.0.0.1", 0), Http)
-    print(server.server_address[1], flush=True)
-    server.serve_forever()
-
-
 if __name__ == "__main__":
-    if sys.argv[2:] == ["http"]:
-        over_http(sys.argv[1])
-    else:
-        over_pipes(sys.argv[1])
+    over_pipes(sys.argv[1])

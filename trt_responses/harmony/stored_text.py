@@ -23,10 +23,9 @@ class Spelled:
     __slots__ = ("_pieces",)
 
     def __init__(self, vocabulary: Vocabulary, pieces: Pieces) -> None:
-        plain = pieces.plain
-        self._pieces = [
-            plain.get(token_id) or _part(raw) for token_id, raw in enumerate(vocabulary.token_bytes)
-        ]
+        raw = vocabulary.token_bytes
+        plain = map(pieces.plain.get, range(len(raw)))
+        self._pieces = [text or _part(raw[token_id]) for token_id, text in enumerate(plain)]
 
     def __call__(self, ids: bytes) -> bytes:
         """The text; empty if the ids are no message, or their text contains control ids. For ids
