@@ -31,73 +31,65 @@ if TYPE_CHECKING:
 
     from trt_responses.engine import Chunk, Engine, GuideKind
 
-VLLM = set(
-    [
-        "request_id",
-        "token_ids",
-        "sampling_params",
-        "model",
-        "reasoning_ended",
-        "stream",
-        "stream_options",
-        "cache_salt",
-        "priority",
-    ]
-)
-VLLM_SAMPLING = set(
-    [
-        "n",
-        "presence_penalty",
-        "frequency_penalty",
-        "repetition_penalty",
-        "temperature",
-        "top_p",
-        "top_k",
-        "min_p",
-        "seed",
-        "stop_token_ids",
-        "ignore_eos",
-        "max_tokens",
-        "logprobs",
-        "detokenize",
-        "skip_special_tokens",
-        "logit_bias",
-        "structured_outputs",
-        "prompt_logprob_token_ids",
-    ]
-)
+VLLM = {
+    "request_id",
+    "token_ids",
+    "sampling_params",
+    "model",
+    "reasoning_ended",
+    "stream",
+    "stream_options",
+    "cache_salt",
+    "priority",
+}
+VLLM_SAMPLING = {
+    "n",
+    "presence_penalty",
+    "frequency_penalty",
+    "repetition_penalty",
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "seed",
+    "stop_token_ids",
+    "ignore_eos",
+    "max_tokens",
+    "logprobs",
+    "detokenize",
+    "skip_special_tokens",
+    "logit_bias",
+    "structured_outputs",
+    "prompt_logprob_token_ids",
+}
 VLLM_GUIDES: Mapping[str, GuideKind] = {"json": "json_schema", "regex": "regex", "grammar": "lark"}
-SGLANG = set(
-    [
-        "input_ids",
-        "sampling_params",
-        "return_logprob",
-        "top_logprobs_num",
-        "stream",
-        "lora_path",
-        "priority",
-        "extra_key",
-    ]
-)
-SGLANG_SAMPLING = set(
-    [
-        "max_new_tokens",
-        "stop_token_ids",
-        "temperature",
-        "top_p",
-        "top_k",
-        "min_p",
-        "frequency_penalty",
-        "presence_penalty",
-        "repetition_penalty",
-        "json_schema",
-        "regex",
-        "skip_special_tokens",
-        "no_stop_trim",
-        "logit_bias",
-        "sampling_seed",
-    ]
-)
+SGLANG = {
+    "input_ids",
+    "sampling_params",
+    "return_logprob",
+    "top_logprobs_num",
+    "stream",
+    "lora_path",
+    "priority",
+    "extra_key",
+}
+SGLANG_SAMPLING = {
+    "max_new_tokens",
+    "stop_token_ids",
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "frequency_penalty",
+    "presence_penalty",
+    "repetition_penalty",
+    "json_schema",
+    "regex",
+    "skip_special_tokens",
+    "no_stop_trim",
+    "logit_bias",
+    "sampling_seed",
+}
 SALT_BYTES = 128
 
 
