@@ -131,7 +131,8 @@ class IdServer:
         self.cut_after: int | None = None
         """Break each stream after so many events."""
         self.garbled = False
-        self.frozen = asyncio.Event()
+        self.thawed = asyncio.Event()
+        self.thawed.set()
 
     def app(self) -> Starlette:
         ways = {path: self._guarded(answer) for path, answer in self.routes().items()}
@@ -155,16 +156,12 @@ class IdServer:
         self.misuse += sorted(fields.keys() - known)
 
     async def _health(self, request: Request) -> Response:
-        await self._thaw()
+        await self.thawed.wait()
         return Response(status_code=self.status)
-
-    async def _thaw(self) -> None:
-        if self.frozen.is_set():
-            await asyncio.Event().wait()
 
     def _guarded(self, answer: Any) -> Any:
         async def way(request: Request) -> Response:
-            await self._thaw()
+            await self.thawed.wait()
             if self.key and request.headers.get("authorization") != f"Bearer {self.key}":
                 return JSONResponse({"error": "Unauthorized"}, 401)
             try:
@@ -187,27 +184,37 @@ class IdServer:
         except ApiError as error:
             raise Refused(error.message) from None
 
+        gone = asyncio.ensure_future(request.receive())
+
         async def events() -> AsyncIterator[bytes]:
             try:
-                async for number, event in self._events(sink, sent):
-                    await self._thaw()
+                async for number, event in self._events(sink, sent, gone):
+                    await self.thawed.wait()
                     if self.cut_after == number:
                         raise ConnectionResetError
                     content = b"{half" if self.garbled else json.dumps(event).encode()
                     yield b"data: " + content + b"\n\n"
                 yield b"data: [DONE]\n\n"
             finally:
+                gone.cancel()
                 self.aborted += not sent.finished
                 handle.abort()
 
         if body.get("stream"):
             return StreamingResponse(events(), media_type="text/event-stream")
-        return JSONResponse([event async for _, event in self._events(sink, sent)][-1])
+        return JSONResponse([event async for _, event in self._events(sink, sent, gone)][-1])
 
-    async def _events(self, sink: Arrived, sent: Sent) -> AsyncIterator[tuple[int, dict[str, Any]]]:
+    async def _events(
+        self, sink: Arrived, sent: Sent, gone: asyncio.Future[Any]
+    ) -> AsyncIterator[tuple[int, dict[str, Any]]]:
         number = 0
         while not sent.finished:
-            chunk = await sink.chunks.get()
+            arriving = asyncio.ensure_future(sink.chunks.get())
+            await asyncio.wait((arriving, gone), return_when=asyncio.FIRST_COMPLETED)
+            if not arriving.done():  # the client has left
+                arriving.cancel()
+                return
+            chunk = arriving.result()
             sent.take(chunk)
             for event in self.events(chunk, sent):
                 yield number, event
@@ -412,6 +419,7 @@ async def id_server(server: IdServer, port: int = 0) -> AsyncIterator[int]:
         try:
             yield address.port
         finally:
+            server.thawed.set()
             await server.engine.stop(0)
 
 
