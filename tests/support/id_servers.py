@@ -1,8 +1,7 @@
 """Servers in the place of vLLM 0.33 and SGLang 0.5.23, over any engine: routes, fields and refusals
 as their packages publish them. They prove fields and ids, and not those servers.
 
-A field that the package does not have is noted as misuse. As a program: `serve KIND` over an engine
-that plays the script `auto`.
+A field that the package does not have is noted as misuse. As a program it plays a script.
 """
 
 from __future__ import annotations
@@ -424,10 +423,12 @@ async def id_server(server: IdServer, port: int = 0) -> AsyncIterator[int]:
 
 
 @asynccontextmanager
-async def server_process(kind: str, port: int = 0) -> AsyncIterator[tuple[Any, int]]:
-    """A server in a process of its own, which may be killed and frozen, and its port."""
+async def server_process(
+    kind: str, port: int = 0, script: str = "auto"
+) -> AsyncIterator[tuple[Any, int]]:
+    """A server in a process of its own, which may be killed, and its port. It plays a script."""
     process = await asyncio.create_subprocess_exec(
-        *program(__name__), kind, str(port), stdout=asyncio.subprocess.PIPE
+        *program(__name__), kind, str(port), script, stdout=asyncio.subprocess.PIPE
     )
     assert process.stdout is not None
     try:
@@ -438,20 +439,20 @@ async def server_process(kind: str, port: int = 0) -> AsyncIterator[tuple[Any, i
         await process.wait()
 
 
-async def _serve(kind: str, port: int) -> None:
+async def _serve(kind: str, port: int, script: str) -> None:
     from trt_responses.features.script.engine import ScriptEngine
     from trt_responses.features.script.rules import load
     from trt_responses.tokens.vocabulary import load as vocabulary
 
-    server = KINDS[kind](ScriptEngine(load("auto"), vocabulary()))
+    server = KINDS[kind](ScriptEngine(load(script), vocabulary()))
     async with id_server(server, port) as bound:
         print(bound, flush=True)
         await asyncio.Event().wait()
 
 
 def main() -> None:
-    kind, port = sys.argv[-2:]
-    asyncio.run(_serve(kind, int(port)))
+    kind, port, script = sys.argv[-3:]
+    asyncio.run(_serve(kind, int(port), script))
 
 
 def echoing(kind: str) -> IdServer:
