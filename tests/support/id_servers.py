@@ -1,8 +1,7 @@
 """Servers in the place of vLLM 0.33 and SGLang 0.5.23, over any engine: routes, fields and refusals
 as their packages publish them. They prove fields and ids, and not those servers.
 
-A field that the package does not have is noted as misuse. As a program: `serve KIND` over an engine
-that plays the script `auto`.
+A field that the package does not have is noted as misuse. As a program it plays a script.
 """
 
 from __future__ import annotations
@@ -31,73 +30,65 @@ if TYPE_CHECKING:
 
     from trt_responses.engine import Chunk, Engine, GuideKind
 
-VLLM = set(
-    [
-        "request_id",
-        "token_ids",
-        "sampling_params",
-        "model",
-        "reasoning_ended",
-        "stream",
-        "stream_options",
-        "cache_salt",
-        "priority",
-    ]
-)
-VLLM_SAMPLING = set(
-    [
-        "n",
-        "presence_penalty",
-        "frequency_penalty",
-        "repetition_penalty",
-        "temperature",
-        "top_p",
-        "top_k",
-        "min_p",
-        "seed",
-        "stop_token_ids",
-        "ignore_eos",
-        "max_tokens",
-        "logprobs",
-        "detokenize",
-        "skip_special_tokens",
-        "logit_bias",
-        "structured_outputs",
-        "prompt_logprob_token_ids",
-    ]
-)
+VLLM = {
+    "request_id",
+    "token_ids",
+    "sampling_params",
+    "model",
+    "reasoning_ended",
+    "stream",
+    "stream_options",
+    "cache_salt",
+    "priority",
+}
+VLLM_SAMPLING = {
+    "n",
+    "presence_penalty",
+    "frequency_penalty",
+    "repetition_penalty",
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "seed",
+    "stop_token_ids",
+    "ignore_eos",
+    "max_tokens",
+    "logprobs",
+    "detokenize",
+    "skip_special_tokens",
+    "logit_bias",
+    "structured_outputs",
+    "prompt_logprob_token_ids",
+}
 VLLM_GUIDES: Mapping[str, GuideKind] = {"json": "json_schema", "regex": "regex", "grammar": "lark"}
-SGLANG = set(
-    [
-        "input_ids",
-        "sampling_params",
-        "return_logprob",
-        "top_logprobs_num",
-        "stream",
-        "lora_path",
-        "priority",
-        "extra_key",
-    ]
-)
-SGLANG_SAMPLING = set(
-    [
-        "max_new_tokens",
-        "stop_token_ids",
-        "temperature",
-        "top_p",
-        "top_k",
-        "min_p",
-        "frequency_penalty",
-        "presence_penalty",
-        "repetition_penalty",
-        "json_schema",
-        "regex",
-        "skip_special_tokens",
-        "no_stop_trim",
-        "logit_bias",
-        "sampling_seed",
-    ]
-)
+SGLANG = {
+    "input_ids",
+    "sampling_params",
+    "return_logprob",
+    "top_logprobs_num",
+    "stream",
+    "lora_path",
+    "priority",
+    "extra_key",
+}
+SGLANG_SAMPLING = {
+    "max_new_tokens",
+    "stop_token_ids",
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "frequency_penalty",
+    "presence_penalty",
+    "repetition_penalty",
+    "json_schema",
+    "regex",
+    "skip_special_tokens",
+    "no_stop_trim",
+    "logit_bias",
+    "sampling_seed",
+}
 SALT_BYTES = 128
 
 
@@ -139,7 +130,8 @@ class IdServer:
         self.cut_after: int | None = None
         """Break each stream after so many events."""
         self.garbled = False
-        self.frozen = asyncio.Event()
+        self.thawed = asyncio.Event()
+        self.thawed.set()
 
     def app(self) -> Starlette:
         ways = {path: self._guarded(answer) for path, answer in self.routes().items()}
@@ -163,16 +155,12 @@ class IdServer:
         self.misuse += sorted(fields.keys() - known)
 
     async def _health(self, request: Request) -> Response:
-        await self._thaw()
+        await self.thawed.wait()
         return Response(status_code=self.status)
-
-    async def _thaw(self) -> None:
-        if self.frozen.is_set():
-            await asyncio.Event().wait()
 
     def _guarded(self, answer: Any) -> Any:
         async def way(request: Request) -> Response:
-            await self._thaw()
+            await self.thawed.wait()
             if self.key and request.headers.get("authorization") != f"Bearer {self.key}":
                 return JSONResponse({"error": "Unauthorized"}, 401)
             try:
@@ -195,27 +183,37 @@ class IdServer:
         except ApiError as error:
             raise Refused(error.message) from None
 
+        gone = asyncio.ensure_future(request.receive())
+
         async def events() -> AsyncIterator[bytes]:
             try:
-                async for number, event in self._events(sink, sent):
-                    await self._thaw()
+                async for number, event in self._events(sink, sent, gone):
+                    await self.thawed.wait()
                     if self.cut_after == number:
                         raise ConnectionResetError
                     content = b"{half" if self.garbled else json.dumps(event).encode()
                     yield b"data: " + content + b"\n\n"
                 yield b"data: [DONE]\n\n"
             finally:
+                gone.cancel()
                 self.aborted += not sent.finished
                 handle.abort()
 
         if body.get("stream"):
             return StreamingResponse(events(), media_type="text/event-stream")
-        return JSONResponse([event async for _, event in self._events(sink, sent)][-1])
+        return JSONResponse([event async for _, event in self._events(sink, sent, gone)][-1])
 
-    async def _events(self, sink: Arrived, sent: Sent) -> AsyncIterator[tuple[int, dict[str, Any]]]:
+    async def _events(
+        self, sink: Arrived, sent: Sent, gone: asyncio.Future[Any]
+    ) -> AsyncIterator[tuple[int, dict[str, Any]]]:
         number = 0
         while not sent.finished:
-            chunk = await sink.chunks.get()
+            arriving = asyncio.ensure_future(sink.chunks.get())
+            await asyncio.wait((arriving, gone), return_when=asyncio.FIRST_COMPLETED)
+            if not arriving.done():  # the client has left
+                arriving.cancel()
+                return
+            chunk = arriving.result()
             sent.take(chunk)
             for event in self.events(chunk, sent):
                 yield number, event
@@ -420,14 +418,17 @@ async def id_server(server: IdServer, port: int = 0) -> AsyncIterator[int]:
         try:
             yield address.port
         finally:
+            server.thawed.set()
             await server.engine.stop(0)
 
 
 @asynccontextmanager
-async def server_process(kind: str, port: int = 0) -> AsyncIterator[tuple[Any, int]]:
-    """A server in a process of its own, which may be killed and frozen, and its port."""
+async def server_process(
+    kind: str, port: int = 0, script: str = "auto"
+) -> AsyncIterator[tuple[Any, int]]:
+    """A server in a process of its own, which may be killed, and its port. It plays a script."""
     process = await asyncio.create_subprocess_exec(
-        *program(__name__), kind, str(port), stdout=asyncio.subprocess.PIPE
+        *program(__name__), kind, str(port), script, stdout=asyncio.subprocess.PIPE
     )
     assert process.stdout is not None
     try:
@@ -438,20 +439,20 @@ async def server_process(kind: str, port: int = 0) -> AsyncIterator[tuple[Any, i
         await process.wait()
 
 
-async def _serve(kind: str, port: int) -> None:
+async def _serve(kind: str, port: int, script: str) -> None:
     from trt_responses.features.script.engine import ScriptEngine
     from trt_responses.features.script.rules import load
     from trt_responses.tokens.vocabulary import load as vocabulary
 
-    server = KINDS[kind](ScriptEngine(load("auto"), vocabulary()))
+    server = KINDS[kind](ScriptEngine(load(script), vocabulary()))
     async with id_server(server, port) as bound:
         print(bound, flush=True)
         await asyncio.Event().wait()
 
 
 def main() -> None:
-    kind, port = sys.argv[-2:]
-    asyncio.run(_serve(kind, int(port)))
+    kind, port, script = sys.argv[-3:]
+    asyncio.run(_serve(kind, int(port), script))
 
 
 def echoing(kind: str) -> IdServer:

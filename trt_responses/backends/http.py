@@ -18,6 +18,12 @@ SERVERS = {"vllm": "vLLM", "sglang": "SGLang", "llama-server": "llama.cpp"}
 """The names of the servers by their scheme."""
 KEYS = {"vllm": "VLLM_API_KEY", "sglang": "SGLANG_API_KEY", "llama-server": "LLAMA_API_KEY"}
 """The variables of their keys; vLLM and llama.cpp read the same ones."""
+START = {
+    "vllm": "vllm serve MODEL --enable-scale-out",
+    "sglang": "sglang serve --model-path MODEL",
+    "llama-server": "llama-server -m MODEL.gguf --parallel 4",
+}
+"""The commands that start them."""
 
 
 def scheme_of(kind: str) -> str:

@@ -1,4 +1,5 @@
-"""Checks an engine of another server over gRPC: whether it answers, and what it supports."""
+"""Checks an engine of another server, over gRPC or HTTP: whether it answers, and what it
+supports."""
 
 from __future__ import annotations
 
@@ -6,36 +7,44 @@ import asyncio
 from collections.abc import Iterator
 
 from trt_responses.backends.engines import grpc_at
+from trt_responses.backends.http import SERVERS, START, http_at, scheme_of
 from trt_responses.doctor.check import Check
 from trt_responses.errors import StartupError
-from trt_responses.settings import Settings
+from trt_responses.settings import Elsewhere, Settings
 
 START_S = 5.0
 """Timeout of the first answer: the check does not wait for an engine that is still loading."""
 
 
 def elsewhere_checks(settings: Settings, start_s: float = START_S) -> Iterator[Check]:
-    """The check of the engine that TRT_RESPONSES_ENGINE names over gRPC; none for another kind."""
+    """The check of an engine that TRT_RESPONSES_ENGINE names on another server."""
     elsewhere = settings.engine_elsewhere()
-    if elsewhere is None or elsewhere.kind != "grpc":
+    if elsewhere is None:
         return
+    scheme = scheme_of(elsewhere.kind)
+    if elsewhere.kind != "grpc" and scheme not in SERVERS:
+        return
+    name = f"engine over {SERVERS.get(scheme, 'gRPC')}"
     try:
-        yield Check("engine over gRPC", "ok", asyncio.run(_summary(elsewhere.place, start_s)))
+        yield Check(name, "ok", asyncio.run(_summary(elsewhere, start_s)))
     except StartupError as error:
-        remedy = "start it with `trtllm-serve MODEL --grpc`, or set another TRT_RESPONSES_ENGINE"
-        yield Check("engine over gRPC", "fault", str(error), remedy)
+        start = START.get(scheme, "trtllm-serve MODEL --grpc")
+        remedy = f"start it with `{start}`, or set another TRT_RESPONSES_ENGINE"
+        yield Check(name, "fault", str(error), remedy)
 
 
-async def _summary(place: str, start_s: float) -> str:
-    engine = grpc_at(place, start_s)
+async def _summary(elsewhere: Elsewhere, start_s: float) -> str:
+    is_grpc = elsewhere.kind == "grpc"
+    engine = grpc_at(elsewhere.place, start_s) if is_grpc else http_at(elsewhere, start_s)
     await engine.start()
     try:
         limits = engine.limits()
         guides = ", ".join(sorted(limits.guides)) or "none"
+        about = f" ({engine.about})" if engine.about else ""
         nothing = ", ".join(sorted(limits.ignores)) or "nothing"
         return (
-            f"{place} answers: {limits.context_tokens} ids, {limits.max_batch} at once, guides: "
-            f"{guides}; it ignores {nothing}"
+            f"{elsewhere.place} answers{about}: {limits.context_tokens} ids, {limits.max_batch} "
+            f"at once, guides: {guides}; it ignores {nothing}"
         )
     finally:
         await engine.stop(0)

@@ -326,4 +326,4 @@ async def proven_limits(
     ignored = await find_ignored(answer, PROBE_IDS)
     if ignored:
         logger.warning("this engine ignores %s", ", ".join(sorted(ignored)))
-    return replace(limits, guides=guides, ignores=ignored)
+    return replace(limits, guides=guides, ignores=limits.ignores | ignored)

@@ -46,6 +46,8 @@ class Found(NamedTuple):
     version: str
     model: str
     limits: Limits
+    lacks: Sequence[str] = ()
+    """What the server could do if it were started otherwise, each with the remedy."""
 
 
 Look = Callable[..., Awaitable[Reply]]
@@ -150,8 +152,8 @@ class HttpEngine(DistantEngine):
         trouble = await self._trouble()
         if trouble is not None:
             raise Away(trouble.reason)
-        version, model, limits = await self._wire.describe(self._look)
-        self.about = f"{self._wire.name} {version}, model {model}"
+        version, model, limits, lacks = await self._wire.describe(self._look)
+        self.about = "; ".join((f"{self._wire.name} {version}, model {model}", *lacks))
         if not version.startswith(self._wire.known):
             logger.warning(
                 "%s runs %s %s: this adapter was written for %s",

@@ -1,4 +1,4 @@
-"""The doctor's look at an engine that another server serves over gRPC."""
+"""The doctor's look at an engine that another server serves, over gRPC or HTTP."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tests.support.grpc_server import echo_llm, served
 from tests.support.grpc_servicers import Servicer
+from tests.support.id_servers import echoing, id_server
 from trt_responses.doctor.elsewhere import elsewhere_checks
 from trt_responses.settings import Settings
 
@@ -40,3 +41,24 @@ def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(sys.modules, "grpc", None)
     (check,) = elsewhere_checks(Settings(engine="grpc://127.0.0.1:9/demo"))
     assert "'trt-responses[grpc]'" in check.found
+
+
+def test_a_server_over_http_says_its_version_model_limits_and_lacks() -> None:
+    async def look() -> list[Check]:
+        server = echoing("vllm")
+        server.priorities = False
+        async with id_server(server) as port:
+            settings = Settings(engine=f"vllm://127.0.0.1:{port}")
+            return await asyncio.to_thread(lambda: list(elsewhere_checks(settings)))
+
+    (check,) = asyncio.run(look())
+    assert (check.name, check.state) == ("engine over vLLM", "ok")
+    assert "answers (vLLM 0.33.0, model openai/gpt-oss; no priorities: start" in check.found
+    assert "512 ids, 2 at once" in check.found
+
+
+def test_a_server_over_http_that_is_not_there_is_a_fault_with_its_command() -> None:
+    for scheme, command in (("vllm", "--enable-scale-out"), ("llama-server", "llama-server -m")):
+        (check,) = elsewhere_checks(Settings(engine=f"{scheme}://127.0.0.1:9"), start_s=0)
+        assert check.state == "fault"
+        assert command in check.remedy

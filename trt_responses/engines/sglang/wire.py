@@ -24,6 +24,12 @@ MAX_LOGPROBS = 20
 UNKNOWN_BATCH = 256
 BAN = -100.0
 WHOLE_VOCABULARY = -1
+OPTIONS = {
+    "enable_priority_scheduling": "no priorities: start SGLang with --enable-priority-scheduling",
+    "incremental_streaming_output": "each event repeats all ids: start SGLang with "
+    "--incremental-streaming-output",
+}
+"""What SGLang lacks without an option."""
 
 
 class SglangWire:
@@ -54,10 +60,10 @@ class SglangWire:
             dict.fromkeys(GUIDES, ENDS),
             MAX_LOGPROBS,
             longest_prompt=info.get("max_req_input_len"),
-            ignores=frozenset() if self._takes_priorities else frozenset({"priority"}),
             adapters=tuple(model["id"] for model in models if model.get("parent") is not None),
         )
-        return Found(str(info["version"]), str(bases[0]["id"]), limits)
+        lacks = [remedy for flag, remedy in OPTIONS.items() if not info.get(flag)]
+        return Found(str(info["version"]), str(bases[0]["id"]), limits, lacks)
 
     def body(
         self, prompt_ids: Sequence[int], options: GenerateOptions, left: int

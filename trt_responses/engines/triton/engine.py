@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from typing import NamedTuple
 
-import httptools
 import orjson
 
 from trt_responses.engine import Chunk, GenerateOptions, Health, Limits, Sink
 from trt_responses.engines.admission import room
+from trt_responses.engines.http_server import Address as HttpAddress
+from trt_responses.engines.http_server import query
 from trt_responses.engines.http_stream import Stream
 from trt_responses.engines.triton.events import Events, fault
 from trt_responses.engines.triton.fields import DESCRIBE, body_of, limits_of
@@ -152,12 +152,11 @@ class TritonEngine:
 
     async def _query(self, way: str, path: str, body: bytes) -> tuple[int, bytes]:
         """Status and body of a small request; status 0 and a reason if there was no answer."""
-        try:
-            async with asyncio.timeout(self._answer_s):
-                return await _answer(self.address, way, path, body)
-        except (OSError, TimeoutError, httptools.HttpParserError) as error:
-            why = getattr(error, "strerror", None) or type(error).__name__
-            return 0, orjson.dumps({"error": f"{self.address} does not answer ({why})"})
+        place = HttpAddress(self.address.host, self.address.port)
+        reply = await query(place, way, f"{self.address.path}{path}", self._answer_s, body)
+        if reply.status == 0:
+            return 0, orjson.dumps({"error": reply.reason})
+        return reply.status, reply.body
 
 
 class _Request:
@@ -190,36 +189,3 @@ class _Request:
         self._over = True
         self.stream.leave()
         self._engine.over(self)
-
-
-async def _answer(address: Address, way: str, path: str, body: bytes) -> tuple[int, bytes]:
-    reader, writer = await asyncio.open_connection(address.host, address.port)
-    try:
-        head = (
-            f"{way} {address.path}{path} HTTP/1.1\r\nHost: {address.host}:{address.port}\r\n"
-            f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-        )
-        writer.write(head.encode() + body)
-        reply_body = _Reply()
-        parser = httptools.HttpResponseParser(reply_body)
-        while not reply_body.whole and (data := await reader.read(65_536)):
-            parser.feed_data(data)
-        return parser.get_status_code(), bytes(reply_body.body)
-    finally:
-        writer.close()
-        with suppress(OSError):
-            await writer.wait_closed()
-
-
-class _Reply:
-    """A reply's body, filled by the HTTP parser."""
-
-    def __init__(self) -> None:
-        self.body = bytearray()
-        self.whole = False
-
-    def on_body(self, body: bytes) -> None:
-        self.body += body
-
-    def on_message_complete(self) -> None:
-        self.whole = True

@@ -7,12 +7,14 @@ explicit, and end ids stop a request because it lists them.
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from hashlib import sha256
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, get_args
 
 from trt_responses.engine import GuideKind, Limits
 from trt_responses.engines.ask import PROBE_IDS
+from trt_responses.engines.distant import Away
 from trt_responses.engines.grammar import grammar
 from trt_responses.engines.http_engine import Found
 from trt_responses.engines.id_events import IdEvents, Part, spelled_logprob
@@ -37,6 +39,7 @@ BAN = -100.0
 """The lowest bias that vLLM takes."""
 LIMIT = re.compile(r"max_num_seqs \((\d+)\)")
 ALLOWED = re.compile(r"max allowed: (\d+)")
+NO_PRIORITIES = "no priorities: start vLLM with --scheduling-policy priority"
 START = "start vLLM with --enable-scale-out"
 
 
@@ -66,10 +69,10 @@ class VllmWire:
             batch,
             dict.fromkeys(KINDS, frozenset(ENDS)),
             await self._logprobs(look),
-            ignores=frozenset() if self._takes_priorities else frozenset({"priority"}),
             adapters=adapters,
         )
-        return Found(version, str(bases[0]["id"]), limits)
+        lacks = () if self._takes_priorities else (NO_PRIORITIES,)
+        return Found(version, str(bases[0]["id"]), limits, lacks)
 
     async def _batch(self, look: Look) -> int:
         """The requests that it runs at once, which only a refusal reports."""
@@ -82,11 +85,13 @@ class VllmWire:
         return int(found[1]) if found else UNKNOWN_BATCH
 
     async def _logprobs(self, look: Look) -> int:
-        reply = await look(self.path, _probe(max_tokens=1, logprobs=MAX_LOGPROBS))
-        if reply.status == 200:
-            return MAX_LOGPROBS
-        found = ALLOWED.search(reply.message)
-        return int(found[1]) if found else 0
+        with suppress(Away):  # a server that fails here has none
+            reply = await look(self.path, _probe(max_tokens=1, logprobs=MAX_LOGPROBS))
+            if reply.status == 200:
+                return MAX_LOGPROBS
+            if found := ALLOWED.search(reply.message):
+                return int(found[1])
+        return 0
 
     def body(
         self, prompt_ids: Sequence[int], options: GenerateOptions, left: int
