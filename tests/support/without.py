@@ -84,6 +84,7 @@ REFUSED: Mapping[str, Sequence[Post | Start | str]] = {
     "features.logprobs": [Post(ASKED | {"include": [LOGPROBS]}, "include")],
     "features.metrics": ["GET /metrics"],
     "features.models": ["GET /v1/models", "GET /v1/models/demo"],
+    "features.owners": ["DELETE /admin/owners/ann", "GET /admin/owners/ann/export"],
     "features.prefill": [],
     "features.recovery": [],
     "features.rollout": ["/admin/engines/demo/load"],

@@ -101,6 +101,7 @@ MAY_IMPORT = {
     "features.logprobs": CORE,
     "features.metrics": f"{CORE} features.rollout apis.kserve",
     "features.models": CORE,
+    "features.owners": f"{CORE} features.limits features.listing",
     "features.prefill": CORE,
     "features.recovery": CORE,
     "features.rollout": f"{CORE} features.limits prepare prepare.shelf",

@@ -49,6 +49,7 @@ FOLDERS = (
     "features.metrics",
     "features.explain",
     "features.containers",
+    "features.owners",
     "features.dense_text",
     "features.stored",
     "features.background",
