@@ -231,6 +231,10 @@ class Store(Records, Protocol):
         """Whether there was one: a record, or a job, whose server then learns that it is gone."""
         ...
 
+    async def ids_of(self, owner: str) -> list[str]:
+        """The ids of all that is kept of an owner: records and jobs."""
+        ...
+
     # --- conversations: records that change ---------------------------------------------------
 
     async def change(

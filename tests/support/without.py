@@ -90,6 +90,7 @@ REFUSED: Mapping[str, Sequence[Post | Start | str]] = {
     "features.logprobs": [Post(ASKED | {"include": [LOGPROBS]}, "include")],
     "features.metrics": ["GET /metrics"],
     "features.models": ["GET /v1/models", "GET /v1/models/demo"],
+    "features.owners": ["DELETE /admin/owners/ann", "GET /admin/owners/ann/export"],
     "features.parallel_calls": [Start({"max_calls": 2})],
     "features.peer_words": [],
     "features.prefill": [],

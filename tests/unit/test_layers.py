@@ -102,6 +102,7 @@ MAY_IMPORT = {
     "features.logprobs": CORE,
     "features.metrics": f"{CORE} features.rollout apis.kserve",
     "features.models": CORE,
+    "features.owners": f"{CORE} features.limits features.listing",
     "features.parallel_calls": CORE,
     "features.peer_words": CORE,
     "features.prefill": CORE,

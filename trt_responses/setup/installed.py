@@ -53,6 +53,7 @@ FOLDERS = (
     "features.explain",
     "features.cache_diagnostics",  # compares what is kept to be explained
     "features.containers",
+    "features.owners",
     "features.dense_text",
     "features.stored",
     "features.background",

@@ -263,6 +263,23 @@ def test_another_owner_sees_nothing_and_changes_nothing(history: History) -> Non
     run(story())
 
 
+def test_all_that_is_kept_of_an_owner_is_listed(history: History) -> None:
+    async def story() -> None:
+        async with opened(history) as store:
+            for name in "ab":
+                await store.put(record(name, block("hello")))
+            await store.put(record("c", block("hello"), owner="bob"))
+            await store.put_job(job("j"))
+            await store.put_job(job("k", "bob"))
+            assert sorted(await store.ids_of("ann")) == ["a", "b", "j"]
+            for name in await store.ids_of("ann"):
+                assert await store.delete(name, "ann")
+            assert await store.ids_of("ann") == []
+            assert sorted(await store.ids_of("bob")) == ["c", "k"]
+
+    run(story())
+
+
 def test_what_is_too_old_has_expired_and_only_its_owner_hears_so(history: History) -> None:
     async def story() -> None:
         async with opened(history) as store:

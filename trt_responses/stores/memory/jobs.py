@@ -47,6 +47,9 @@ class MemoryJobs:
         running = self._jobs.get(job_id)
         return None if running is None else running.job.owner
 
+    def ids_of(self, owner: str) -> list[str]:
+        return [name for name, running in self._jobs.items() if running.job.owner == owner]
+
     def renew(self, job_id: str, body: bytes | None, term: int) -> Standing:
         running = self._active(job_id, term)
         if running is None:

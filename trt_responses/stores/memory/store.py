@@ -184,6 +184,11 @@ class MemoryStore:
         self._frames.drop(response_id)
         return True
 
+    async def ids_of(self, owner: str) -> list[str]:
+        self._sweep()
+        records = [name for name, kept in self._records.items() if kept.owner == owner]
+        return records + self._jobs.ids_of(owner)
+
     async def change(
         self, conversation: Record, response: Record | None = None, *, lock: Lock | None = None
     ) -> bool:

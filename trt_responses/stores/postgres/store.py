@@ -273,6 +273,14 @@ class PostgresStore:
         statement = "SELECT trt_responses.remove(%s::text, %s::text)"
         return bool(await self._value(statement, response_id, owner))
 
+    async def ids_of(self, owner: str) -> list[str]:
+        rows = await self._server.rows(
+            "SELECT id FROM trt_responses.records WHERE owner = %s UNION "
+            "SELECT id FROM trt_responses.jobs WHERE owner = %s",
+            (owner, owner),
+        )
+        return [name for (name,) in rows]
+
     async def _put(
         self,
         rests: Sequence[AtRest],

@@ -51,6 +51,7 @@ CONNECTIONS = 1024
 """Maximum connections: more than concurrent runs and readers, so that no call waits for another."""
 MEASURE_EVERY_S = 10.0
 """Seconds between two queries of the server's memory use, each instead of a ping."""
+SCANNED_AT_ONCE = 1000
 SLOW_BYTES = 8 * 1024
 """Compressed size from which a body is unpacked in a thread."""
 FORMAT_KEY, FORMAT = "trt:format", 3
@@ -218,6 +219,25 @@ class RedisStore:
 
     async def delete(self, response_id: str, owner: str) -> bool:
         return bool(await self._do(scripts.DELETE, response_id, owner))
+
+    async def ids_of(self, owner: str) -> list[str]:
+        """Looks at each key, since Redis has no index of owners."""
+        names = dict[str, None]()
+        for prefix in (b"trt:r:", b"trt:j:"):
+            cursor: int | None = None
+            while cursor != 0:
+                with self._faults():
+                    cursor, keys = await self._server.scan(
+                        cursor or 0, prefix + b"*", SCANNED_AT_ONCE
+                    )
+                    pipeline = self._server.pipeline(transaction=False)
+                    for key in keys:
+                        pipeline.hget(key, "owner")
+                    owners = await pipeline.execute()
+                for key, its in zip(keys, owners, strict=True):
+                    if its == owner.encode():
+                        names[key.removeprefix(prefix).decode()] = None
+        return [*names]
 
     async def _put(
         self,

@@ -177,6 +177,15 @@ def owner_of(db: sqlite3.Connection, response_id: str) -> str | None:
     return None if row is None else str(row[0])
 
 
+def ids_of(db: sqlite3.Connection, owner: str) -> list[str]:
+    """The ids of an owner's records and jobs."""
+    found = db.execute(
+        "SELECT id FROM records WHERE owner = ?1 UNION SELECT id FROM jobs WHERE owner = ?1",
+        (owner,),
+    )
+    return [str(name) for (name,) in found]
+
+
 def follows(db: sqlite3.Connection, row: Row) -> bool:
     """Whether a conversation is the next version of the stored one."""
     stored = db.execute(

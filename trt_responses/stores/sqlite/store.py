@@ -217,6 +217,9 @@ class SqliteStore:
                 await self._write_touched()
         return found
 
+    async def ids_of(self, owner: str) -> list[str]:
+        return await self._read(lambda db: rows.ids_of(db, owner))
+
     async def _write_touched(self) -> None:
         """Write the times of use since the last write. They are lost on a full disk."""
         with suppress(StoreUnavailable):
