@@ -236,7 +236,7 @@ class RedisStore:
                     owners = await pipeline.execute()
                 for key, its in zip(keys, owners, strict=True):
                     if its == owner.encode():
-                        names[key.removeprefix(prefix).decode()] = None
+                        names[cast("bytes", key).removeprefix(prefix).decode()] = None
         return [*names]
 
     async def _put(
