@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 import responses_conformance
-from responses_conformance import cli
 from responses_conformance.checks import CHECKS
 from responses_conformance.client import Server
-from responses_conformance.report import document, markdown
 from responses_conformance.runner import judge
 
 from tests.support.planted_faults import FAULTS, Planted
