@@ -40,7 +40,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     repeats.help = "Attempts of each check (default: 3, or 1 if scripted)"
     only = add("--only", action="append", default=[], metavar="NAME")
     only.help = "Check, or beginning of names such as chat, repeatable (default: all)"
-    add("--patience", type=float, metavar="S", help="Seconds to wait for bytes (default: 120)")
+    add(
+        "--patience",
+        type=float,
+        metavar="S",
+        help="Seconds to wait for a reply or a stream (default: 120)",
+    )
     report = add("--report", type=Path, default=Path("conformance"), metavar="DIR")
     report.help = "Directory for the JSON, the table and the badge (default: conformance)"
     add("--list", action="store_true", help="The checks, what they judge and by which clause")
