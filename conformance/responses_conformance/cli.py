@@ -44,7 +44,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     only.help = "Check, or beginning of names such as chat, repeatable (default: all)"
     record = add("--record", type=Path, metavar="FILE")
     record.help = "File of prompts that the mock writes, to judge prompts too"
-    add("--patience", type=float, metavar="S", help="Seconds to wait for bytes (default: 120)")
+    add(
+        "--patience",
+        type=float,
+        metavar="S",
+        help="Seconds to wait for a reply or a stream (default: 120)",
+    )
     report = add("--report", type=Path, default=Path("conformance"), metavar="DIR")
     report.help = "Directory for the JSON, the table and the badge (default: conformance)"
     add("--list", action="store_true", help="The checks, what they judge and by which clause")

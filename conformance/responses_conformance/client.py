@@ -69,12 +69,16 @@ class Stream:
 
     def __init__(self, exchange: Exchange, response: http.client.HTTPResponse, link: Link) -> None:
         self.exchange = exchange
+        self.patience_s = link.patience_s
         self._response = response
         self._link = link
 
     def __iter__(self) -> Iterator[Event]:
         lines: list[bytes] = []
+        end = time.monotonic() + self.patience_s
         for line in self._response:
+            if time.monotonic() > end:
+                raise TimeoutError(f"the stream has not ended within {self.patience_s:g} s")
             self.exchange.reply += line
             if line.strip():
                 lines.append(line)
@@ -115,6 +119,7 @@ class Link:
             kind = http.client.HTTPSConnection
             options["context"] = ssl.create_default_context()
         self._server = server
+        self.patience_s = server.patience_s
         self._connection: http.client.HTTPConnection = kind(server.host, server.port, **options)
 
     def send(

@@ -32,8 +32,8 @@ class Outcome:
     check: Check
     verdict: Verdict = "passed"
     why: str = ""
-    held: int = 1
-    attempts: int = 1
+    held: int = 0
+    attempts: int = 0
     seconds: float = 0.0
     shown: bytes = b""
     """The bytes that show the failure."""
@@ -58,10 +58,11 @@ def judge(
     kits = [Kit(server.copy(), profile) for _ in range(repeats)]
     outcomes = []
     with ThreadPoolExecutor(repeats) as threads:
+        spread = threads.map if repeats > 1 else map
         for number, check in enumerate(checks):
             seen(number, check)
             began = time.monotonic()
-            attempts = list(threads.map(_attempt, kits, [check] * repeats))
+            attempts = list(spread(_attempt, kits, [check] * repeats))
             least = share if check.by_model and profile == "hosted" else 1.0
             outcome = _joined(attempts, least)
             outcome.seconds = time.monotonic() - began
