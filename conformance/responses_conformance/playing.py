@@ -14,13 +14,15 @@ from responses_conformance.laws import READERS, Said, broken, same
 from responses_conformance.transcripts import load
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from responses_conformance.checks.kit import Kit
     from responses_conformance.client import Exchange, Server
     from responses_conformance.prompts import Conversation
     from responses_conformance.transcripts import Transcript
+
+    Extra = Callable[[Transcript], Mapping[str, Any]]
 
 ABSENT = (404, 405, 501)
 CLAUSE = "Harmony, and the laws of the kit's transcripts"
@@ -50,26 +52,33 @@ def checks(transcripts: Sequence[Transcript], record: Path | None = None) -> Ite
 
 
 def play(
-    server: Server, transcripts: Sequence[Transcript], apis: Iterable[str] = READERS
+    server: Server,
+    transcripts: Sequence[Transcript],
+    apis: Iterable[str] = READERS,
+    extra: Extra | None = None,
 ) -> dict[str, list[Case] | str]:
-    """The cases of each API, or why it is not offered."""
-    return {api: _api(server, transcripts, api) for api in apis}
+    """The cases of each API, or why it is not offered. `extra`: further fields of a request."""
+    return {api: _api(server, transcripts, api, extra) for api in apis}
 
 
-def _api(server: Server, transcripts: Sequence[Transcript], api: str) -> list[Case] | str:
+def _api(
+    server: Server, transcripts: Sequence[Transcript], api: str, extra: Extra | None
+) -> list[Case] | str:
     cases = []
     for transcript in transcripts:
-        cases.append(case(server, transcript, api))
+        cases.append(case(server, transcript, api, extra(transcript) if extra else {}))
         if cases[0].exchanges[0].status in ABSENT:
             return f"{cases[0].exchanges[0].status} for POST {READERS[api][0]}"
     return cases
 
 
-def case(server: Server, transcript: Transcript, api: str) -> Case:
+def case(
+    server: Server, transcript: Transcript, api: str, extra: Mapping[str, Any] | None = None
+) -> Case:
     """One transcript over one API, plain and streamed."""
     made, server.trace = Case(transcript, api), []
-    plain = _said(server, transcript, api, stream=False)
-    streamed = _said(server, transcript, api, stream=True)
+    plain = _said(server, transcript, api, {**(extra or {}), "stream": False})
+    streamed = _said(server, transcript, api, {**(extra or {}), "stream": True})
     made.exchanges = list(server.trace)
     for place, said in (("plain", plain), ("stream", streamed)):
         made.broken += [(law, f"{place}: {how}") for law, how in broken(said, transcript)]
@@ -103,11 +112,11 @@ def _prompt(conversation: Conversation, api: str, record: Path, kit: Kit) -> Non
         raise Failure(why, exchange)
 
 
-def _said(server: Server, transcript: Transcript, api: str, *, stream: bool) -> Said:
+def _said(server: Server, transcript: Transcript, api: str, fields: Mapping[str, Any]) -> Said:
     path, read, read_stream = READERS[api]
-    body = request(server.model, transcript.wish, transcript.tools, api) | {"stream": stream}
+    body = request(server.model, transcript.wish, transcript.tools, api) | dict(fields)
     try:
-        if stream:
+        if fields["stream"]:
             with server.stream("POST", path, body) as reply:
                 exchange = reply.exchange
                 if exchange.status == 200:
