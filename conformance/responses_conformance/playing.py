@@ -6,6 +6,7 @@ from __future__ import annotations
 import http.client
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from responses_conformance import prompts
@@ -15,7 +16,6 @@ from responses_conformance.transcripts import load
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from responses_conformance.checks.kit import Kit
     from responses_conformance.client import Exchange, Server
@@ -97,7 +97,7 @@ def _check(transcript: Transcript, api: str, kit: Kit) -> None:
         raise Failure(why, found.exchanges[not plain])
 
 
-def _prompt(conversation: Conversation, api: str, record: Path, kit: Kit) -> None:
+def _prompt(conversation: Conversation, api: str, record: Path | None, kit: Kit) -> None:
     body = prompts.body(conversation, api) | {"model": kit.server.model}
     exchange = kit.server.call("POST", READERS[api][0], body)
     if exchange.status in ABSENT:
@@ -105,7 +105,7 @@ def _prompt(conversation: Conversation, api: str, record: Path, kit: Kit) -> Non
     if exchange.status != 200:
         raise Failure(f"status {exchange.status}: {exchange.reply[:300]!r}", exchange)
     try:
-        found = prompts.last_prompt(record)
+        found = prompts.last_prompt(record or Path())
     except (OSError, IndexError) as fault:
         raise NotJudged(f"the mock noted no prompt in {record}") from fault
     if (why := prompts.difference(found, conversation)) is not None:

@@ -140,12 +140,13 @@ def rendered(conversation: Conversation) -> Iterator[list[int]]:
     efforts = [conversation.effort] if conversation.effort else ["medium", "low", "high"]
     for date, effort in product((today, None), efforts):
         ids = _rendered(conversation, date, effort)
-        at = next((n for n in range(len(ids)) if ids[n : n + len(first)] == first), None)
-        for header in HEADERS if at is not None else ():
+        calls = (n for n in range(len(ids)) if ids[n : n + len(first)] == first)
+        if (at := next(calls, None)) is None:
+            yield ids
+            continue
+        for header in HEADERS:
             other = encoding().encode(header, allowed_special="all")
             yield [*ids[:at], *other, *ids[at + len(first) :]]
-        if at is None:
-            yield ids
 
 
 def _rendered(conversation: Conversation, date: str | None, effort: str) -> list[int]:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 BEGIN, END = "<!-- begin: made by make conformance -->", "<!-- end -->"
+MOST_NAMED = 10
+NAMES = {"vllm": "vLLM", "smg": "SMG"}
 SETTLES_S = 2
 """Until a router has found its engine."""
 
@@ -55,7 +57,7 @@ class Peer:
 
 def _version(package: str) -> str:
     name, _, version = package.partition("==")
-    return f"{name} {version}"
+    return f"{NAMES.get(name, name)} {version}"
 
 
 def _not_cut(transcript: Transcript) -> bool:
@@ -137,8 +139,8 @@ def markdown(results: Sequence[Json]) -> str:
         cells += [str(sums[law]) for law in LAWS]
         lines.append(f"| {' | '.join((each['server'], each['wire'], *cells))} |")
     lines += ["", "| server | fails | for example |", "|---|---|---|"]
-    for each in results:
-        lines += [f"| {each['server']}, {each['wire']} | {row} |" for row in _failures(each)]
+    rows = [f"| {each['server']} | {row} |" for each in results for row in _failures(each)]
+    lines += dict.fromkeys(rows)  # one server fails alike over each wire
     return "\n".join(lines)
 
 
@@ -156,11 +158,18 @@ def _failures(each: Json) -> Iterator[str]:
                     if fault.startswith(f"{law}: "):
                         broken.setdefault(name, fault)
         if broken:
-            names, example = ", ".join(f"`{name}`" for name in broken), next(iter(broken.values()))
+            names = _listed(sorted(broken))
+            example = next(iter(broken.values()))
             yield f"{names} | {_code(example)}"
     if faults := each.get("prompts", {}).get("failures"):
-        names = ", ".join(f"`{name}`" for name in faults)
+        names = _listed(sorted(faults))
         yield f"{names} | {_code('prompt: ' + next(iter(faults.values())))}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    rest = len(names) - MOST_NAMED
+    shown = ", ".join(f"`{name}`" for name in names[:MOST_NAMED])
+    return f"{shown} and {rest} more" if rest > 0 else shown
 
 
 def _code(text: str) -> str:
