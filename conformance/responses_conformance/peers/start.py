@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     Starter = Callable[[Mapping[str, Any]], AbstractContextManager["Server"]]
 
 MODEL = "gpt-oss"
-UP_S, END_S = 180, 10
+UP_S, END_S = 600, 10
 HANDSHAKE_PORTS = 20_000, 10_000
 """SMG's first port for handshakes, and how many there are."""
 HERE = Path(__file__).parents[2]
