@@ -1,6 +1,6 @@
 # Each target is one or two lines that a person could type. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help install fmt check test test-rest test-all deploy-check live doctor engine serve docs docs-check release views bench cost fuzz faults gaps rollout aiperf page demo-train demo-eval clean
+.PHONY: help install fmt check test test-rest test-all deploy-check live doctor engine serve docs docs-check release views bench conformance cost fuzz faults gaps rollout aiperf page demo-train demo-eval clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -99,6 +99,10 @@ views: $(DEV) ## One script through every API: the same ids, texts, calls and us
 bench: $(ENV) ## Time the server against the floor, as ratios of one run, with pictures: [PEERS=vllm-rs,smg,vllm,gptoss]
 	$(PIP) --group bench
 	$(BIN)/python -m bench $(if $(PEERS),--peers $(PEERS))
+
+conformance: $(ENV) ## Judge every server that can be had here by its tokens, and write the table of docs/conformance.md: [SERVERS=ours,smg]
+	TIKTOKEN_ENCODINGS_BASE=$${TIKTOKEN_ENCODINGS_BASE:-$(HOME)/.cache/trt_responses/vocabulary} \
+		$(BIN)/python -m responses_conformance.table $(if $(SERVERS),--servers $(SERVERS)) --out conformance/results.json --page docs/conformance.md
 
 cost: $(ENV) ## CPU of requests beside the commit before, in turns; refuses more than 5 %: [AGAINST=commit]
 	$(BIN)/python -m bench.cost $(if $(AGAINST),--against $(AGAINST))

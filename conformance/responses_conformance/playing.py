@@ -6,6 +6,7 @@ from __future__ import annotations
 import http.client
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from responses_conformance import prompts
@@ -14,13 +15,14 @@ from responses_conformance.laws import READERS, Said, broken, same
 from responses_conformance.transcripts import load
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from responses_conformance.checks.kit import Kit
     from responses_conformance.client import Exchange, Server
     from responses_conformance.prompts import Conversation
     from responses_conformance.transcripts import Transcript
+
+    Extra = Callable[[Transcript], Mapping[str, Any]]
 
 ABSENT = (404, 405, 501)
 CLAUSE = "Harmony, and the laws of the kit's transcripts"
@@ -50,26 +52,33 @@ def checks(transcripts: Sequence[Transcript], record: Path | None = None) -> Ite
 
 
 def play(
-    server: Server, transcripts: Sequence[Transcript], apis: Iterable[str] = READERS
+    server: Server,
+    transcripts: Sequence[Transcript],
+    apis: Iterable[str] = READERS,
+    extra: Extra | None = None,
 ) -> dict[str, list[Case] | str]:
-    """The cases of each API, or why it is not offered."""
-    return {api: _api(server, transcripts, api) for api in apis}
+    """The cases of each API, or why it is not offered. `extra`: further fields of a request."""
+    return {api: _api(server, transcripts, api, extra) for api in apis}
 
 
-def _api(server: Server, transcripts: Sequence[Transcript], api: str) -> list[Case] | str:
+def _api(
+    server: Server, transcripts: Sequence[Transcript], api: str, extra: Extra | None
+) -> list[Case] | str:
     cases = []
     for transcript in transcripts:
-        cases.append(case(server, transcript, api))
+        cases.append(case(server, transcript, api, extra(transcript) if extra else {}))
         if cases[0].exchanges[0].status in ABSENT:
             return f"{cases[0].exchanges[0].status} for POST {READERS[api][0]}"
     return cases
 
 
-def case(server: Server, transcript: Transcript, api: str) -> Case:
+def case(
+    server: Server, transcript: Transcript, api: str, extra: Mapping[str, Any] | None = None
+) -> Case:
     """One transcript over one API, plain and streamed."""
     made, server.trace = Case(transcript, api), []
-    plain = _said(server, transcript, api, stream=False)
-    streamed = _said(server, transcript, api, stream=True)
+    plain = _said(server, transcript, api, {**(extra or {}), "stream": False})
+    streamed = _said(server, transcript, api, {**(extra or {}), "stream": True})
     made.exchanges = list(server.trace)
     for place, said in (("plain", plain), ("stream", streamed)):
         made.broken += [(law, f"{place}: {how}") for law, how in broken(said, transcript)]
@@ -88,7 +97,7 @@ def _check(transcript: Transcript, api: str, kit: Kit) -> None:
         raise Failure(why, found.exchanges[not plain])
 
 
-def _prompt(conversation: Conversation, api: str, record: Path, kit: Kit) -> None:
+def _prompt(conversation: Conversation, api: str, record: Path | None, kit: Kit) -> None:
     body = prompts.body(conversation, api) | {"model": kit.server.model}
     exchange = kit.server.call("POST", READERS[api][0], body)
     if exchange.status in ABSENT:
@@ -96,18 +105,18 @@ def _prompt(conversation: Conversation, api: str, record: Path, kit: Kit) -> Non
     if exchange.status != 200:
         raise Failure(f"status {exchange.status}: {exchange.reply[:300]!r}", exchange)
     try:
-        found = prompts.last_prompt(record)
+        found = prompts.last_prompt(record or Path())
     except (OSError, IndexError) as fault:
         raise NotJudged(f"the mock noted no prompt in {record}") from fault
     if (why := prompts.difference(found, conversation)) is not None:
         raise Failure(why, exchange)
 
 
-def _said(server: Server, transcript: Transcript, api: str, *, stream: bool) -> Said:
+def _said(server: Server, transcript: Transcript, api: str, fields: Mapping[str, Any]) -> Said:
     path, read, read_stream = READERS[api]
-    body = request(server.model, transcript.wish, transcript.tools, api) | {"stream": stream}
+    body = request(server.model, transcript.wish, transcript.tools, api) | dict(fields)
     try:
-        if stream:
+        if fields["stream"]:
             with server.stream("POST", path, body) as reply:
                 exchange = reply.exchange
                 if exchange.status == 200:

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import takewhile
+from itertools import product, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +81,7 @@ def _chat(conversation: Conversation) -> Json:
         messages.append({"role": "developer", "content": conversation.instructions})
     for kind, text in conversation.turns:
         if kind == "thought":
-            thought = {"reasoning": text, "reasoning_content": text}
+            thought = {"reasoning": text}
         elif kind == "call":
             function = {"name": "get_weather", "arguments": text}
             call = {"id": "call_1", "type": "function", "function": function}
@@ -133,20 +133,23 @@ HEADERS = (
 
 
 def rendered(conversation: Conversation) -> Iterator[list[int]]:
-    """The prompts that are right: openai-harmony's with today's date and without one, each with
-    the headers of calls that are right."""
+    """The prompts that are right: openai-harmony's with today's date and without one, with any
+    effort if none is wanted, each with the headers of calls that are right."""
     first = encoding().encode(HARMONYS, allowed_special="all")
-    for date in (datetime.now(UTC).strftime("%Y-%m-%d"), None):
-        ids = _rendered(conversation, date)
-        at = next((n for n in range(len(ids)) if ids[n : n + len(first)] == first), None)
-        for header in HEADERS if at is not None else ():
+    today = datetime.now(UTC).strftime("%Y-%m-%d")
+    efforts = [conversation.effort] if conversation.effort else ["medium", "low", "high"]
+    for date, effort in product((today, None), efforts):
+        ids = _rendered(conversation, date, effort)
+        calls = (n for n in range(len(ids)) if ids[n : n + len(first)] == first)
+        if (at := next(calls, None)) is None:
+            yield ids
+            continue
+        for header in HEADERS:
             other = encoding().encode(header, allowed_special="all")
             yield [*ids[:at], *other, *ids[at + len(first) :]]
-        if at is None:
-            yield ids
 
 
-def _rendered(conversation: Conversation, date: str | None) -> list[int]:
+def _rendered(conversation: Conversation, date: str | None, effort: str) -> list[int]:
     from openai_harmony import (
         Author,
         DeveloperContent,
@@ -158,8 +161,7 @@ def _rendered(conversation: Conversation, date: str | None) -> list[int]:
     )
     from openai_harmony import Conversation as Harmony
 
-    effort = ReasoningEffort((conversation.effort or "medium").capitalize())
-    system = SystemContent.new().with_reasoning_effort(effort)
+    system = SystemContent.new().with_reasoning_effort(ReasoningEffort(effort.capitalize()))
     if date:
         system = system.with_conversation_start_date(date)
     messages = [Message.from_role_and_content(Role.SYSTEM, system)]

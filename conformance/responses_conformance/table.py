@@ -17,21 +17,25 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from responses_conformance.client import Server
-from responses_conformance.laws import LAWS
+from responses_conformance.laws import LAWS, READERS
+from responses_conformance.mocks import llama_cpp
 from responses_conformance.peers import start
-from responses_conformance.peers.installed import GPT_OSS, SMG, VLLM, Absent
+from responses_conformance.peers.installed import GPT_OSS, LLAMA_CPP, SMG, VLLM, Absent
 from responses_conformance.playing import all_checks, play
 from responses_conformance.runner import judge
 from responses_conformance.transcripts import load
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from responses_conformance.peers.start import Starter
-    from responses_conformance.playing import Case
+    from responses_conformance.playing import Case, Extra
+    from responses_conformance.transcripts import Transcript
 
 Json = dict[str, Any]
 BEGIN, END = "<!-- begin: made by make conformance -->", "<!-- end -->"
+MOST_NAMED = 10
+NAMES = {"vllm": "vLLM", "smg": "SMG"}
 SETTLES_S = 2
 """Until a router has found its engine."""
 
@@ -43,13 +47,21 @@ class Peer:
     label: str
     start: Starter
     wire: str
-    cuts: bool = True
-    """Whether its engine can end by length."""
+    takes: Callable[[Transcript], bool] = lambda _: True
+    """The transcripts that its engine can be made to write."""
+    apis: Sequence[str] = tuple(READERS)
+    extra: Extra | None = None
+    notes: bool = True
+    """Whether its engine notes prompts."""
 
 
 def _version(package: str) -> str:
     name, _, version = package.partition("==")
-    return f"{name} {version}"
+    return f"{NAMES.get(name, name)} {version}"
+
+
+def _not_cut(transcript: Transcript) -> bool:
+    return transcript.finish != "length"
 
 
 PEERS = {
@@ -59,22 +71,27 @@ PEERS = {
     "smg": Peer(_version(SMG), start.smg, "vLLM ZMQ"),
     "smg-trtllm": Peer(_version(SMG), start.smg_over("trtllm-grpc"), "TensorRT-LLM gRPC"),
     "smg-sglang": Peer(_version(SMG), start.smg_over("sglang"), "SGLang gRPC"),
-    "gpt-oss": Peer(f"{_version(GPT_OSS)}, reference", start.gpt_oss, "a function", cuts=False),
+    "gpt-oss": Peer(f"{_version(GPT_OSS)}, reference", start.gpt_oss, "a function", _not_cut),
+    "llama.cpp": Peer(
+        *(f"{_version(LLAMA_CPP)}, llama.cpp's server", start.llama_cpp, "its own, by a grammar"),
+        *(llama_cpp.takes, ("chat",), llama_cpp.forced),
+        notes=False,
+    ),
 }
 
 
 def judged(name: str, peer: Peer) -> Json:
     """What came of one server."""
-    transcripts = [each for each in load() if peer.cuts or each.kind != "cut"]
+    transcripts = [each for each in load() if peer.takes(each)]
     with TemporaryDirectory() as folder:
         record = Path(folder) / "prompts.jsonl"
         with peer.start({"record": str(record)}) as begun:
             begun.wait()
             time.sleep(SETTLES_S)
-            server = Server(f"http://127.0.0.1:{begun.port}/v1", model=start.MODEL, patience_s=30)
-            found = play(server, transcripts)
+            server = Server(f"http://127.0.0.1:{begun.port}/v1", model=start.MODEL, patience_s=120)
+            found = play(server, transcripts, peer.apis, peer.extra)
             apis = tuple(api for api, cases in found.items() if not isinstance(cases, str))
-            wanted = tuple(f"{api}.prompt." for api in apis)
+            wanted = tuple(f"{api}.prompt." for api in apis) if peer.notes else ()
             checks = [c for c in all_checks(record=record) if c.name.startswith(wanted)]
             outcomes = judge(server, checks, "transcripts", 1, lambda *_: None)
     return {
@@ -113,16 +130,17 @@ def markdown(results: Sequence[Json]) -> str:
         if "absent" in each:
             lines.append(f"| {each['server']} | {each['wire']} | not run: {each['absent']} |")
             continue
-        apis = list(each["apis"].values())
+        apis = [each["apis"].get(api, {"not offered": "not judged"}) for api in READERS]
         cells = [_share(api) for api in apis]
         told = each["prompts"]
-        cells.append(f"{told['judged'] - len(told['failures'])} of {told['judged']}")
+        count = told["judged"]
+        cells.append(f"{count - len(told['failures'])} of {count}" if count else "–")
         sums: Counter[str] = sum((Counter(api.get("laws", {})) for api in apis), Counter())
         cells += [str(sums[law]) for law in LAWS]
         lines.append(f"| {' | '.join((each['server'], each['wire'], *cells))} |")
     lines += ["", "| server | fails | for example |", "|---|---|---|"]
-    for each in results:
-        lines += [f"| {each['server']}, {each['wire']} | {row} |" for row in _failures(each)]
+    rows = [f"| {each['server']} | {row} |" for each in results for row in _failures(each)]
+    lines += dict.fromkeys(rows)  # one server fails alike over each wire
     return "\n".join(lines)
 
 
@@ -140,11 +158,18 @@ def _failures(each: Json) -> Iterator[str]:
                     if fault.startswith(f"{law}: "):
                         broken.setdefault(name, fault)
         if broken:
-            names, example = ", ".join(f"`{name}`" for name in broken), next(iter(broken.values()))
+            names = _listed(sorted(broken))
+            example = next(iter(broken.values()))
             yield f"{names} | {_code(example)}"
     if faults := each.get("prompts", {}).get("failures"):
-        names = ", ".join(f"`{name}`" for name in faults)
+        names = _listed(sorted(faults))
         yield f"{names} | {_code('prompt: ' + next(iter(faults.values())))}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    rest = len(names) - MOST_NAMED
+    shown = ", ".join(f"`{name}`" for name in names[:MOST_NAMED])
+    return f"{shown} and {rest} more" if rest > 0 else shown
 
 
 def _code(text: str) -> str:

@@ -48,6 +48,9 @@ VLLM_NEEDS = (
 VLLM_SERVES = ("openai", "fastapi[standard]", "uvloop", "llguidance", "orjson")
 """What `vllm serve` needs beside."""
 GPT_OSS = "gpt-oss==0.0.9"
+LLAMA_CPP = "xllamacpp==2026.10.11549"
+GGUF = "CONFORMANCE_GGUF"
+"""The variable that names a model with gpt-oss's vocabulary, which llama.cpp needs."""
 GPT_OSS_NEEDS = (
     *(
         "openai-harmony==0.0.8",
@@ -101,6 +104,13 @@ def gpt_oss_python() -> tuple[Path, Path]:
             *("--ignore-requires-python", GPT_OSS),
         )
     return _environment("gpt-oss", GPT_OSS_NEEDS), folder
+
+
+def llama_cpp_python() -> tuple[Path, Path]:
+    """A Python that has llama.cpp's server, and a model for it."""
+    if not (model := os.environ.get(GGUF)):
+        raise Absent(f"set {GGUF} to a GGUF file with gpt-oss's vocabulary, such as the demo's")
+    return _environment("llama.cpp", (LLAMA_CPP,)), Path(model)
 
 
 def vllm_rs() -> Path:

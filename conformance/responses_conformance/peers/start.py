@@ -24,6 +24,7 @@ from responses_conformance.peers.installed import (
     cache,
     core_python,
     gpt_oss_python,
+    llama_cpp_python,
     smg_python,
     vllm_python,
     vllm_rs,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     Starter = Callable[[Mapping[str, Any]], AbstractContextManager["Server"]]
 
 MODEL = "gpt-oss"
-UP_S, END_S = 180, 10
+UP_S, END_S = 600, 10
 HANDSHAKE_PORTS = 20_000, 10_000
 """SMG's first port for handshakes, and how many there are."""
 HERE = Path(__file__).parents[2]
@@ -172,6 +173,16 @@ def gpt_oss(given: Mapping[str, Any]) -> Iterator[Server]:
     variables = {"PYTHONPATH": os.pathsep.join((str(HERE), str(packages)))}
     command = (str(python), "-m", "responses_conformance.mocks.gpt_oss", json.dumps(dict(given)))
     with process(*command, str(port), variables=variables) as begun:
+        yield Server(port, (begun.pid,), (begun,))
+
+
+@contextmanager
+def llama_cpp(_: Mapping[str, Any]) -> Iterator[Server]:
+    """llama.cpp's server in a process of its wheel."""
+    python, gguf = llama_cpp_python()
+    port = free_port()
+    command = (str(python), "-m", "responses_conformance.mocks.llama_cpp", str(gguf), str(port))
+    with process(*command, variables={"PYTHONPATH": str(HERE)}) as begun:
         yield Server(port, (begun.pid,), (begun,))
 
 
