@@ -21,6 +21,7 @@ from tests.support.browser import (
     ready,
     staged,
 )
+from tests.support.scripted_tool import ScriptedTool
 from tests.support.served import ANSWER, CALL, WEATHER, ids, vocabulary
 from trt_responses.engines.scripted.engine import Script
 
@@ -161,10 +162,27 @@ def test_the_keyboard_alone_is_enough() -> None:
     play(story)
 
 
+PYTHON = "<|channel|>analysis to=python code<|message|>print(1)<|call|>"
+TREE = f'{FINAL}{{"a": [1, {{"b": [true, null]}}]}}<|return|>'
+
+
 def test_it_is_readable_on_a_phone() -> None:
     async def story() -> None:
         phone = {"viewport": {"width": 360, "height": 700}}
-        async with staged(STORY, context=phone) as s:
+        kept = {"tools": [ScriptedTool('{"a": [1, {"b": 2}]}')], "guides": None}
+        async with staged(PYTHON, TREE, STORY, context=phone, **kept) as s:
+            await s.page.click("#switches button")
+            await ask(s.page, "Compute")
+            await answered(s.page)
+            await opened(s.page, "set")
+            await s.page.click("#add-column")
+            assert await s.page.evaluate(SMALL) == []
+            await ask(s.page, "Twice")
+            await expect(s.page.locator(".side .turn:not(.running)")).to_have_count(2)
+            assert await s.page.evaluate("document.documentElement.scrollWidth") <= 360
+            assert await s.page.evaluate(SMALL) == []
+            await s.page.click("#comparing-off")
+            await s.page.click("#new")
             await ask(
                 s.page, "Tell me of rivers, and of a_word_that_is_longer_than_any_screen_of_a_phone"
             )
@@ -191,8 +209,22 @@ SMALL = """[...document.querySelectorAll("button, input, select")].filter((node)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing(scheme: str) -> None:
     async def story() -> None:
-        async with staged(STORY, CALL, context={"color_scheme": scheme}) as s:
+        written = (PYTHON, TREE, ANSWER, ANSWER, STORY, CALL)
+        kept = {"tools": [ScriptedTool('{"a": [1, {"b": 2}]}')], "guides": None}
+        async with staged(*written, context={"color_scheme": scheme}, **kept) as s:
             await s.page.evaluate(AXE_FILE_PATH.read_text())
+            await s.page.click("#switches button")
+            await ask(s.page, "Compute")
+            await answered(s.page)
+            await check(s.page, "tools and tree")
+            await opened(s.page, "set")
+            await s.page.click("#add-column")
+            await check(s.page, "settings")
+            await ask(s.page, "Twice")
+            await expect(s.page.locator(".side .turn:not(.running)")).to_have_count(2)
+            await check(s.page, "side by side")
+            await s.page.click("#comparing-off")
+            await s.page.click("#new")
             await check(s.page, "empty")
             await opened(s.page, "set")
             await s.page.fill("#tools", json.dumps([WEATHER]))

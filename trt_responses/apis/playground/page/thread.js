@@ -87,10 +87,10 @@ export class Thread {
   }
 
   columns(turns, active) {
-    const column = (turn) => {
+    const column = (turn, place) => {
       const goesOn = turn === active;
       return el(
-        "section", { class: goesOn ? "side on" : "side", "aria-label": `Answer of ${madeBy(turn).join(", ")}` },
+        "section", { class: goesOn ? "side on" : "side", "aria-label": `Answer ${place + 1}: ${madeBy(turn).join(", ")}` },
         el("header", {}, el("b", {}, madeBy(turn).join(" · ")),
           button("Go on with this", () => this.actions.goOn(turn), { title: goesOn ? "The next question goes on here" : null })),
         this.view(turn).node,
