@@ -158,6 +158,17 @@ def test_the_keyboard_alone_is_enough() -> None:
             await s.page.keyboard.press("ArrowRight")
             await expect(s.page.locator("#tab-explain")).to_be_focused()
             await expect(s.page.locator("#panel")).to_contain_text("Segment 1")
+            await s.page.keyboard.press("Control+k")
+            await s.page.keyboard.type("no such words")
+            await expect(s.page.locator("#chats")).to_contain_text("Conversations appear here.")
+            await s.page.keyboard.press("Control+a")
+            await s.page.keyboard.type("THERE")
+            await expect(s.page.locator("#chats li > button")).to_have_count(1)
+            await s.page.keyboard.press("Control+b")
+            await expect(s.page.locator("#past")).to_be_hidden()
+            await s.page.keyboard.press("Control+Shift+O")
+            await expect(s.page.locator(".turn")).to_have_count(0)
+            await expect(s.page.locator("#ask")).to_be_focused()
 
     play(story)
 

@@ -90,7 +90,7 @@ def _called(item: Json) -> str:
 
 
 def _result(item: Json) -> str:
-    """What a tool gave, or what it was asked for where that comes in no event of its own."""
+    """The result of a call; its arguments where they come in no event of their own."""
     match item["type"]:
         case "code_interpreter_call":
             return "".join(output.get("logs", "") for output in item.get("outputs") or ())
