@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from axe_playwright_python.base import AXE_FILE_PATH
@@ -180,7 +180,7 @@ TREE = f'{FINAL}{{"a": [1, {{"b": [true, null]}}]}}<|return|>'
 def test_it_is_readable_on_a_phone() -> None:
     async def story() -> None:
         phone = {"viewport": {"width": 360, "height": 700}}
-        kept = {"tools": [ScriptedTool('{"a": [1, {"b": 2}]}')], "guides": None}
+        kept: dict[str, Any] = {"tools": [ScriptedTool('{"a": [1, {"b": 2}]}')], "guides": None}
         async with staged(PYTHON, TREE, STORY, context=phone, **kept) as s:
             await s.page.click("#switches button")
             await ask(s.page, "Compute")
@@ -221,7 +221,7 @@ SMALL = """[...document.querySelectorAll("button, input, select")].filter((node)
 def test_axe_finds_nothing(scheme: str) -> None:
     async def story() -> None:
         written = (PYTHON, TREE, ANSWER, ANSWER, STORY, CALL)
-        kept = {"tools": [ScriptedTool('{"a": [1, {"b": 2}]}')], "guides": None}
+        kept: dict[str, Any] = {"tools": [ScriptedTool('{"a": [1, {"b": 2}]}')], "guides": None}
         async with staged(*written, context={"color_scheme": scheme}, **kept) as s:
             await s.page.evaluate(AXE_FILE_PATH.read_text())
             await s.page.click("#switches button")

@@ -133,7 +133,7 @@ DOT = (
 def test_files_that_code_has_written_are_shown_and_saved(tmp_path: Path) -> None:
     async def story() -> None:
         written = (PLOT % DOT, f"{FINAL}Here it is.<|return|>")
-        settings = {"python": "boxed", "data_dir": tmp_path}
+        settings: dict[str, Any] = {"python": "boxed", "data_dir": tmp_path}
         async with staged(*written, guides=None, **settings) as s:
             await s.page.locator("#switches button").click()
             await ask(s.page, "Draw a dot.")
