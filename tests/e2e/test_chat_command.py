@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from tests.support.asgi import until
 from tests.support.browser import GUIDES
+from tests.support.mcp_served import calling, python_and_demo
+from tests.support.scripted_tool import ScriptedTool
 from tests.support.served import ANSWER, CALL, THOUGHT, WEATHER, script, vocabulary
 from tests.support.serving import listening
 from tests.support.tmux import Screen, needs_tmux, terminal
@@ -38,9 +40,9 @@ def play(story: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(asyncio.wait_for(story(), 240))
 
 
-def engine_of(*written: str | Script) -> ScriptedEngine:
+def engine_of(*written: str | Script, guided: bool = True) -> ScriptedEngine:
     scripts = [script(one) if isinstance(one, str) else one for one in written]
-    return ScriptedEngine(scripts, guides=GUIDES)
+    return ScriptedEngine(scripts, guides=GUIDES if guided else None)
 
 
 def prompt(engine: ScriptedEngine, number: int = -1) -> str:
@@ -49,9 +51,9 @@ def prompt(engine: ScriptedEngine, number: int = -1) -> str:
 
 @asynccontextmanager
 async def chatting(
-    tmp_path: Path, *written: str | Script, **settings: Any
+    tmp_path: Path, *written: str | Script, guided: bool = True, **settings: Any
 ) -> AsyncIterator[tuple[Screen, ScriptedEngine]]:
-    engine = engine_of(*written)
+    engine = engine_of(*written, guided=guided)
     environment = {
         "PYTHONPATH": os.pathsep.join(sys.path),
         "XDG_STATE_HOME": str(tmp_path),
@@ -142,6 +144,36 @@ def test_calls_are_shown_and_answered_by_hand(tmp_path: Path) -> None:
             await screen.line("Snow.")
             await screen.shows("friend.")
             assert "to=assistant<|channel|>commentary<|message|>Snow." in prompt(engine)
+
+    play(story)
+
+
+@needs_tmux
+def test_tools_of_the_server_run_and_calls_are_approved(tmp_path: Path) -> None:
+    async def story() -> None:
+        written = (
+            "<|channel|>analysis to=python code<|message|>6 * 7<|call|>",
+            *(ANSWER, calling("find", '{"q": "x"}'), ANSWER),
+        )
+        python = ScriptedTool("It is 42.")
+        async with (
+            python_and_demo(tmp_path, python, "a river") as named,
+            chatting(tmp_path, *written, guided=False, **named) as (screen, engine),
+        ):
+            await screen.line("/tools")
+            await screen.shows(waiting_with("tools of this server: python, demo"))
+            await screen.line("/tools python")
+            await screen.line("6 * 7?")
+            await screen.shows(waiting_with("It is 42."))
+            assert [call.text for call in python.calls] == ["6 * 7"]
+            await screen.line("/tools demo")
+            await screen.line("Find it.")
+            await screen.shows("approve demo.find? y/n>")
+            await screen.line("y")
+            await screen.shows(waiting_with("a river"))
+            assert '{"q": "x"}' in prompt(engine)
+            await screen.line("/tools off")
+            await screen.shows(waiting_with("tools: off"))
 
     play(story)
 

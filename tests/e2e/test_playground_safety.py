@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from axe_playwright_python.base import AXE_FILE_PATH
@@ -21,6 +21,7 @@ from tests.support.browser import (
     ready,
     staged,
 )
+from tests.support.scripted_tool import ScriptedTool
 from tests.support.served import ANSWER, CALL, WEATHER, ids, vocabulary
 from trt_responses.engines.scripted.engine import Script
 
@@ -157,14 +158,42 @@ def test_the_keyboard_alone_is_enough() -> None:
             await s.page.keyboard.press("ArrowRight")
             await expect(s.page.locator("#tab-explain")).to_be_focused()
             await expect(s.page.locator("#panel")).to_contain_text("Segment 1")
+            await s.page.keyboard.press("Control+k")
+            await s.page.keyboard.type("no such words")
+            await expect(s.page.locator("#chats")).to_contain_text("Conversations appear here.")
+            await s.page.keyboard.press("Control+a")
+            await s.page.keyboard.type("THERE")
+            await expect(s.page.locator("#chats li > button")).to_have_count(1)
+            await s.page.keyboard.press("Control+b")
+            await expect(s.page.locator("#past")).to_be_hidden()
+            await s.page.keyboard.press("Control+Shift+O")
+            await expect(s.page.locator(".turn")).to_have_count(0)
+            await expect(s.page.locator("#ask")).to_be_focused()
 
     play(story)
+
+
+PYTHON = "<|channel|>analysis to=python code<|message|>print(1)<|call|>"
+TREE = f'{FINAL}{{"a": [1, {{"b": [true, null]}}]}}<|return|>'
 
 
 def test_it_is_readable_on_a_phone() -> None:
     async def story() -> None:
         phone = {"viewport": {"width": 360, "height": 700}}
-        async with staged(STORY, context=phone) as s:
+        kept: dict[str, Any] = {"tools": [ScriptedTool('{"a": [1, {"b": 2}]}')], "guides": None}
+        async with staged(PYTHON, TREE, STORY, context=phone, **kept) as s:
+            await s.page.click("#switches button")
+            await ask(s.page, "Compute")
+            await answered(s.page)
+            await opened(s.page, "set")
+            await s.page.click("#add-column")
+            assert await s.page.evaluate(SMALL) == []
+            await ask(s.page, "Twice")
+            await expect(s.page.locator(".side .turn:not(.running)")).to_have_count(2)
+            assert await s.page.evaluate("document.documentElement.scrollWidth") <= 360
+            assert await s.page.evaluate(SMALL) == []
+            await s.page.click("#comparing-off")
+            await s.page.click("#new")
             await ask(
                 s.page, "Tell me of rivers, and of a_word_that_is_longer_than_any_screen_of_a_phone"
             )
@@ -191,8 +220,22 @@ SMALL = """[...document.querySelectorAll("button, input, select")].filter((node)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing(scheme: str) -> None:
     async def story() -> None:
-        async with staged(STORY, CALL, context={"color_scheme": scheme}) as s:
+        written = (PYTHON, TREE, ANSWER, ANSWER, STORY, CALL)
+        kept: dict[str, Any] = {"tools": [ScriptedTool('{"a": [1, {"b": 2}]}')], "guides": None}
+        async with staged(*written, context={"color_scheme": scheme}, **kept) as s:
             await s.page.evaluate(AXE_FILE_PATH.read_text())
+            await s.page.click("#switches button")
+            await ask(s.page, "Compute")
+            await answered(s.page)
+            await check(s.page, "tools and tree")
+            await opened(s.page, "set")
+            await s.page.click("#add-column")
+            await check(s.page, "settings")
+            await ask(s.page, "Twice")
+            await expect(s.page.locator(".side .turn:not(.running)")).to_have_count(2)
+            await check(s.page, "side by side")
+            await s.page.click("#comparing-off")
+            await s.page.click("#new")
             await check(s.page, "empty")
             await opened(s.page, "set")
             await s.page.fill("#tools", json.dumps([WEATHER]))

@@ -6,15 +6,14 @@ import json
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from playwright.async_api import expect
 
+from tests.support.boxed import no_box
 from tests.support.browser import FINAL, answered, ask, needs_chromium, play, ready, staged
-from tests.support.mcp_served import LOOPBACK, calling
-from tests.support.mcp_site import mcp_site
+from tests.support.mcp_served import calling, python_and_demo
 from tests.support.scripted_tool import Gate, ScriptedTool
-from tests.support.served import ANSWER, SETTINGS
-from trt_responses.backends.tools import mcp_tool
-from trt_responses.settings import Settings
+from tests.support.served import ANSWER
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -33,14 +32,11 @@ async def with_tools(
     tmp_path: Path, *written: str, python: ScriptedTool, found: str = "found", **options: Any
 ) -> AsyncIterator[Stage]:
     """A page whose server has a Python that is scripted, and an MCP server named demo."""
-    async with mcp_site() as site:
-        site.results["find"] = {"content": [{"type": "text", "text": found}]}
-        path = tmp_path / "servers.json"
-        path.write_text(json.dumps({"demo": {"url": site.url}}))
-        named = LOOPBACK | {"mcp_servers": path}
-        tools = [python, mcp_tool(Settings(**SETTINGS | named))]
-        async with staged(*written, tools=tools, guides=None, **named, **options) as s:
-            yield s
+    async with (
+        python_and_demo(tmp_path, python, found) as named,
+        staged(*written, guides=None, **named, **options) as s,
+    ):
+        yield s
 
 
 def test_a_tool_that_is_switched_on_is_shown_as_it_runs(tmp_path: Path) -> None:
@@ -116,5 +112,53 @@ def test_an_answer_in_json_is_a_tree(tmp_path: Path) -> None:
             await s.page.get_by_role("button", name="Tree", exact=True).click()
             await s.page.get_by_role("button", name="Fold", exact=True).click()
             await expect(lists.nth(1)).to_be_hidden()
+
+    play(story)
+
+
+PLOT = """<|channel|>analysis to=python code<|message|>
+import base64
+open('plot.png', 'wb').write(base64.b64decode('%s'))
+open('note.txt', 'w').write('kept')
+open('fake.png', 'w').write('<script>window.owned = 1</script>')
+<|call|>"""
+DOT = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg"
+    "=="
+)
+
+
+@pytest.mark.slow  # code runs in a process of its own
+@pytest.mark.skipif(no_box() is not None, reason=f"no box here: {no_box()}")
+def test_files_that_code_has_written_are_shown_and_saved(tmp_path: Path) -> None:
+    async def story() -> None:
+        written = (PLOT % DOT, f"{FINAL}Here it is.<|return|>")
+        settings: dict[str, Any] = {"python": "boxed", "data_dir": tmp_path}
+        async with staged(*written, guides=None, **settings) as s:
+            await s.page.locator("#switches button").click()
+            await ask(s.page, "Draw a dot.")
+            await answered(s.page)
+            image = s.page.get_by_alt_text("plot.png")
+            await expect(image).to_have_attribute("src", f"data:image/png;base64,{DOT}")
+            assert await image.evaluate("node => node.decode().then(() => node.naturalWidth)") == 1
+            async with s.page.expect_download() as download:
+                await s.page.get_by_role("button", name="Save note.txt").click()
+            assert (await (await download.value).path()).read_text() == "kept"
+            assert await s.page.evaluate("window.owned") is None
+
+    play(story)
+
+
+def test_an_image_of_a_tool_is_shown_if_it_is_data_and_no_address() -> None:
+    shows = """async () => {
+      const { picture } = await import("./playground/items.js");
+      const urls = ["data:image/png;base64,AAAA", "https://evil.example/a.png",
+        "data:image/svg+xml;base64,AAAA", "data:text/html,x", "javascript:owned=1"];
+      return urls.map((url) => picture(url, "x").nodeName);
+    }"""
+
+    async def story() -> None:
+        async with staged() as s:
+            assert await s.page.evaluate(shows) == ["IMG", "P", "P", "P", "P"]
 
     play(story)

@@ -8,8 +8,10 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from tests.support.hostile_http import SERVER, hostile_http
-from tests.support.mcp_site import tool
-from tests.support.served import ANSWER, served
+from tests.support.mcp_site import mcp_site, tool
+from tests.support.served import ANSWER, SETTINGS, served
+from trt_responses.backends.tools import mcp_tool
+from trt_responses.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from tests.support.asgi import Call, Json
     from tests.support.mcp_site import McpSite
     from tests.support.served import Served, Written
+    from trt_responses.tool import Tool
 
 
 LOOPBACK: dict[str, Any] = {"private_networks": ("127.0.0.0/8",)}
@@ -95,3 +98,16 @@ THREE = (
     tool("list", annotations={"readOnlyHint": True, "title": "List"}),
     tool("drop", annotations={"destructiveHint": True}),
 )
+
+
+@asynccontextmanager
+async def python_and_demo(
+    tmp_path: Path, python: Tool, found: str = "found"
+) -> AsyncIterator[dict[str, Any]]:
+    """The settings of a server with this Python, and an MCP server whose tool finds that."""
+    async with mcp_site() as site:
+        site.results["find"] = {"content": [{"type": "text", "text": found}]}
+        path = tmp_path / "servers.json"
+        path.write_text(json.dumps({"demo": {"url": site.url}}))
+        named = LOOPBACK | {"mcp_servers": path}
+        yield named | {"tools": [python, mcp_tool(Settings(**SETTINGS | named))]}

@@ -23,13 +23,14 @@ from trt_responses.settings import Settings
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Mapping, Sequence
 
     from fastapi import FastAPI
     from starlette.types import ASGIApp
 
     from trt_responses.engine import Engine
     from trt_responses.store import Store
+    from trt_responses.tool import Tool
 
 
 class _Announcing(uvicorn.Server):
@@ -149,9 +150,12 @@ async def child(
 
 @asynccontextmanager
 async def listening(
-    engine: Engine, store: Store | None = None, **settings: Any
+    engine: Engine,
+    store: Store | None = None,
+    tools: Sequence[Tool] | None = None,
+    **settings: Any,
 ) -> AsyncIterator[Address]:
-    app = create_app(Settings(**(SETTINGS | settings)), engine=engine, store=store)
+    app = create_app(Settings(**(SETTINGS | settings)), engine=engine, store=store, tools=tools)
     async with serving(app) as address:
         yield address
 

@@ -11,12 +11,14 @@ import sys
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from rich.console import Console
 
 from trt_responses.cli.client import NoAnswer, Server, ServerFault, add_server, server_of
 from trt_responses.cli.commands import add_command
 from trt_responses.cli.explain import show
+from trt_responses.cli.terminal import conversation as chats
 from trt_responses.cli.terminal.conversation import Conversation, result_of, user_message
 from trt_responses.cli.terminal.own_server import own_server
 from trt_responses.cli.terminal.typed import FENCE, reader
@@ -25,7 +27,7 @@ from trt_responses.errors import StartupError, UsageError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from trt_responses.cli.commands import Commands
     from trt_responses.cli.terminal.typed import Read
@@ -39,7 +41,8 @@ HELP = f"""\
 /system TEXT         system instructions, or off; /instructions is the same
 /temperature NUMBER  0 to 2, or off
 /schema FILE         JSON schema of the answers, or off
-/tools FILE          JSON list of function tools, or off; you enter the results of calls
+/tools NAME… FILE    tools that the server runs, by name, or a JSON list of functions whose results
+                     you enter; without a name, the tools of the server; off
 /retry               answer the last question again
 /edit                change the last question and send it again
 /copy                copy the last answer to the clipboard
@@ -229,7 +232,7 @@ class Chat:
             results = []
             for call in calls:
                 try:
-                    output = self._read(f"result of {call['name']}> ", "")
+                    output = self._read(chats.wanted_of(call), "")
                 except (KeyboardInterrupt, EOFError):
                     output = ""
                 if not output:
@@ -279,10 +282,15 @@ class Chat:
         form = {"type": "json_schema", "name": "answer", "schema": schema}
         self._set("text", {"format": form} if schema else "")
 
-    def _tools(self, path: str) -> None:
-        tools = _json_of(path)
-        if tools and not isinstance(tools, list):
-            raise ValueError(f"{path}: expected a JSON list of tools.")
+    def _tools(self, text: str) -> None:
+        card = self._server.get_json(f"/models/{quote(self._named())}")
+        served = {chats.name_of(tool): tool for tool in card.get("tools") or ()}
+        names = shlex.split(text)
+        if not names:
+            self._terminal.note(f"tools of this server: {', '.join(served) or 'none'}")
+            return
+        tools = [] if names == ["off"] else [one for name in names for one in _tool(name, served)]
+        self._set("include", chats.OUTPUTS if tools else "")
         self._set("tools", tools or "")
 
     def _retry(self, _: str) -> None:
@@ -338,6 +346,16 @@ class Chat:
     def _new(self, _: str) -> None:
         self._conversation = Conversation()
         self._terminal.note("New conversation.")
+
+
+def _tool(name: str, served: Mapping[str, Json]) -> list[Json]:
+    """The tool of the server by this name, else the list of tools in the file of this name."""
+    if name in served:
+        return [served[name]]
+    tools = _json_of(shlex.quote(name))
+    if not isinstance(tools, list):
+        raise ValueError(f"{name}: expected a JSON list of tools.")
+    return tools
 
 
 def _json_of(path: str) -> Any:

@@ -15,7 +15,18 @@ Json = dict[str, Any]
 CALLS = {
     "function_call": "function_call_output",
     "custom_tool_call": "custom_tool_call_output",
+    "mcp_approval_request": "mcp_approval_response",
 }
+NAMES = {"code_interpreter": "python", "web_search": "search"}
+"""Names of the server's tools for people; that of an MCP server is its label."""
+OUTPUTS = ["code_interpreter_call.outputs", "web_search_call.action.sources"]
+"""The values of `include` that show what the server's tools gave."""
+
+
+def name_of(tool: Json) -> str:
+    """The name of a tool that the server runs."""
+    kind = tool["type"]
+    return str(tool.get("server_label") or NAMES.get(kind, kind))
 
 
 def user_message(text: str) -> Json:
@@ -24,8 +35,18 @@ def user_message(text: str) -> Json:
 
 
 def result_of(call: Json, output: str) -> Json:
-    """The result of a call, as an item of the API."""
+    """The result of a call, as an item of the API; of an approval, yes or no."""
+    if call["type"] == "mcp_approval_request":
+        approve = output[:1].lower() == "y"
+        return {"type": CALLS[call["type"]], "approval_request_id": call["id"], "approve": approve}
     return {"type": CALLS[call["type"]], "call_id": call["call_id"], "output": output}
+
+
+def wanted_of(call: Json) -> str:
+    """The prompt that asks for the answer to a call."""
+    if call["type"] == "mcp_approval_request":
+        return f"approve {call['server_label']}.{call['name']}? y/n> "
+    return f"result of {call['name']}> "
 
 
 def text_of(item: Json) -> str:

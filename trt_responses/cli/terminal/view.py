@@ -16,7 +16,6 @@ from trt_responses.cli.terminal.markdown import MarkdownStream
 Json = dict[str, Any]
 
 RESET, BOLD, DIM, RED, CYAN = "\x1b[0m", "\x1b[1m", "\x1b[2m", "\x1b[31m", "\x1b[36m"
-STYLES = {"reasoning": DIM, "function_call": CYAN, "custom_tool_call": CYAN}
 TEXTS = {
     "response.output_text.delta",
     "response.refusal.delta",
@@ -25,6 +24,9 @@ TEXTS = {
     "response.reasoning.delta",
     "response.function_call_arguments.delta",
     "response.custom_tool_call_input.delta",
+    "response.code_interpreter_call_code.delta",
+    "response.shell_call_command.delta",
+    "response.mcp_call_arguments.delta",
 }
 
 
@@ -81,6 +83,29 @@ def _write(out: TextIO, text: str) -> None:
     out.flush()
 
 
+def _called(item: Json) -> str:
+    """How a call of a function or of an MCP server begins; empty for other items."""
+    names = [item[key] for key in ("server_label", "name") if key in item]
+    return f"calls {'.'.join(names)}" if "name" in item else ""
+
+
+def _result(item: Json) -> str:
+    """The result of a call; its arguments where they come in no event of their own."""
+    match item["type"]:
+        case "code_interpreter_call":
+            return "".join(output.get("logs", "") for output in item.get("outputs") or ())
+        case "shell_call_output":
+            return "".join(one["stdout"] + one["stderr"] for one in item["output"])
+        case "mcp_call":
+            return str(item.get("output") or item.get("error") or "")
+        case "mcp_approval_request":
+            return str(item["arguments"])
+        case "web_search_call":
+            action = item["action"]
+            return f"searches {action.get('query') or action.get('url') or action.get('pattern')}"
+    return ""
+
+
 class AnswerView:
     """Shows one response while it comes. `text` is the part that the client may repeat when it is
     stopped."""
@@ -101,7 +126,7 @@ class AnswerView:
         elif kind in TEXTS:
             self._say(event["delta"])
         elif kind == "response.output_item.done":
-            self._end()
+            self._end(event["item"])
         elif kind == "error":
             self.error = event.get("message") or event.get("error", {}).get("message")
         elif kind in ("response.completed", "response.incomplete", "response.failed"):
@@ -109,8 +134,8 @@ class AnswerView:
 
     def _begin(self, item: Json) -> None:
         self._kind = item["type"]
-        if self._kind in ("function_call", "custom_tool_call"):
-            self._terminal.aside(f"calls {item['name']} ", CYAN + BOLD)
+        if name := _called(item):
+            self._terminal.aside(f"{name} ", CYAN + BOLD)
 
     def _say(self, delta: str) -> None:
         self._first_s = self._first_s or time.monotonic()
@@ -118,13 +143,15 @@ class AnswerView:
             self.text += delta
             self._terminal.answer(delta)
         else:
-            self._terminal.aside(delta, STYLES.get(self._kind, ""))
+            self._terminal.aside(delta, DIM if self._kind == "reasoning" else CYAN)
 
-    def _end(self) -> None:
+    def _end(self, item: Json | None = None) -> None:
         if self._kind == "message":
             self._terminal.end_answer()
         else:
             self._terminal.aside("\n")
+        if item is not None and (result := _result(item)):
+            self._terminal.note(result.rstrip("\n"))
         self._kind = ""
 
     def close(self) -> None:

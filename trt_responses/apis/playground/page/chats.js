@@ -8,6 +8,7 @@ import { Turn, textOf } from "./turn.js";
 
 const PLACE = "chats";
 const MOST = 500;
+const SEARCHED = 2000; // characters of the questions that a search looks through
 
 function stored() {
   try {
@@ -21,10 +22,10 @@ const store = (records) => kept.set(PLACE, JSON.stringify(records.slice(0, MOST)
 
 export const newChat = () => ({ key: `${Date.now()}-${Math.random()}`, title: "", roots: [], known: new Map() });
 
-// The records of conversations whose title has the words, the newest first.
+// The records of conversations whose title or questions have the words, the newest first.
 export function found(words) {
   const wanted = words.toLowerCase();
-  return stored().filter(({ title }) => title.toLowerCase().includes(wanted));
+  return stored().filter(({ title, questions }) => `${title}\n${questions ?? ""}`.toLowerCase().includes(wanted));
 }
 
 function leaves(turns) {
@@ -38,7 +39,8 @@ function leaves(turns) {
 export function remember(chat, last) {
   const ids = leaves(chat.roots);
   if (!ids.length) return;
-  const record = { key: chat.key, title: chat.title, at: Date.now(), leaves: ids, shown: ids.includes(last) ? last : ids.at(-1) };
+  const questions = all(chat.roots).map(({ question }) => question.slice(0, 200)).join("\n").slice(0, SEARCHED);
+  const record = { questions, key: chat.key, title: chat.title, at: Date.now(), leaves: ids, shown: ids.includes(last) ? last : ids.at(-1) };
   store([record, ...stored().filter(({ key }) => key !== chat.key)]);
 }
 

@@ -63,6 +63,23 @@ export function beginTabs(names, choose) {
   });
 }
 
+// With Ctrl or Cmd: K searches, B opens and closes the conversations, Shift+O begins a new one.
+function shortcut(event) {
+  if (!(event.ctrlKey || event.metaKey) || event.altKey) return;
+  const key = `${event.shiftKey ? "shift+" : ""}${event.key.toLowerCase()}`;
+  const act = {
+    k() {
+      toggle("past", true);
+      byId("search").focus();
+    },
+    b: () => toggle("past"),
+    "shift+o": () => byId("new").click(),
+  }[key];
+  if (!act) return;
+  event.preventDefault();
+  act();
+}
+
 // `whenOpened`: what to do when a part is opened, by its name.
 export function beginFrame(whenOpened) {
   Object.assign(opens, whenOpened);
@@ -78,5 +95,6 @@ export function beginFrame(whenOpened) {
     node.addEventListener("click", () => toggle(node.dataset.close, false));
   }
   toggle("past", !narrow() && kept.get("past") !== "closed");
+  document.addEventListener("keydown", shortcut);
   beginGrip();
 }

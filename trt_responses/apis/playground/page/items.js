@@ -13,6 +13,8 @@ export const picture = (url, label) =>
 
 const over = (item) => item.status !== "in_progress";
 
+const section = (title, ...nodes) => [el("p", { class: "part" }, title), ...nodes];
+
 class Thought {
   constructor() {
     this.text = new Growing();
@@ -94,7 +96,7 @@ class Call {
     else if (state === "open") this.result.replaceChildren(this.box(item));
   }
 
-  answered(answer) { return [el("h4", {}, "Result"), shown(answer)]; }
+  answered(answer) { return section("Result", shown(answer)); }
 
   box(item) {
     const text = el("textarea", {
@@ -153,8 +155,6 @@ class Hosted {
 
   line() { return ""; }
 }
-
-const section = (title, ...nodes) => [el("h4", {}, title), ...nodes];
 
 class Code extends Hosted {
   get opens() { return true; }

@@ -17,7 +17,7 @@ async function stored(id) {
   return turn;
 }
 
-// Branches in the order in which they were asked; `place` is that of the branch in the list of this browser.
+// Branches in the order of their requests; `place` is that of the branch in the list of this browser.
 const inOrder = (one, other) => one.response.created_at - other.response.created_at || one.place - other.place;
 
 function attach(parent, child) {
@@ -30,7 +30,7 @@ function attach(parent, child) {
   }
 }
 
-// Reads the response and those before it into the chat, up to one that is there already. `grew` is called with
+// Reads the response and those before it into the chat, up to a known one. `grew` is called with
 // the last turn each time one was read. A chain whose earlier responses were deleted begins behind them.
 export async function load(chat, id, place, grew) {
   let last = null, child = null;

@@ -286,7 +286,7 @@ async function openChat(record, id = record.shown ?? record.leaves.at(-1)) {
   }
 }
 
-// Reads a conversation and shows it from its first turn on: what was said before comes above it.
+// Reads a conversation and shows it from its first turn on: earlier ones come above it.
 async function read(chat, record, shown) {
   const { leaves } = record;
   let fault = null;

@@ -24,7 +24,7 @@ export function serverBack() {
   return waiting;
 }
 
-// Why the server cannot be asked now; nothing if it can.
+// Why the server cannot answer now; nothing if it can.
 async function refused() {
   try {
     await call("health/ready", { root: true });

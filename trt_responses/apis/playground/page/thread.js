@@ -13,8 +13,8 @@ const BESIDE = 3;
 // What made an answer: its model, effort and temperature.
 export function madeBy({ request, response }) {
   const { model, reasoning, temperature } = response ?? request ?? {};
-  const asked = request?.temperature ?? (temperature === 1 ? undefined : temperature);
-  return [model, reasoning?.effort, asked === undefined || asked === null ? null : `temperature ${asked}`].filter(Boolean);
+  const heat = request?.temperature ?? (temperature === 1 ? undefined : temperature);
+  return [model, reasoning?.effort, heat === undefined || heat === null ? null : `temperature ${heat}`].filter(Boolean);
 }
 
 // Makes these the children of a box, and leaves in their place those that are.
@@ -87,10 +87,10 @@ export class Thread {
   }
 
   columns(turns, active) {
-    const column = (turn) => {
+    const column = (turn, place) => {
       const goesOn = turn === active;
       return el(
-        "section", { class: goesOn ? "side on" : "side", "aria-label": `Answer of ${madeBy(turn).join(", ")}` },
+        "section", { class: goesOn ? "side on" : "side", "aria-label": `Answer ${place + 1}: ${madeBy(turn).join(", ")}` },
         el("header", {}, el("b", {}, madeBy(turn).join(" · ")),
           button("Go on with this", () => this.actions.goOn(turn), { title: goesOn ? "The next question goes on here" : null })),
         this.view(turn).node,
