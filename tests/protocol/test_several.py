@@ -87,7 +87,7 @@ async def test_a_conversation_stays_where_its_prompt_is_warm_and_others_are_spre
             chains[name] = [made["id"]]
         assert [each.requests for each in s.replicas.values()] == [2, 2, 2]
         for _ in range(3):
-            for ids in chains.values():
+            for ids in reversed(chains.values()):
                 made = (await s.client.create(previous_response_id=ids[-1])).json()
                 ids.append(made["id"])
         for ids in chains.values():
