@@ -249,9 +249,10 @@ class TrtLlmEngine:
                 rank = self._ranks.choose(prompt_ids)
                 scheduling = package.scheduling_params(**scheduling_arguments(rank))
             adapter = None if options.adapter is None else adapters[options.adapter]
-            keep = retention(prompt_ids, package) if end_id == HARMONY.end_id else None
+            ids = list(prompt_ids)
+            keep = retention(ids, package) if end_id == HARMONY.end_id else None
             call = supported.call(call_arguments(options, params, scheduling, adapter, keep))
-            result = llm.generate_async(list(prompt_ids), **call)
+            result = llm.generate_async(ids, **call)
         except Exception as error:  # any class: any call may raise a dead worker's error
             raise self._refusal(error) from None
         self._requests[request] = rank

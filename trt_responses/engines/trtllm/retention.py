@@ -34,22 +34,21 @@ class Kept(NamedTuple):
     calling: bool
 
 
-def kept_of(prompt_ids: Sequence[int]) -> Kept:
+def kept_of(ids: Sequence[int]) -> Kept:
     """What a prompt's ids say of the use of its cache."""
-    ids = list(prompt_ids)
     users = list(_users(ids))
     if not users:
         return Kept(0, calling=False)
     return Kept(users[0], CONTROL.call in ids[users[-1] :])
 
 
-def _users(ids: list[int]) -> Iterator[int]:
+def _users(ids: Sequence[int]) -> Iterator[int]:
     """The places at which messages of the user begin."""
     place = -1
     with suppress(ValueError):  # there is no further message
         while True:
             place = ids.index(CONTROL.start, place + 1)
-            if ids[place + 1 : place + 2] == [USER]:
+            if place + 1 < len(ids) and ids[place + 1] == USER:
                 yield place
 
 

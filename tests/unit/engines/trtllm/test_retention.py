@@ -70,7 +70,8 @@ def retained(text: str, *, known: bool = True) -> Any:
     double = Double(lambda prompt, params: Script(((1,),)))
 
     def package() -> Package:
-        return replace(double.package(), retention_config=Retained if known else None)
+        config: Any = Retained if known else None
+        return replace(double.package(), retention_config=config)
 
     async def told() -> None:
         engine = TrtLlmEngine(Path("checkpoint"), ARGUMENTS, package=package, environment={})
