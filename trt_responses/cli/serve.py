@@ -59,7 +59,7 @@ def add(commands: Commands, name: str, text: str) -> None:
         "Engine to serve, as MODEL; repeated as NAME=MODEL: several models by name, or several "
         "engines of one"
     )
-    serve.add_argument("--engine", metavar="[NAME=]MODEL", action="append", help=text)
+    serve.add_argument("--engine", metavar="MODEL", action="append", help=text)
     add_settings(serve, *OPTIONS[1:])
     script = (
         "Script to play in place of a model: a YAML or JSONL file, or `auto` (testing-agents.md)"
