@@ -294,5 +294,9 @@ def test_the_command_lists_the_engines_of_its_flags(capsys: pytest.CaptureFixtur
     flags = ["--engine", "a=script://auto", "--engine", "b=grpc://127.0.0.1:1/x"]
     assert main(["serve", *flags, "--print-settings"]) == 0
     assert "several://a=script://auto,b=grpc://127.0.0.1:1/x" in capsys.readouterr().out
-    assert main(["serve", "--engine", "a=script://auto", "--engine", "demo", "--port", "0"]) == 2
-    assert "--engine: 'demo' does not name its model" in capsys.readouterr().err
+    for more, why in (
+        (["--engine", "demo"], "--engine: 'demo' does not name its model"),
+        (["--frontends", "2"], "--frontends: several engines are served by one front end"),
+    ):
+        assert main(["serve", *flags, *more, "--port", "0"]) == 2
+        assert why in capsys.readouterr().err
