@@ -6,13 +6,17 @@ Budget: 30 s on one core, most of it llama.cpp loading the random model three ti
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.echo_engines import MAKERS, remote_maker
+from tests.support.echo_engines import MAKERS, echo, remote_maker
 from tests.support.engine_claims import CLAIMS, CONTEXT, SLOTS, Bench
 from trt_responses.engines.llamacpp.engine import LlamaCppEngine
+from trt_responses.engines.scripted.engine import ScriptedEngine
+from trt_responses.features.several.group import Group
+from trt_responses.features.several.replica import Replica
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,7 +29,15 @@ if TYPE_CHECKING:
 
 REMOTE = {f"{kind}-remote": remote_maker(kind) for kind in MAKERS}
 """Those two behind the socket, in processes of their own."""
-MAKE: dict[str, Callable[[], Engine]] = {**MAKERS, **REMOTE}
+
+
+def several() -> Group:
+    """Engines of one slot each, as one."""
+    one = partial(ScriptedEngine, echo, context_tokens=CONTEXT, max_batch=1)
+    return Group("echo", [Replica(f"echo/{number}", "here", one) for number in range(SLOTS)])
+
+
+MAKE: dict[str, Callable[[], Engine]] = {**MAKERS, **REMOTE, "several": several}
 
 
 @pytest.fixture(params=[*MAKE, "llamacpp", "onnx"], scope="module")

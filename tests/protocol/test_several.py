@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,18 +12,24 @@ import orjson
 import pytest
 
 from tests.support.asgi import JSON, until
+from tests.support.cards import carded
 from tests.support.greedy import WHOLE, Model, texts
 from tests.support.served import ANSWER, script
 from tests.support.several import ADMIN, several_served
 from tests.support.story import story
 from tests.support.ticks import Ticks
+from trt_responses.cli.main import main
 from trt_responses.engines.scripted.engine import ScriptedEngine, StepClock
-from trt_responses.errors import StartupError
+from trt_responses.errors import StartupError, UsageError
+from trt_responses.prepare.files import DIALECT, engine_file, sha256_of
+from trt_responses.prepare.machine import library_versions
+from trt_responses.prepare.shelf.card import DialectFacts, write_card
 from trt_responses.settings import Settings
 from trt_responses.setup.engine import Given, served_engine
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from tests.support.several import SeveralServed
 
@@ -87,7 +94,7 @@ async def test_a_conversation_stays_where_its_prompt_is_warm_and_others_are_spre
             chains[name] = [made["id"]]
         assert [each.requests for each in s.replicas.values()] == [2, 2, 2]
         for _ in range(3):
-            for ids in chains.values():
+            for ids in reversed(chains.values()):
                 made = (await s.client.create(previous_response_id=ids[-1])).json()
                 ids.append(made["id"])
         for ids in chains.values():
@@ -264,3 +271,32 @@ def test_a_list_that_cannot_be_used_is_refused_by_the_entry(listed: str, why: st
 
     with pytest.raises(StartupError, match=re.escape(why)):
         asyncio.run(start())
+
+
+def test_prepared_engines_are_replicas_and_models_of_other_dialects_are_refused_by_name(
+    tmp_path: Path,
+) -> None:
+    libraries = dict(library_versions())
+    carded(tmp_path, "gpt", libraries=libraries)
+    speaks = DialectFacts("qwen3", (1,), {})
+    card, other = carded(tmp_path, "qwen", libraries=libraries, dialect=speaks)
+    (other / DIALECT).write_bytes(b"a template")
+    template = engine_file(other / DIALECT, sha256_of(other / DIALECT))
+    write_card(other, replace(card, files=(*card.files, template)))
+    served = served_by("several://gpt=gpt,gpt=gpt,test=script://auto", engines_dir=tmp_path)
+    assert [each.label for each in served.new_engine().replicas()] == ["gpt/1", "gpt/2", "test/1"]
+    for listed in ("gpt=gpt,qwen=qwen", "gpt=script://auto,qwen=qwen"):
+        with pytest.raises(UsageError, match="ENGINE: gpt and qwen speak different dialects"):
+            served_by(f"several://{listed}", engines_dir=tmp_path)
+
+
+def test_the_command_lists_the_engines_of_its_flags(capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["--engine", "a=script://auto", "--engine", "b=grpc://127.0.0.1:1/x"]
+    assert main(["serve", *flags, "--print-settings"]) == 0
+    assert "several://a=script://auto,b=grpc://127.0.0.1:1/x" in capsys.readouterr().out
+    for more, why in (
+        (["--engine", "demo"], "--engine: 'demo' does not name its model"),
+        (["--frontends", "2"], "--frontends: several engines are served by one front end"),
+    ):
+        assert main(["serve", *flags, *more, "--port", "0"]) == 2
+        assert why in capsys.readouterr().err

@@ -10,7 +10,6 @@ from tests.support.asgi import Client, living
 from tests.support.echo_engines import program
 from tests.support.greedy import ends_with
 from tests.support.served import SETTINGS, ids, vocabulary
-from tests.support.turns import turn
 from trt_responses import __version__
 from trt_responses.app import create_app
 from trt_responses.engines.remote.child import host
@@ -91,17 +90,14 @@ class Paced(ScriptedEngine):
 
     def __init__(self) -> None:
         super().__init__(counting, clock=StepClock.manual(), max_batch=64)
-        self._pacing: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         await super().start()
-        self._pacing = asyncio.create_task(self._step())
+        self._step()
 
-    async def _step(self) -> None:
-        while True:
-            await asyncio.sleep(STEP_S)  # slept: a model takes time
-            self.clock.step_alone()
-            await turn()
+    def _step(self) -> None:
+        self.clock.step_alone()
+        asyncio.get_running_loop().call_later(STEP_S, self._step)
 
 
 def killable(patience: Patience) -> tuple[RemoteEngine, EngineProcess]:

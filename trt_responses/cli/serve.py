@@ -61,7 +61,7 @@ def add(commands: Commands, name: str, text: str) -> None:
         "Engine to serve, as MODEL; repeated as NAME=MODEL: several models by name, or several "
         "engines of one"
     )
-    serve.add_argument("--engine", metavar="[NAME=]MODEL", action="append", help=text)
+    serve.add_argument("--engine", metavar="MODEL", action="append", help=text)
     add_settings(serve, *OPTIONS[1:])
     script = (
         "Script to play in place of a model: a YAML or JSONL file, or `auto` (testing-agents.md)"
@@ -151,10 +151,9 @@ def _prepared(settings: Settings, shown: str, *, move: bool) -> Settings:
         with needed(SEVERAL):
             from trt_responses.features.several.spec import entries_of, spelled
         entries = entries_of(elsewhere.place)
-        if settings.frontends != 1 and any(entry.local for entry in entries):
+        if isinstance(settings.frontends, int) and settings.frontends > 1:
             raise UsageError(
-                f"{settings.option('frontends')}: several engines that are prepared here need one "
-                "front end."
+                f"{settings.option('frontends')}: several engines are served by one front end."
             )
         places = {
             place: _prepared(settings.model_copy(update={"engine": place}), shown, move=move)

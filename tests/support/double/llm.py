@@ -187,6 +187,7 @@ class LLM:
             "priority",
             "scheduling_params",
             "lora_request",
+            "kv_cache_retention_config",
         ):
             setattr(result, name, given.get(name))
         params.pad_id = params.end_id  # the given object is changed: one per request

@@ -90,6 +90,7 @@ class RequestOutput:
         self.priority: float | None = None
         self.scheduling_params: SchedulingParams | None = None
         self.lora_request: LoRARequest | None = None
+        self.kv_cache_retention_config: object = None
         self.script = Script(())
         self.position = 0
         self.made = 0

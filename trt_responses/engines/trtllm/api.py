@@ -55,7 +55,22 @@ class CallArguments(TypedDict, total=False):
     cache_salt: str
     scheduling_params: object
     lora_request: object
+    kv_cache_retention_config: object
     priority: float
+
+
+class RetentionConfig(Protocol):
+    """The class of what says how long a request's blocks stay in the cache."""
+
+    TokenRangeRetentionConfig: Callable[..., object]
+
+    def __call__(
+        self,
+        *,
+        token_range_retention_configs: Sequence[object],
+        decode_retention_priority: int,
+        decode_duration_ms: object,
+    ) -> object: ...
 
 
 class LoraArguments(TypedDict):
@@ -130,6 +145,8 @@ class Package:
     itself."""
     lora_request: Callable[..., object] | None = None
     """The class `LoRARequest`, if the version has it."""
+    retention_config: RetentionConfig | None = None
+    """The class `KvCacheRetentionConfig`, if the version has it."""
 
 
 FATAL = frozenset({"CppExecutorError", "EngineDeadError"})

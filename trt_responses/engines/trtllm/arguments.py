@@ -246,6 +246,7 @@ def call_arguments(
     sampling_params: object,
     scheduling_params: object | None,
     lora_request: object | None,
+    retention: object | None = None,
 ) -> CallArguments:
     """The arguments of `generate_async`."""
     call: CallArguments = {
@@ -257,6 +258,8 @@ def call_arguments(
         call["cache_salt"] = salt
     if lora_request is not None:
         call["lora_request"] = lora_request
+    if retention is not None:
+        call["kv_cache_retention_config"] = retention
     if scheduling_params is not None:
         call["scheduling_params"] = scheduling_params
     if options.trace_headers:

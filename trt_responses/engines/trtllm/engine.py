@@ -20,8 +20,16 @@ from typing import NamedTuple
 from trt_responses.engine import Chunk, Gathered, GenerateOptions, Health, Limits, Loss, Sink
 from trt_responses.engines.admission import room
 from trt_responses.engines.ask import CANARY, PROBE, Ask, ignored_options, last_chunk
-from trt_responses.engines.trtllm.api import FATAL, LLM, REFUSED, Package, names_of
+from trt_responses.engines.trtllm.api import (
+    FATAL,
+    LLM,
+    REFUSED,
+    Package,
+    RetentionConfig,
+    names_of,
+)
 from trt_responses.engines.trtllm.arguments import (
+    HARMONY,
     LLGUIDANCE,
     OTHER_BACKEND,
     SILENCE,
@@ -38,6 +46,7 @@ from trt_responses.engines.trtllm.arguments import (
 from trt_responses.engines.trtllm.liveness import Liveness, Patience
 from trt_responses.engines.trtllm.ranks import Ranks
 from trt_responses.engines.trtllm.request import Request
+from trt_responses.engines.trtllm.retention import retention
 from trt_responses.engines.trtllm.shutdown import shut_down
 from trt_responses.engines.trtllm.statistics import Statistics
 from trt_responses.errors import (
@@ -81,6 +90,7 @@ def installed() -> Package:
         SchedulingParams,
         TorchLlmArgs.model_fields,
         _lora_request(),
+        _retention_config(),
     )
 
 
@@ -90,6 +100,15 @@ def _lora_request() -> Callable[..., object] | None:
         from tensorrt_llm.executor.request import LoRARequest
 
         return LoRARequest  # type: ignore[no-any-return]
+    return None
+
+
+def _retention_config() -> RetentionConfig | None:
+    """The class `KvCacheRetentionConfig`, or None if the version lacks it."""
+    with suppress(ImportError):
+        from tensorrt_llm.llmapi import KvCacheRetentionConfig
+
+        return KvCacheRetentionConfig  # type: ignore[no-any-return]
     return None
 
 
@@ -230,8 +249,10 @@ class TrtLlmEngine:
                 rank = self._ranks.choose(prompt_ids)
                 scheduling = package.scheduling_params(**scheduling_arguments(rank))
             adapter = None if options.adapter is None else adapters[options.adapter]
-            call = supported.call(call_arguments(options, params, scheduling, adapter))
-            result = llm.generate_async(list(prompt_ids), **call)
+            ids = list(prompt_ids)
+            keep = retention(ids, package) if end_id == HARMONY.end_id else None
+            call = supported.call(call_arguments(options, params, scheduling, adapter, keep))
+            result = llm.generate_async(ids, **call)
         except Exception as error:  # any class: any call may raise a dead worker's error
             raise self._refusal(error) from None
         self._requests[request] = rank

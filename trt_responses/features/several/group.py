@@ -118,6 +118,8 @@ class Group:
         return sorted(able, key=rank)
 
     def _note(self, response_id: str, label: str) -> None:
+        if not response_id:  # a request of the server's own
+            return
         made = self._made.setdefault(response_id, [])
         if not made or made[-1] != label:
             made.append(label)

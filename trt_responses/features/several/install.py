@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from trt_responses.features.several.engine import SeveralEngines
 from trt_responses.features.several.spec import KIND
@@ -41,31 +41,20 @@ def readings(engines: SeveralEngines) -> list[LabelledReading]:
     def each(number: Callable[[Replica], float]) -> Callable[[], Mapping[str, float]]:
         return lambda: {replica.label: number(replica) for replica in engines.replicas()}
 
-    return [
-        LabelledReading(
-            "replica_ready",
-            "Whether an engine takes new requests.",
-            "engine",
-            each(lambda replica: replica.able),
-        ),
-        LabelledReading(
-            "replica_running",
-            "Requests that run on an engine.",
-            "engine",
-            each(lambda replica: replica.running),
-        ),
-        LabelledReading(
-            "replica_requests",
-            "Requests that went to an engine.",
-            "engine",
-            each(lambda replica: replica.requests),
-            "counter",
-        ),
-        LabelledReading(
-            "replica_warm_requests",
+    numbers: tuple[
+        tuple[str, str, Callable[[Replica], float], Literal["gauge", "counter"]], ...
+    ] = (
+        ("ready", "Whether an engine takes new requests.", lambda one: one.able, "gauge"),
+        ("running", "Requests that run on an engine.", lambda one: one.running, "gauge"),
+        ("requests", "Requests that went to an engine.", lambda one: one.requests, "counter"),
+        (
+            "warm_requests",
             "Requests that went to an engine which had read most of their prompt lately.",
-            "engine",
-            each(lambda replica: replica.warm_requests),
+            lambda one: one.warm_requests,
             "counter",
         ),
+    )
+    return [
+        LabelledReading(f"replica_{name}", text, "engine", each(number), kind)
+        for name, text, number, kind in numbers
     ]

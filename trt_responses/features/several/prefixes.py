@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 BLOCK = 64
 """The ids of a block."""
 MOST_BLOCKS = 32_768
-"""Two million ids, which take 4 MB here."""
+"""Two million ids, in 6 MB."""
 
 
 def blocks_of(prompt_ids: Sequence[int], salt: str | None) -> list[int]:

@@ -49,12 +49,17 @@ class Replica:
 
     async def start(self) -> None:
         """Start it. Raises a `StartupError` that names it."""
+        engine: Engine | None = None
         try:
             engine = self._new_engine()
             await engine.start()
         except StartupError as error:
             self._fault = str(error)
             raise StartupError(f"{self.label} ({self.place}): {error}") from None
+        except asyncio.CancelledError:  # the server stops before it has started
+            if engine is not None:
+                await engine.stop(0)
+            raise
         self.engine = engine
 
     async def start_again(self, error: StartupError) -> None:
@@ -125,18 +130,20 @@ class Replica:
         if self.engine is None:
             raise EngineUnavailable(self._fault, retry_after_s=5)
         request = Request(self, sink)
-        request.handle = self.engine.generate(prompt_ids, options, request)
-        self.running += not request.over
+        self.running += 1
+        try:
+            request.handle = self.engine.generate(prompt_ids, options, request)
+        except BaseException:
+            self.running -= 1
+            raise
         self.requests += 1
         self.warm_requests += 2 * self._prefixes.warm(blocks) > len(blocks)
         self._prefixes.add(blocks)
         return request
 
-    def ended(self, chunk: Chunk | None) -> Chunk | None:
-        """Note the end of a request, and return its last chunk: the engine's own death must not
-        look like the request's fault."""
-        self.running -= 1
-        if chunk is None or chunk.finish != "error":
+    def judged(self, chunk: Chunk) -> Chunk:
+        """The last chunk of a request, where the engine's own death is not the request's fault."""
+        if chunk.finish != "error":
             return chunk
         if chunk.lost is None and chunk.refusal is None and not self.health().alive:
             chunk = chunk._replace(lost="died")
@@ -148,24 +155,27 @@ class Replica:
 class Request:
     """A request to a replica: the engine's sink, and its requester's handle."""
 
-    __slots__ = ("_push", "_replica", "handle", "over")
+    __slots__ = ("_over", "_push", "_replica", "handle")
 
     def __init__(self, replica: Replica, sink: Sink) -> None:
         self._replica = replica
         self._push = sink.push
         self.handle: Handle | None = None
-        self.over = False
+        self._over = False
 
     def push(self, chunk: Chunk, /) -> None:
         """The hot path: a chunk's finish is looked up by index, which costs half as much."""
-        if chunk[3] is not None and not self.over:
-            self.over = True
-            chunk = self._replica.ended(chunk) or chunk
+        if chunk[3] is not None:
+            chunk = self._replica.judged(chunk)
+            self._end()
         self._push(chunk)
 
     def abort(self) -> None:
         if self.handle is not None:
             self.handle.abort()
-        if not self.over:
-            self.over = True
-            self._replica.ended(None)
+        self._end()
+
+    def _end(self) -> None:
+        if not self._over:
+            self._over = True
+            self._replica.running -= 1

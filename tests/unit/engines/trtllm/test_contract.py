@@ -72,7 +72,7 @@ def in_contract(version: Version = "main") -> frozenset[str]:
         names.output_names(),
         names.method_names(),
         {"LLM", "SamplingParams", "GuidedDecodingParams", "TorchLlmArgs", "__version__"},
-        {"SchedulingParams", "LoRARequest"},
+        {"SchedulingParams", "LoRARequest", "TokenRangeRetentionConfig"},
         {"logprob", "rank", "model_fields", "annotation"},
         *nested,
     )
@@ -125,7 +125,7 @@ def strangers(source: str) -> set[str]:
     )  # it spells theirs, so it vouches for nothing
     ours = set().union(*(defined(p.read_text("utf-8")) for p in OURS if p != api_file))
     ours |= {"version", "llm", "sampling_params", "guided_decoding_params", "argument_fields"}
-    ours |= {"scheduling_params", "lora_request"}
+    ours |= {"scheduling_params", "lora_request", "retention_config"}
     library = set().union(*(dir(thing) for thing in LIBRARY))
     return attributes(source) - ours - library - in_contract()
 
