@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp
 
-    from trt_responses.accept.model_names import Loaded
     from trt_responses.engine import Engine
     from trt_responses.feature import Feature
     from trt_responses.features.references.sealed import Sealing
@@ -116,8 +115,9 @@ class Server:
         self.engine: Engine | None = None
         """None: the one that is served, as it is."""
         self.leases: Leases | None = None
-        self.loaded: Callable[[], Iterable[Loaded]] = tuple
+        self.loaded: Callable[[], Iterable[Any]] = tuple
         """The versions of the engine by which clients may ask for it."""
+        self.new_names: Callable[[str, Sequence[str], bool], ModelNames] = ModelNames
         self.admission: Admission | None = None
         self.new_recovery: Callable[[Engine], Recovery] | None = None
         self.recovery: Recovery | None = None
@@ -205,12 +205,12 @@ class Server:
         admission = self.admission = self.admission or OpenAdmission(self.places)
         if self.new_recovery is not None:
             self.recovery = self.new_recovery(engine)
-        names = self.names = ModelNames(
+        names = self.names = self.new_names(
             self.served.model,
             tuple(name for name in settings.model_aliases if name != "*"),
             "*" in settings.model_aliases,
-            lambda: tuple(self.loaded()),
         )
+        self.by_class[ModelNames] = names
         self.parts = self._parts(engine, admission, names)
         self.runs = Runs(self.parts, self.lifecycle)
         self.health = Health(
@@ -219,7 +219,7 @@ class Server:
         keep_alive = KeepAlive(settings.keep_alive_s, settings.keep_alive_event_s, self.sleep)
         self.stream_limits = StreamLimits(keep_alive, settings.max_backlog_bytes)
         self.lives += (keep_alive.life, lambda: beside(self._look()))
-        self.provide(names, self.lifecycle, self.health, keep_alive)
+        self.provide(self.lifecycle, self.health, keep_alive)
         for then in self._later:
             then()
 

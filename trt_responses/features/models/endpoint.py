@@ -35,8 +35,7 @@ class Models:
         return router
 
     async def list(self, request: Request, owner: Owner) -> Response:
-        labels = [each.version.label for each in self._names.loaded() if each.version.names]
-        names = (*self._names.known, *labels, *self._names.adapters)
+        names = (*self._names.known, *self._names.further)
         body = {"object": "list", "data": [self._card(name) for name in names]}
         return json_reply(orjson.dumps(body), self._headers(request))
 
@@ -45,15 +44,5 @@ class Models:
         return json_reply(orjson.dumps(self._card(model)), self._headers(request))
 
     def _card(self, name: str) -> dict[str, Any]:
-        """The model as the list has it: `root` says which one a name stands for, `parent` whose
-        adapter it is, and `version` which build of it."""
-        names = self._names
-        base, adapter = names.split(name)
-        model = {"id": name, **self._about, "root": names.answered(adapter)}
-        if adapter is not None:
-            model["parent"] = names.served
-        loaded = names.loaded()
-        found = names.of_versions.get(base, loaded[0] if loaded else None)
-        if found is None or not found.version.names:
-            return model
-        return model | {"version": found.version.number, "digest": found.version.digest}
+        """The model as the list has it."""
+        return {"id": name, **self._about, **self._names.card(name)}
