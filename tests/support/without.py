@@ -107,6 +107,7 @@ REFUSED: Mapping[str, Sequence[Post | Start | str]] = {
     ],
     "features.tool_items": [
         Post({"input": [{"type": "web_search_call"}]}, "input[0]"),
+        Post(ASKED | {"tools": [{"type": "custom", "name": "run"}]}, "tools[0]"),
         Post({"input": [{"type": "shell_call", "call_id": "c", "action": {}}]}, "input[0]"),
     ],
     "features.traces": [Start({"otlp_endpoint": "http://127.0.0.1:1/v1/traces"})],
