@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
+    from starlette.requests import Request
+    from starlette.responses import Response
     from starlette.types import ASGIApp
 
     from trt_responses.engine import Engine
@@ -132,6 +134,8 @@ class Server:
         self.listeners: list[Listener] = []
         self.request_listeners: list[RequestListener] = []
         self.routes: list[tuple[int, Routes]] = []
+        self.preflight: Callable[[Request], Response | None] | None = None
+        """Replies to a browser's preflight."""
         self.layers: list[Callable[[ASGIApp], ASGIApp]] = []
         """ASGI layers around all routes."""
         self.http: Callable[[str | None], type[asyncio.Protocol]] | None = None
