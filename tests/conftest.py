@@ -16,9 +16,12 @@ from hypothesis.internal import charmap
 from hypothesis.internal.conjecture import providers
 
 from tests.suites import ALL, PEAK_MB, SUITES, Suite
+from trt_responses.features.action_tools.calls import CALLS as ACTION_CALLS
 from trt_responses.features.action_tools.tools import KINDS as ACTION_TOOLS
+from trt_responses.features.tool_items.custom_calls import CustomCall
 from trt_responses.features.tool_items.items import ITEMS
 from trt_responses.log.action_calls import ACTIONS
+from trt_responses.log.item_events import CALLS
 from trt_responses.wire.past_calls import KINDS
 
 if TYPE_CHECKING:
@@ -31,6 +34,7 @@ pytest.register_assert_rewrite("tests.support")
 # For tests without a server, which would install them.
 KINDS.update(ITEMS)
 ACTIONS.update(ACTION_TOOLS)
+CALLS.update(ACTION_CALLS, custom=CustomCall)
 
 # The same examples in each run, however busy the machine is.
 settings.register_profile(

@@ -81,9 +81,9 @@ def create_app(
         Middleware,
         clock_ns=time.monotonic_ns,
         mint=mint,
-        origins=server.origins,
         headers=server.headers,
         listeners=tuple(server.request_listeners),
+        preflight=server.preflight,
     )
     for layer in server.layers:
         app.add_middleware(layer)

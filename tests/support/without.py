@@ -78,6 +78,7 @@ REFUSED: Mapping[str, Sequence[Post | Start | str]] = {
         Post(ASKED | {"conversation": "conv_1"}, "conversation"),
         "/v1/conversations",
     ],
+    "features.cors": [],
     "features.dense_text": [],
     "features.description": ["GET /v1/fields", "GET /docs", "GET /openapi.json"],
     "features.explain": ["GET /v1/responses/resp_1/explain"],
@@ -116,6 +117,7 @@ REFUSED: Mapping[str, Sequence[Post | Start | str]] = {
     ],
     "features.tool_items": [
         Post({"input": [{"type": "web_search_call"}]}, "input[0]"),
+        Post(ASKED | {"tools": [{"type": "custom", "name": "run"}]}, "tools[0]"),
         Post({"input": [{"type": "shell_call", "call_id": "c", "action": {}}]}, "input[0]"),
     ],
     "features.traces": [Start({"otlp_endpoint": "http://127.0.0.1:1/v1/traces"})],
@@ -178,6 +180,8 @@ async def faults(folder: str) -> list[str]:
                 found += await _no_route(s.client, one)
         if folder == "apis.websocket" and s.app.state.sockets is not None:
             found.append("there is a route for sockets")
+        if folder == "features.cors" and s.app.state.server.preflight is not None:
+            found.append("there are preflights")
         if folder == "features.connections" and s.app.state.server.http is not None:
             found.append("there are connections of its own")
         if folder == "features.prefill":

@@ -90,6 +90,7 @@ MAY_IMPORT = {
     "features.connections": CORE,
     "features.containers": f"{CORE} features.listing",
     "features.conversations": f"{CORE} features.listing",
+    "features.cors": CORE,
     "features.dense_text": CORE,
     "features.description": CORE,
     "features.explain": CORE,

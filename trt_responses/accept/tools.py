@@ -7,7 +7,7 @@ from typing import Protocol
 
 from trt_responses.accept.accepted import BuiltInTool, Grammar, Tool
 from trt_responses.errors import InvalidRequest, invalid_value, unsupported_value
-from trt_responses.log.action_calls import action_of
+from trt_responses.log.action_calls import action_of, check_calls
 from trt_responses.log.item_events import Callee
 from trt_responses.wire import tools as t
 
@@ -48,6 +48,8 @@ def client_tools(placed: Sequence[t.Placed]) -> list[Tool]:
             texts.insert(0, space.description)
         description = "\n".join(filter(None, texts))
         custom = isinstance(tool, t.CustomTool)
+        if custom:
+            check_calls("custom", one.place)
         callee = Callee(tool.name, None if space is None else space.name, custom=custom)
         named_so = (one.name, one.place, callee, description)
         if isinstance(tool, t.FunctionTool):

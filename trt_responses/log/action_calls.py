@@ -8,48 +8,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from trt_responses.errors import unsupported_value
-from trt_responses.log.item_events import ActionKind, FolderCall
+from trt_responses.errors import InvalidRequest, unsupported_value
+from trt_responses.log.item_events import CALLS, ActionKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
-    from trt_responses.wire.events import Event
-    from trt_responses.wire.output import Status
     from trt_responses.wire.tools import ActionTool
 
 
 class Action(NamedTuple):
-    """One kind: how the model is shown the tool, and what its call becomes."""
+    """One kind, as the model is shown the tool; what its call becomes is in `CALLS`."""
 
-    prefix: str
-    """The beginning of its items' ids."""
     describe: Callable[[ActionTool], str]
     parameters: Mapping[str, object]
     """The schema of its calls."""
-    begin: Callable[[ActionCall], Iterable[Event]]
-    """The events at the call's beginning."""
-    end: Callable[[ActionCall, str, Status], Iterable[Event]]
-    """The events at its end, from the text that was written, when the model has ended the call or
-    was cut."""
-
-
-class ActionCall(FolderCall):
-    """A call whose item is made of the whole text that the model writes."""
-
-    waits = True
-
-    def __init__(self, item_id: str, index: int, kind: ActionKind, call_id: str) -> None:
-        self.id = item_id
-        self.index = index
-        self.call_id = call_id
-        self._action = ACTIONS[kind]
-
-    def begin(self) -> Iterable[Event]:
-        return self._action.begin(self)
-
-    def at_once(self, written: str, status: Status) -> Iterable[Event]:
-        return self._action.end(self, written, status)
 
 
 ACTIONS: dict[ActionKind, Action] = {}
@@ -60,5 +33,15 @@ def action_of(kind: ActionKind, place: str) -> Action:
     """The kind of a tool at a place of a request. Raises an `InvalidRequest` where it is not
     installed."""
     if (action := ACTIONS.get(kind)) is None:
-        raise unsupported_value(place, f"tools of the type '{kind}' are not installed here")
+        raise _not_installed(kind, place)
     return action
+
+
+def check_calls(kind: str, place: str) -> None:
+    """Raise an `InvalidRequest` for tools of a kind whose calls no folder makes."""
+    if kind not in CALLS:
+        raise _not_installed(kind, place)
+
+
+def _not_installed(kind: str, place: str) -> InvalidRequest:
+    return unsupported_value(place, f"tools of the type '{kind}' are not installed here")

@@ -6,13 +6,14 @@ machine's affair.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from trt_responses.wire import events as e
 from trt_responses.wire import output as o
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable, Sequence
 
     Seal = Callable[[o.OutputReasoning, int], str]
     """What the client is to carry of a thought that has just been written."""
@@ -33,6 +34,18 @@ class Callee(NamedTuple):
     def kind(self) -> str:
         """The API's name for tools of this kind."""
         return self.action or ("custom" if self.custom else "function")
+
+
+class TextFilter(Protocol):
+    """Gives the client's part of a text that the model writes, piece by piece."""
+
+    found: str | None
+    """Set when one of the client's texts was found: nothing that follows is sent, and the model
+    need not go on."""
+
+    def feed(self, pieces: Sequence[bytes]) -> Sequence[bytes]: ...
+
+    def finish(self, *, whole: bool) -> Sequence[bytes]: ...
 
 
 class Message:
@@ -157,39 +170,6 @@ class Call:
         )
 
 
-class CustomCall:
-    """A call of one of the client's custom tools, whose text the model wraps in JSON."""
-
-    empty = b""
-
-    def __init__(self, item_id: str, index: int, callee: Callee, call_id: str) -> None:
-        self.id = item_id
-        self.index = index
-        self._callee = callee
-        self._call_id = call_id
-
-    def begin(self) -> tuple[e.Event, ...]:
-        return (e.OutputItemAdded(self.index, self._item("", "in_progress")),)
-
-    def delta(self) -> e.Delta:
-        return e.CustomToolCallInputDelta(self.id, self.index, "")
-
-    def end(self, item: o.OutputItem, status: o.Status) -> tuple[e.Event, ...]:
-        assert isinstance(item, o.OutputCustomCall)
-        return (
-            e.CustomToolCallInputDone(self.id, self.index, item.input),
-            e.OutputItemDone(self.index, self._item(item.input, status)),
-        )
-
-    def _item(self, written: str, status: o.Status) -> o.OutputCustomCall:
-        name, namespace, *_ = self._callee
-        if namespace is None:
-            return o.OutputCustomCall(self.id, self._call_id, name, written, status)
-        return o.OutputNamespacedCustomCall(
-            self.id, self._call_id, name, written, status, namespace=namespace
-        )
-
-
 class FolderCall:
     """A call of a kind that a folder brings."""
 
@@ -199,10 +179,12 @@ class FolderCall:
     """The text of a call that was written without one."""
     waits: bool = False
     """Whether its text is sent when it is whole, by `at_once`, and no delta of it before."""
-    unwraps: str = ""
-    """The member of the model's JSON that is its text; empty: the JSON is."""
     run_here: bool = False
     """Whether it is run here once it is whole, and `answer` ends it."""
+
+    def new_filter(self) -> TextFilter | None:
+        """Gives the client's part of its text; None: all of it is the client's."""
+        return None
 
     def begin(self) -> Iterable[e.Event]:
         """The events at its beginning."""
@@ -230,4 +212,8 @@ class FolderCall:
         raise NotImplementedError
 
 
-Shape = Message | Reasoning | Call | CustomCall | FolderCall
+Shape = Message | Reasoning | Call | FolderCall
+
+Mint = Callable[[str], str]
+CALLS: dict[str, Callable[[Mint, int, Callee], FolderCall]] = {}
+"""What makes calls of the client's tools that are no functions, by the kinds of their callees."""

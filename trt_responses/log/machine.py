@@ -14,18 +14,17 @@ import orjson
 
 from trt_responses.frozen import replace
 from trt_responses.language.fragments import Closed, Opened, Repaired, RepairKind, Scored, Text
-from trt_responses.log.action_calls import ACTIONS, ActionCall
-from trt_responses.log.custom_input import Unwrapper
 from trt_responses.log.entries import ScoredDeltas
 from trt_responses.log.item_events import (
+    CALLS,
     Call,
-    CustomCall,
     FolderCall,
     Message,
     Reasoning,
     Summary,
 )
 from trt_responses.log.item_events import Callee as Callee
+from trt_responses.log.item_events import Mint as Mint
 from trt_responses.wire.events import AnnotationAdded, HostedStep, OutputItemAdded, OutputItemDone
 from trt_responses.wire.output import (
     OutputHostedCall,
@@ -39,11 +38,10 @@ if TYPE_CHECKING:
 
     from trt_responses.language.fragments import Fragment
     from trt_responses.log.entries import Deltas
-    from trt_responses.log.item_events import Seal, Shape
+    from trt_responses.log.item_events import Seal, Shape, TextFilter
     from trt_responses.log.log import Log
     from trt_responses.wire.output import OutputItem, TokenLogprob
 
-    Mint = Callable[[str], str]
     NewCall = Callable[[Mint, int], FolderCall]
     """Makes a call, with the index of its item."""
 
@@ -51,18 +49,6 @@ if TYPE_CHECKING:
 def json_text(raw: bytes) -> bytes:
     """A text in the form in which JSON has it within quotes."""
     return orjson.dumps(raw.decode("utf-8", "replace"))[1:-1]
-
-
-class TextFilter(Protocol):
-    """Gives the client's part of a text that the model writes, piece by piece."""
-
-    found: str | None
-    """Set when one of the client's texts was found: nothing that follows is sent, and the model
-    need not go on."""
-
-    def feed(self, pieces: Sequence[bytes]) -> Sequence[bytes]: ...
-
-    def finish(self, *, whole: bool) -> Sequence[bytes]: ...
 
 
 class CitedText(Protocol):
@@ -192,11 +178,8 @@ class Machine:
         if new_call is not None:
             return new_call(self.mint, index)
         callee = self.callees.get(opened.recipient) if opened.recipient else None
-        if callee is not None and callee.action is not None:
-            item_id = self.mint(ACTIONS[callee.action].prefix)
-            return ActionCall(item_id, index, callee.action, self.mint("call"))
-        if callee is not None and callee.custom:
-            return CustomCall(self.mint("ctc"), index, callee, self.mint("call"))
+        if callee is not None and (of_kind := CALLS.get(callee.kind)) is not None:
+            return of_kind(self.mint, index, callee)
         if callee is not None:
             return Call(self.mint("fc"), index, callee, self.mint("call"))
         opens = OPENS.get(opened.channel, "final_answer")
@@ -224,10 +207,10 @@ class Machine:
         self._deltas = self._log.grow(shape.delta(), scored=self._scored and type(shape) is Message)
         if self._new_cited_text is not None and type(shape) is Message:
             self._cited, self._citations = self._new_cited_text(), 0
-        elif type(shape) is CustomCall:
-            self._filter = Unwrapper()
-        elif isinstance(shape, FolderCall) and shape.unwraps:
-            self._filter = Unwrapper(shape.unwraps)
+        elif isinstance(shape, FolderCall):
+            self._filter = shape.new_filter()
+            if self._filter is None:
+                self.pieces = self._deltas.pieces
         elif (
             self._new_answer_text is not None
             and type(shape) is Message

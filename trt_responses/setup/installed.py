@@ -28,6 +28,7 @@ PACKAGE = "trt_responses"
 GROUP = "trt_responses.folders"
 FOLDERS = (
     "features.connections",
+    "features.cors",
     "features.script",
     "features.cassette",
     "features.limits",

@@ -40,9 +40,10 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
+    from starlette.requests import Request
+    from starlette.responses import Response
     from starlette.types import ASGIApp
 
-    from trt_responses.accept.model_names import Loaded
     from trt_responses.engine import Engine
     from trt_responses.feature import Feature
     from trt_responses.features.references.sealed import Sealing
@@ -126,8 +127,9 @@ class Server:
         self.engine: Engine | None = None
         """None: the one that is served, as it is."""
         self.leases: Leases | None = None
-        self.loaded: Callable[[], Iterable[Loaded]] = tuple
+        self.loaded: Callable[[], Iterable[Any]] = tuple
         """The versions of the engine by which clients may ask for it."""
+        self.new_names: Callable[[str, Sequence[str], bool], ModelNames] = ModelNames
         self.admission: Admission | None = None
         self.new_recovery: Callable[[Engine], Recovery] | None = None
         self.recovery: Recovery | None = None
@@ -142,6 +144,8 @@ class Server:
         self.listeners: list[Listener] = []
         self.request_listeners: list[RequestListener] = []
         self.routes: list[tuple[int, Routes]] = []
+        self.preflight: Callable[[Request], Response | None] | None = None
+        """Replies to a browser's preflight."""
         self.layers: list[Callable[[ASGIApp], ASGIApp]] = []
         """ASGI layers around all routes."""
         self.http: Callable[[str | None], type[asyncio.Protocol]] | None = None
@@ -218,12 +222,12 @@ class Server:
         admission = self.admission = self.admission or OpenAdmission(self.places)
         if self.new_recovery is not None:
             self.recovery = self.new_recovery(engine)
-        names = self.names = ModelNames(
+        names = self.names = self.new_names(
             self.served.model,
             tuple(name for name in settings.model_aliases if name != "*"),
             "*" in settings.model_aliases,
-            lambda: tuple(self.loaded()),
         )
+        self.by_class[ModelNames] = names
         self.parts = self._parts(engine, admission, names)
         self.runs = Runs(self.parts, self.lifecycle)
         self.health = Health(
@@ -232,7 +236,7 @@ class Server:
         keep_alive = KeepAlive(settings.keep_alive_s, settings.keep_alive_event_s, self.sleep)
         self.stream_limits = StreamLimits(keep_alive, settings.max_backlog_bytes)
         self.lives += (keep_alive.life, lambda: beside(self._look()))
-        self.provide(names, self.lifecycle, self.health, keep_alive)
+        self.provide(self.lifecycle, self.health, keep_alive)
         for then in self._later:
             then()
 

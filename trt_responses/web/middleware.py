@@ -16,17 +16,17 @@ from starlette.requests import Request
 
 from trt_responses.run.origin import ORIGIN, Origin
 from trt_responses.web.arrival import GIVEN, NONE, given
-from trt_responses.web.cors import preflight_reply
 from trt_responses.web.endpoint import reply_of
 from trt_responses.web.headers import BY_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from starlette.responses import Response
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from trt_responses.run.run import Run
-    from trt_responses.web.headers import Origins, ReplyHeaders
+    from trt_responses.web.headers import ReplyHeaders
 
 UNKNOWN = "unknown"
 CLIENT_LEFT = 499
@@ -62,14 +62,15 @@ class Middleware:
         *,
         clock_ns: Callable[[], int],
         mint: Callable[[str], str],
-        origins: Origins,
         headers: ReplyHeaders,
         listeners: Sequence[RequestListener],
+        preflight: Callable[[Request], Response | None] | None,
     ) -> None:
+        """`preflight` replies to an OPTIONS request that is one."""
         self._app = app
         self._clock_ns = clock_ns
         self._mint = mint
-        self._origins = origins
+        self._preflight = preflight
         self._headers = headers
         self._listeners = listeners
 
@@ -86,9 +87,8 @@ class Middleware:
         if kind != "http":
             await self._app(scope, receive, send)
             return
-        if (method := scope["method"]) == "OPTIONS":
-            reply = preflight_reply(Request(scope), self._origins, self._headers)
-            if reply is not None:
+        if (method := scope["method"]) == "OPTIONS" and self._preflight is not None:
+            if (reply := self._preflight(Request(scope))) is not None:
                 await reply(scope, receive, send)
                 return
         elif method == "HEAD":

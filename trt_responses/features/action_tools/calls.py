@@ -2,20 +2,52 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic_core import from_json
 
 from trt_responses.features.tool_items import events as te
 from trt_responses.features.tool_items import output as to
 from trt_responses.frozen import replace
+from trt_responses.log.item_events import FolderCall
 from trt_responses.wire import events as e
 from trt_responses.wire import output as o
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
-    from trt_responses.log.action_calls import ActionCall
+    from trt_responses.log.item_events import Callee, Mint
+
+
+class Form(NamedTuple):
+    """What a call becomes."""
+
+    prefix: str
+    """The beginning of its items' ids."""
+    begin: Callable[[ActionCall], Iterable[e.Event]]
+    """The events at the call's beginning."""
+    end: Callable[[ActionCall, str, o.Status], Iterable[e.Event]]
+    """The events at its end, from the text that was written, when the model has ended the call or
+    was cut."""
+
+
+class ActionCall(FolderCall):
+    """A call whose item is made of the whole text that the model writes."""
+
+    waits = True
+
+    def __init__(self, form: Form, mint: Mint, index: int, callee: Callee) -> None:
+        self.id = mint(form.prefix)
+        self.index = index
+        self.call_id = mint("call")
+        self._form = form
+
+    def begin(self) -> Iterable[e.Event]:
+        return self._form.begin(self)
+
+    def at_once(self, written: str, status: o.Status) -> Iterable[e.Event]:
+        return self._form.end(self, written, status)
 
 
 def begin_shell(call: ActionCall) -> Iterator[e.Event]:
@@ -110,3 +142,12 @@ def _text(value: object) -> str:
 
 def _number(value: object) -> int | None:
     return value if isinstance(value, int) else None
+
+
+FORMS = {
+    "shell": Form("sh", begin_shell, end_shell),
+    "local_shell": Form("lsh", begin_local_shell, end_local_shell),
+    "apply_patch": Form("apc", begin_patch, end_patch),
+}
+CALLS = {kind: partial(ActionCall, form) for kind, form in FORMS.items()}
+"""What makes the calls of each kind."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trt_responses.features.action_tools.calls import CALLS as ACTION_CALLS
 from trt_responses.features.action_tools.tools import KINDS
 from trt_responses.log.action_calls import ACTIONS
+from trt_responses.log.item_events import CALLS
 
 if TYPE_CHECKING:
     from trt_responses.setup.server import Server
@@ -13,3 +15,4 @@ if TYPE_CHECKING:
 
 def install(server: Server) -> None:
     ACTIONS.update(KINDS)
+    CALLS.update(ACTION_CALLS)

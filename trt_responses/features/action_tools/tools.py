@@ -7,14 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trt_responses.features.action_tools.calls import (
-    begin_local_shell,
-    begin_patch,
-    begin_shell,
-    end_local_shell,
-    end_patch,
-    end_shell,
-)
 from trt_responses.log.action_calls import Action
 from trt_responses.wire.tools import ShellTool
 
@@ -66,21 +58,14 @@ def _shell(tool: ActionTool) -> str:
 
 KINDS: Mapping[ActionKind, Action] = {
     "shell": Action(
-        "sh",
         _shell,
         _object(["commands"], commands=TEXTS, timeout_ms=COUNT, max_output_length=COUNT),
-        begin_shell,
-        end_shell,
     ),
     "local_shell": Action(
-        "lsh",
         _plain(LOCAL_SHELL),
         _object(["command"], command=TEXTS, working_directory=TEXT, timeout_ms=COUNT),
-        begin_local_shell,
-        end_local_shell,
     ),
     "apply_patch": Action(
-        "apc",
         _plain(APPLY_PATCH),
         _object(
             ["type", "path"],
@@ -88,7 +73,5 @@ KINDS: Mapping[ActionKind, Action] = {
             path=TEXT,
             diff=TEXT,
         ),
-        begin_patch,
-        end_patch,
     ),
 }

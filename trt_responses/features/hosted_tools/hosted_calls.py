@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from trt_responses.features.tool_items.custom_input import Unwrapper
 from trt_responses.log.item_events import FolderCall
 from trt_responses.wire import events as e
 from trt_responses.wire import output as o
@@ -100,8 +101,10 @@ class HostedCall(FolderCall):
         self.id = self._mint(self.row.prefix)
         self.empty = self.row.empty
         self.waits = self.row.delta is None
-        self.unwraps = runner.unwraps
         self.run_here = self.row.kind.run_here
+
+    def new_filter(self) -> Unwrapper | None:
+        return Unwrapper(self.runner.unwraps) if self.runner.unwraps else None
 
     def begin(self) -> tuple[e.Event, ...]:
         return () if self.waits else self._begun("")

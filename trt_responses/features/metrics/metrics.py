@@ -34,8 +34,8 @@ if TYPE_CHECKING:
         Sequence,
     )
 
-    from trt_responses.accept.model_names import Named
     from trt_responses.features.metrics.families import Family, Kind, Labels, More
+    from trt_responses.features.rollout.loaded import Version
     from trt_responses.run.facts import RunFacts
     from trt_responses.web.middleware import RequestFacts
 
@@ -76,7 +76,7 @@ class Metrics:
         *,
         model: str,
         engine: str,
-        versions: Callable[[], Sequence[Named]],
+        versions: Callable[[], Sequence[Version]],
         version: str,
         live_tokens: Callable[[], int] = lambda: 0,
     ) -> None:

@@ -9,7 +9,6 @@ from fastapi import APIRouter
 from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annotations
 from starlette.responses import Response  # noqa: TC002  # likewise
 
-from trt_responses.accept.model_names import answered_name
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import ColdRoute, Owner, replies
 
@@ -36,8 +35,7 @@ class Models:
         return router
 
     async def list(self, request: Request, owner: Owner) -> Response:
-        labels = [each.version.label for each in self._names.loaded() if each.version.names]
-        names = (*self._names.known, *labels, *self._names.adapters)
+        names = (*self._names.known, *self._names.further)
         body = {"object": "list", "data": [self._card(name) for name in names]}
         return json_reply(orjson.dumps(body), self._headers(request))
 
@@ -46,16 +44,5 @@ class Models:
         return json_reply(orjson.dumps(self._card(model)), self._headers(request))
 
     def _card(self, name: str) -> dict[str, Any]:
-        """The model as the list has it: `root` says which one a name stands for, `parent` whose
-        adapter it is, and `version` which build of it."""
-        names = self._names
-        base, adapter = names.split(name)
-        loaded = names.loaded()
-        found = names.of_versions.get(base, loaded[0] if loaded else None)
-        served = base if base in names.of_versions and "@" not in base else names.served
-        model = {"id": name, **self._about, "root": answered_name(served, adapter)}
-        if adapter is not None:
-            model["parent"] = served
-        if found is None or not (found.version.number or found.version.digest):
-            return model
-        return model | {"version": found.version.number, "digest": found.version.digest}
+        """The model as the list has it."""
+        return {"id": name, **self._about, **self._names.card(name)}

@@ -12,6 +12,7 @@ from trt_responses.features.rollout.exchange import Exchange
 from trt_responses.features.rollout.gate import Gate
 from trt_responses.features.rollout.leases import VersionLeases, made_by, pause
 from trt_responses.features.rollout.loaded import Loaded, Version
+from trt_responses.features.rollout.names import VersionNames
 from trt_responses.features.rollout.shelf_builds import PreparedBuilds, gate_prompts, loaded
 from trt_responses.features.rollout.versions import Versions
 from trt_responses.setup.server import Reading
@@ -36,6 +37,7 @@ def install(server: Server) -> None:
     versions = Versions(first)
     server.engine, server.leases = versions, VersionLeases(versions)
     server.loaded = lambda: versions
+    server.new_names = partial(VersionNames, loaded=lambda: tuple(versions))
     server.card_of = versions.card_of
     server.about = lambda: about(served.model, versions)
     server.provide(versions)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trt_responses.log.custom_input import Unwrapper
+from trt_responses.features.tool_items.custom_input import Unwrapper
 from trt_responses.tokens.pieces import escaped
 
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import pytest
 
-from trt_responses.accept.model_names import ModelNames
 from trt_responses.engines.scripted.engine import ScriptedEngine
 from trt_responses.errors import NotFound
 from trt_responses.features.rollout.loaded import Loaded, Version
+from trt_responses.features.rollout.names import VersionNames
 
 
 def loaded(number: int, *adapters: str) -> Loaded:
@@ -18,7 +18,7 @@ def loaded(number: int, *adapters: str) -> Loaded:
     return Loaded(Version("demo", "scripted", number, f"{number:012x}"), engine)
 
 
-NAMES = ModelNames("demo", ("gpt:5",), loaded=lambda: (loaded(1, "old"), loaded(2, "old", "new")))
+NAMES = VersionNames("demo", ("gpt:5",), loaded=lambda: (loaded(1, "old"), loaded(2, "old", "new")))
 
 
 @pytest.mark.parametrize(
