@@ -98,15 +98,18 @@ class Reader:
         if ended:
             raise CommandFailed(f"{block}: {ended}\n{output[-2000:]}")
 
-    def session(self, directory: Path) -> Session:
-        """A new session of this reader, in a new directory and without a server."""
+    def session(self, directory: Path, *, again: bool = False) -> Session:
+        """A new session of this reader, in a new directory and without a server. `again`: the demo
+        is prepared, as by a reader of an earlier page."""
         directory.mkdir()
         models = directory / ".root" / "models"
         models.mkdir(parents=True)
         (models / "gpt-oss-20b").symlink_to(self.home / "models/gpt-oss-20b")
         settings = self._settings(self.demo)
-        for name in ("OPENAI_BASE_URL", "TRT_RESPONSES_DATA_DIR", "TRT_RESPONSES_ENGINES_DIR"):
+        for name in ("OPENAI_BASE_URL", "TRT_RESPONSES_DATA_DIR"):
             del settings[name]
+        if not again:
+            del settings["TRT_RESPONSES_ENGINES_DIR"]
         return Session(directory, settings)
 
     def _here(self, text: str, address: str) -> str:

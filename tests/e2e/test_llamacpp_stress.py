@@ -24,13 +24,18 @@ import pytest
 from openai_harmony import load_harmony_encoding
 
 from tests.support.gather import Gather, begin, generated
+from tests.support.template_families import CONTROLS
+from tests.support.tiny_gguf import END, tiny_vocabulary
 from tests.support.turns import turn
 from trt_responses.engine import CONTINUATION_PRIORITY, GenerateOptions, Guide
+from trt_responses.engines.llamacpp.body import HARMONY, Marks
 from trt_responses.engines.llamacpp.engine import LlamaCppEngine
 from trt_responses.engines.llamacpp.keeper import Patience
 from trt_responses.engines.llamacpp.process import Child
 from trt_responses.errors import EngineUnavailable, InvalidRequest, StartupError
 from trt_responses.frozen import replace
+from trt_responses.prepare.files import MODEL
+from trt_responses.prepare.shelf import shelf
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
@@ -43,9 +48,16 @@ if TYPE_CHECKING:
 CONTEXT = 32_768
 """So much that a request nobody ends is still running when a test gives up."""
 PROMPT = list(range(300, 340))
-FREE = GenerateOptions(CONTEXT, (), temperature=1.0, seed=5)
-SHORT = GenerateOptions(4, (), temperature=0.0)
-LONG_GUIDED = GenerateOptions(CONTEXT, (), seed=5, guide=Guide("regex", "[a-z ]*!"))
+TOKENS = tiny_vocabulary()[0]
+CONTROL_IDS = tuple(len(TOKENS) + number for number in range(len(CONTROLS["qwen3"])))
+END_ID = len(TOKENS) + CONTROLS["qwen3"].index(END["qwen3"])
+MARKS = Marks(CONTROL_IDS, frozenset({END_ID}), frozenset({END_ID}))
+"""The control ids of the small model."""
+ENDLESS = (*CONTROL_IDS, *(number for number, text in enumerate(TOKENS) if "!" in text))
+"""Banned ids, without which the small model ends nothing by itself."""
+FREE = GenerateOptions(CONTEXT, (), temperature=1.0, seed=5, banned_ids=ENDLESS)
+SHORT = GenerateOptions(4, (), temperature=0.0, banned_ids=ENDLESS)
+LONG_GUIDED = replace(FREE, guide=Guide("regex", "[a-z ]*!"))
 BOOLEAN = GenerateOptions(20, (), guide=Guide("json_schema", '{"type":"boolean"}'))
 PATIENCE_S = 500.0
 
@@ -78,6 +90,7 @@ def make(
         patience=patience,
         sleep=no_sleep,
         spelled=spelled,
+        marks=MARKS if gguf.name == MODEL else HARMONY,
     )
 
 
@@ -107,6 +120,12 @@ class Bench:
 
 
 @pytest.fixture(scope="module")
+def small_gguf(small_engines_dir: Path) -> Path:
+    """A model of a few hundred tokens: a child loads it in a tenth of the time."""
+    return shelf.find(small_engines_dir, "tiny") / MODEL
+
+
+@pytest.fixture(scope="module")
 def bench(random_gguf: Path) -> Iterator[Bench]:
     """An engine for the tests that leave it whole."""
     with asyncio.Runner() as runner:
@@ -125,11 +144,11 @@ async def kill(engine: LlamaCppEngine) -> None:
 
 
 def test_a_killed_child_fails_what_is_guided_and_the_next_child_goes_on_with_what_is_free(
-    random_gguf: Path,
+    small_gguf: Path,
 ) -> None:
     async def claim() -> None:
         delays: list[float] = []
-        async with running(make(random_gguf, delays=delays)) as engine:
+        async with running(make(small_gguf, delays=delays)) as engine:
             told, handle = begin(engine, PROMPT, FREE)
             guided, _ = begin(engine, PROMPT, LONG_GUIDED)
             await guided.some(3)
@@ -157,11 +176,11 @@ def test_a_killed_child_fails_what_is_guided_and_the_next_child_goes_on_with_wha
 
 
 def test_a_prompt_that_kills_twice_is_quarantined_and_the_engine_that_keeps_dying_is_dead(
-    random_gguf: Path,
+    small_gguf: Path,
 ) -> None:
     async def claim() -> None:
         delays: list[float] = []
-        engine = make(random_gguf, patience=Patience(max_failures=3), delays=delays)
+        engine = make(small_gguf, patience=Patience(max_failures=3), delays=delays)
         async with running(engine):
             told, _ = begin(engine, PROMPT, FREE)
             for _ in range(2):
@@ -226,11 +245,11 @@ def careless(gguf: Path, slots: int = 2, patience: Patience | None = None) -> Ll
 
 
 @pytest.mark.early(20)
-def test_a_guide_that_kills_is_found_among_the_innocent_and_quarantined(random_gguf: Path) -> None:
+def test_a_guide_that_kills_is_found_among_the_innocent_and_quarantined(small_gguf: Path) -> None:
     """Three first steps at once, of which one kills; a fourth request has long been speaking."""
 
     async def claim() -> None:
-        async with running(careless(random_gguf, slots=4)) as engine:
+        async with running(careless(small_gguf, slots=4)) as engine:
             speaking, handle = begin(engine, PROMPT, FREE)
             await speaking.some(1)
             innocent, _ = begin(engine, [*PROMPT, 1], SHORT)
@@ -254,11 +273,11 @@ def test_a_guide_that_kills_is_found_among_the_innocent_and_quarantined(random_g
 
 
 @pytest.mark.early(33)
-def test_one_owners_deadly_requests_never_end_the_engine(random_gguf: Path) -> None:
+def test_one_owners_deadly_requests_never_end_the_engine(small_gguf: Path) -> None:
     """Each guide kills twice; an engine that died twice by itself would give up."""
 
     async def claim() -> None:
-        engine = careless(random_gguf, patience=Patience(max_failures=2))
+        engine = careless(small_gguf, patience=Patience(max_failures=2))
         async with running(engine):
             for number in DEADLY[:2]:
                 assert (await generated(engine, PROMPT, deadly(number))).end.finish == "error"
@@ -268,9 +287,9 @@ def test_one_owners_deadly_requests_never_end_the_engine(random_gguf: Path) -> N
     run(claim())
 
 
-def test_a_run_that_has_begun_waits_for_the_next_child(random_gguf: Path) -> None:
+def test_a_run_that_has_begun_waits_for_the_next_child(small_gguf: Path) -> None:
     async def claim() -> None:
-        async with running(make(random_gguf)) as engine:
+        async with running(make(small_gguf)) as engine:
             await kill(engine)
             assert not engine.health().ready
             with pytest.raises(EngineUnavailable):
@@ -318,13 +337,13 @@ def test_odd_options_are_obeyed_and_kill_nothing(bench: Bench, wish: GenerateOpt
 @pytest.mark.early(22)
 @pytest.mark.parametrize("freezes", [1, 2])
 def test_a_frozen_child_is_replaced_and_all_but_half_a_schema_goes_on(
-    random_gguf: Path, freezes: int
+    small_gguf: Path, freezes: int
 ) -> None:
     """Nobody is to blame, however often it happens: what is half-way under a guide is lost."""
     patience = Patience(idle_timeout_s=1.0, probe_timeout_s=0.5)
 
     async def claim() -> None:
-        async with running(make(random_gguf, slots=2, patience=patience)) as engine:
+        async with running(make(small_gguf, slots=2, patience=patience)) as engine:
             told, handle = begin(engine, PROMPT, FREE)
             guided, _ = begin(engine, PROMPT, LONG_GUIDED)
             behind, _ = begin(engine, PROMPT, SHORT)
@@ -390,6 +409,7 @@ def test_a_child_that_is_busy_or_answers_is_not_frozen(
 PARENT = """
 import asyncio, sys
 from pathlib import Path
+from trt_responses.engines.llamacpp.body import HARMONY, Marks
 from trt_responses.engines.llamacpp.engine import LlamaCppEngine
 
 async def main():

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from trt_responses import __version__
 from trt_responses.engines.remote.client import RemoteEngine
+from trt_responses.errors import EngineUnavailable
 from trt_responses.features.rollout.acts import Acts
 from trt_responses.features.rollout.measures import Took
 from trt_responses.features.rollout.shelf_builds import PreparedBuilds
@@ -100,7 +101,8 @@ class Following(Acts):
         return str(await self._fleet("unload", name, number))
 
     async def _fleet(self, act: str, *given: object) -> Any:
-        assert self._calls is not None
+        if self._calls is None:
+            raise EngineUnavailable("This front end is starting.", retry_after_s=1)
         return await self._calls.call(act, *given)
 
     # --- what the fleet orders ------------------------------------------------------------------

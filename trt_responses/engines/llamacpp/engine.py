@@ -355,8 +355,8 @@ class LlamaCppEngine:
         child as long again; then interrupt all requests and probe for a token."""
         idle_s, probe_s = self._patience.idle_timeout_s, self._patience.probe_timeout_s
         frozen = await child.is_frozen(probe_s)
-        if child is not self.child:
-            return  # it ended meanwhile
+        if child is not self.child or child is self._frozen:
+            return  # it ended meanwhile, or is killed and about to
         if frozen:
             logger.warning(
                 "replacing the engine's process %d: frozen (no byte for %g s, no answer to a probe "
