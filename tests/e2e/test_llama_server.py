@@ -19,7 +19,7 @@ from tests.support.llama_server import KEY, llama_server
 from tests.support.polling import until_seen
 from trt_responses.backends.http import http_at
 from trt_responses.engine import GenerateOptions
-from trt_responses.engines.llamacpp_server.engine import LlamaServerEngine
+from trt_responses.engines.llamacpp.server import LlamaServerEngine
 from trt_responses.settings import Elsewhere
 
 if TYPE_CHECKING:

@@ -49,8 +49,8 @@ def http_at(elsewhere: Elsewhere, start_s: float) -> HttpEngine:
             from trt_responses.engines.sglang.wire import SglangWire
 
             return HttpEngine(address, SglangWire(), patience, key=key)
-        from trt_responses.engines.llamacpp_server.engine import LlamaServerEngine
-        from trt_responses.engines.llamacpp_server.wire import LlamaServerWire
+        from trt_responses.engines.llamacpp.server import LlamaServerEngine
+        from trt_responses.engines.llamacpp.server_wire import LlamaServerWire
 
         wire = LlamaServerWire(StandIns(vocabulary()))
         return LlamaServerEngine(address, wire, patience, key=key)

@@ -1,4 +1,4 @@
-"""vLLM's tokens-in, tokens-out routes: fields of requests, events and reports. No connection.
+"""The routes of vLLM for token ids: fields of requests, events and reports. No connection.
 
 Started with `--enable-scale-out` or `--tokens-only`. Its defaults never apply: all options are
 explicit, and end ids stop a request because it lists them.

@@ -16,7 +16,7 @@ from trt_responses.engines.slots import Slots
 
 
 class LlamaServerEngine(HttpEngine):
-    """The engine of one `llama-server`, whose slots nobody else uses."""
+    """The engine of one `llama-server`, whose slots are all for this server."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
