@@ -149,7 +149,7 @@ def test_sglang_gets_every_option_by_its_own_name() -> None:
         "presence_penalty": 0.5,
         "frequency_penalty": 0.25,
         "repetition_penalty": 1.0,
-        "stop_token_ids": [CONTROL.call],
+        "stop_token_ids": ENDS,
         "skip_special_tokens": False,
         "no_stop_trim": True,
         "logit_bias": {"11": -100.0, "12": -100.0},
@@ -336,7 +336,7 @@ def test_a_place_is_a_host_a_port_and_a_model_name() -> None:
 
 
 def test_the_end_waits_for_what_a_server_sends_behind_it() -> None:
-    events = IdEvents(greedy(8, (7,)), 8, (7,), lambda event, _: Part(**event))
+    events = IdEvents(greedy(8, (7,)), 8, lambda event, _: Part(**event))
     first = events.feed(b': ping\n\ndata: {"token_ids": [1, 2]}\r\n\r\nda')
     assert first is not None
     assert (list(first.token_ids), first.finish) == ([1, 2], None)
