@@ -18,7 +18,7 @@ from tests.support.engine_claims import CONTEXT, PROMPT, SLOTS, greedy
 from tests.support.gather import Gather, begin, generated
 from tests.support.id_servers import IdServer, SglangServer, VllmServer, echoing, id_server
 from tests.support.polling import until_seen
-from trt_responses.backends.http import scheme_of
+from trt_responses.backends.http import http_at, scheme_of
 from trt_responses.engine import GenerateOptions, Guide
 from trt_responses.engines.distant import Patience
 from trt_responses.engines.http_engine import HttpEngine
@@ -28,6 +28,7 @@ from trt_responses.engines.scripted.engine import Script, ScriptedEngine, StepCl
 from trt_responses.engines.sglang.wire import SglangWire
 from trt_responses.engines.vllm.wire import VllmWire
 from trt_responses.errors import ApiError, EngineUnavailable, InvalidRequest, StartupError
+from trt_responses.settings import Elsewhere
 from trt_responses.tokens.control import CONTROL
 
 if TYPE_CHECKING:
@@ -262,7 +263,7 @@ def test_a_refusal_is_the_requests_and_a_failure_the_engines(
             server.status = status
             received = await begin(engine, PROMPT, greedy())[0].done()
             last = received.chunks[-1]
-            assert "encountered an issue" in (last.error or "")
+            assert ("status 500" if lost else "encountered an issue") in (last.error or "")
             assert (type(last.refusal) if last.refusal else None) is error
             assert last.lost == lost
             assert engine.health().ready is (lost is None)
@@ -346,3 +347,16 @@ def test_the_end_waits_for_what_a_server_sends_behind_it() -> None:
     last = events.feed(b'data: {"cached_tokens": 4, "whole": true}\n\ndata: [DONE]\n\n')
     assert last is not None
     assert (list(last.token_ids), last.finish, last.cached_tokens) == ([7], "stop", 4)
+
+
+@pytest.mark.parametrize(("kind", "name"), [("vllm", "vLLM 0.33"), ("sglang", "SGLang 0.5")])
+def test_a_plain_url_finds_out_which_server_it_is(kind: str, name: str) -> None:
+    async def claim() -> None:
+        async with id_server(echoing(kind)) as port:
+            engine = http_at(Elsewhere("http", f"127.0.0.1:{port}"), 0)
+            await engine.start()
+            assert engine.about.startswith(name)
+            assert (await generated(engine, PROMPT, greedy(2))).end.finish == "length"
+            await engine.stop(1)
+
+    asyncio.run(claim())
