@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 import subprocess
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import httpx2 as httpx
@@ -20,6 +20,7 @@ import pytest
 from tests.support.id_servers import server_process
 from tests.support.polling import PATIENCE_S
 from tests.support.serve_command import Command
+from trt_responses.settings import PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -63,13 +64,13 @@ async def over(kind: str, place: Path) -> AsyncIterator[tuple[Command, Any, int]
     script = place / "script.yaml"
     script.write_text(SCRIPT)
     async with server_process(kind, script=str(script)) as (process, port):
-        given = ("--engine", f"{kind}://127.0.0.1:{port}/demo", "--store", "memory://")
+        given = ("--engine", f"{kind}://127.0.0.1:{port}/demo")
         with await asyncio.to_thread(_served, place, given) as command:
             yield command, process, port
 
 
 def _served(place: Path, given: tuple[str, ...]) -> Command:
-    command = Command(place, *given)
+    command = Command(place, *given, env={f"{PREFIX}STORE": "memory://"})
     try:
         command.until_ready()
     except BaseException:
@@ -128,15 +129,22 @@ def test_schemas_forced_calls_and_stored_history_over_ids(kind: str, tmp_path: P
 def test_a_response_goes_on_when_the_server_below_was_killed(tmp_path: Path) -> None:
     async def claim() -> None:
         async with over("vllm", tmp_path) as (command, process, port):
-            asking = asyncio.create_task(create(command, input="Count slowly."))
-            async with httpx.AsyncClient(timeout=PATIENCE_S, trust_env=False) as client:
-                while (
-                    "trt_responses_tokens" not in (await client.get(f"{command.url}/metrics")).text
-                ):
-                    assert not asking.done()
-            process.kill()
-            async with server_process("vllm", port, str(tmp_path / "script.yaml")):
-                said = (await asking)["output"][-1]["content"][0]["text"]
+            said = ""
+            body = {"model": "demo", "input": "Count slowly.", "stream": True}
+            async with (
+                AsyncExitStack() as stack,
+                httpx.AsyncClient(timeout=PATIENCE_S, trust_env=False) as client,
+                client.stream("POST", f"{command.url}/v1/responses", json=body) as reply,
+            ):
+                async for line in reply.aiter_lines():
+                    event = json.loads(line[6:]) if line.startswith("data: {") else {"type": ""}
+                    if event["type"] != "response.output_text.delta":
+                        continue
+                    if not said:
+                        process.kill()
+                        script = str(tmp_path / "script.yaml")
+                        await stack.enter_async_context(server_process("vllm", port, script))
+                    said += event["delta"]
             assert said == "One two three four five six seven eight nine ten."
 
     asyncio.run(claim())

@@ -19,7 +19,7 @@ from tests.support.llama_server import KEY, llama_server
 from tests.support.polling import until_seen
 from trt_responses.backends.http import http_at
 from trt_responses.engine import GenerateOptions
-from trt_responses.engines.llamacpp_server.engine import LlamaServerEngine
+from trt_responses.engines.llamacpp.server import LlamaServerEngine
 from trt_responses.settings import Elsewhere
 
 if TYPE_CHECKING:
@@ -39,10 +39,10 @@ def bench(random_gguf: Path) -> Iterator[Bench]:
         server = llama_server(random_gguf, context=CONTEXT, slots=SLOTS)
         _, port = runner.run(stack.enter_async_context(server))
 
-        def make() -> Engine:
-            return http_at(Elsewhere("llama-server", f"127.0.0.1:{port}"), START_S)
+        def make(kind: str = "http") -> Engine:
+            return http_at(Elsewhere(kind, f"127.0.0.1:{port}"), START_S)
 
-        engine = make()
+        engine = make("llama-server")
         runner.run(engine.start())
         yield Bench("llama-server", engine, make, runner)
         runner.run(engine.stop(5))

@@ -132,7 +132,6 @@ MAY_IMPORT = {
     "engines": f"{LEAVES} engine tokens",
     "engines.grpc": ENGINE,
     "engines.llamacpp": ENGINE,
-    "engines.llamacpp_server": f"{ENGINE} engines.llamacpp",
     "engines.remote": ENGINE,
     "engines.scripted": ENGINE,
     "engines.sglang": ENGINE,

@@ -14,21 +14,22 @@ if TYPE_CHECKING:
     from trt_responses.engines.http_engine import HttpEngine
     from trt_responses.settings import Elsewhere
 
-SERVERS = {"vllm": "vLLM", "sglang": "SGLang", "llama-server": "llama.cpp"}
-"""The names of the servers by their scheme."""
+SERVERS = {"vllm": "vLLM", "sglang": "SGLang", "llama-server": "llama.cpp", "http": "HTTP"}
+"""The names of the servers by their scheme; `http`: which one it is shows at the start."""
 KEYS = {"vllm": "VLLM_API_KEY", "sglang": "SGLANG_API_KEY", "llama-server": "LLAMA_API_KEY"}
 """The variables of their keys; vLLM and llama.cpp read the same ones."""
 START = {
     "vllm": "vllm serve MODEL --enable-scale-out",
     "sglang": "sglang serve --model-path MODEL",
     "llama-server": "llama-server -m MODEL.gguf --parallel 4",
+    "http": "vllm serve MODEL --enable-scale-out",
 }
 """The commands that start them."""
 
 
 def scheme_of(kind: str) -> str:
     """The server's kind in the scheme of a URL: `vllm`, also in `vllm+https` and `vllm=http`."""
-    return re.split("[+=]", kind)[0]
+    return "http" if kind == "https" else re.split("[+=]", kind)[0]
 
 
 def http_at(elsewhere: Elsewhere, start_s: float) -> HttpEngine:
@@ -40,7 +41,9 @@ def http_at(elsewhere: Elsewhere, start_s: float) -> HttpEngine:
         from trt_responses.engines.http_server import address_of
 
         address = address_of(elsewhere.place, tls=elsewhere.kind.endswith("https"))
-        patience, key = Patience(start_s=start_s), os.environ.get(KEYS[scheme], "")
+        keys = [KEYS[scheme]] if scheme in KEYS else KEYS.values()
+        key = next(filter(None, map(os.environ.get, keys)), "")
+        patience = Patience(start_s=start_s)
         if scheme == "vllm":
             from trt_responses.engines.vllm.wire import VllmWire
 
@@ -49,8 +52,14 @@ def http_at(elsewhere: Elsewhere, start_s: float) -> HttpEngine:
             from trt_responses.engines.sglang.wire import SglangWire
 
             return HttpEngine(address, SglangWire(), patience, key=key)
-        from trt_responses.engines.llamacpp_server.engine import LlamaServerEngine
-        from trt_responses.engines.llamacpp_server.wire import LlamaServerWire
+        from trt_responses.engines.llamacpp.server import LlamaServerEngine
+        from trt_responses.engines.llamacpp.server_wire import LlamaServerWire
 
         wire = LlamaServerWire(StandIns(vocabulary()))
-        return LlamaServerEngine(address, wire, patience, key=key)
+        if scheme == "llama-server":
+            return LlamaServerEngine(address, wire, patience, key=key)
+        from trt_responses.engines.sglang.wire import SglangWire
+        from trt_responses.engines.vllm.wire import VllmWire
+
+        others = (wire, SglangWire())
+        return LlamaServerEngine(address, VllmWire(), patience, others=others, key=key)

@@ -11,6 +11,7 @@ import logging
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import orjson
@@ -88,14 +89,17 @@ class HttpEngine(DistantEngine):
         wire: Wire,
         patience: Patience | None = None,
         *,
+        others: Sequence[Wire] = (),
         key: str = "",
         find_ignored: Callable[[Ask, Sequence[int]], Awaitable[frozenset[str]]] = ignored_options,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         now_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        """`key`: sent as a bearer token."""
+        """`others`: wires to try first, where the kind of the server is not known; `key`: sent as a
+        bearer token."""
         super().__init__(address, patience, find_ignored=find_ignored, sleep=sleep, now_ns=now_ns)
         self._at = address
+        self._wires = (*others, wire)
         self._wire = wire
         self._tls: ssl.SSLContext | None = None
         self._headers = (f"Authorization: Bearer {key}",) if key else ()
@@ -152,7 +156,7 @@ class HttpEngine(DistantEngine):
         trouble = await self._trouble()
         if trouble is not None:
             raise Away(trouble.reason)
-        version, model, limits, lacks = await self._wire.describe(self._look)
+        version, model, limits, lacks = await self._found()
         self.about = "; ".join((f"{self._wire.name} {version}, model {model}", *lacks))
         if not version.startswith(self._wire.known):
             logger.warning(
@@ -163,6 +167,16 @@ class HttpEngine(DistantEngine):
                 self._wire.known,
             )
         return limits
+
+    async def _found(self) -> Found:
+        """The report of the server, read by the first wire that knows it."""
+        for wire in self._wires[:-1]:
+            with suppress(StartupError):
+                found = await wire.describe(self._look)
+                self._wire = wire
+                return found
+        self._wire = self._wires[-1]
+        return await self._wire.describe(self._look)
 
     async def _trouble(self) -> Trouble | None:
         reply = await self._ask("GET", self._wire.health, b"")

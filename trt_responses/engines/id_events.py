@@ -7,6 +7,7 @@ Ids decide where a request ends: what a server sends after a stop id is discarde
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from hashlib import sha256
 from typing import Any, NamedTuple
 
 import orjson
@@ -14,11 +15,33 @@ import orjson
 from trt_responses.engine import Chunk, Finish, GenerateOptions, Logprob
 from trt_responses.engines.http_server import message_of
 from trt_responses.errors import ApiError, EngineUnavailable, InvalidRequest
+from trt_responses.tokens.control import CONTROL, FIRST_PADDING_ID
 
 PREFIX = b"data:"
 LAST = b"[DONE]"
 FINISHES: dict[str, Finish] = {"stop": "stop", "length": "length"}
 BUSY = (429, 503)
+
+
+ENDS = (CONTROL.return_, CONTROL.call, CONTROL.endoftext)
+"""The ids that may end a guide: gpt-oss's end ids, of which each backend takes one or all."""
+
+
+def stops_of(options: GenerateOptions) -> list[int]:
+    """The ids that stop a request; under a guide also those that end it."""
+    ends = () if options.guide is None else ENDS
+    return list(dict.fromkeys((*options.stop_ids, *ends)))
+
+
+def banned_of(options: GenerateOptions, bias: float) -> dict[str, float]:
+    """The bias of banned ids, without padding ids, which have no text: each ban costs time at every
+    step."""
+    return {str(n): bias for n in options.banned_ids if n < FIRST_PADDING_ID}
+
+
+def salt_of(options: GenerateOptions) -> str | None:
+    """The salt of the cache, in letters and of a length that each server takes."""
+    return None if options.salt is None else sha256(options.salt.encode()).hexdigest()
 
 
 class Part(NamedTuple):
@@ -59,14 +82,13 @@ class IdEvents:
         self,
         options: GenerateOptions,
         left: int,
-        stops: Sequence[int],
         read: Callable[[dict[str, Any], int], Part],
     ) -> None:
         self.held: Chunk | None = None
         """The last chunk, which waits for the event that the server sends after its end."""
         self._options = options
         self._left = left
-        self._stops = frozenset(stops)
+        self._stops = frozenset(stops_of(options))
         self._read = read
         self._rest = b""
         self._seen = 0

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from trt_responses.engine import GuideKind, Limits
 from trt_responses.engines.http_engine import Found
-from trt_responses.engines.id_events import IdEvents, Part, spelled_logprob
+from trt_responses.engines.id_events import (
+    ENDS,
+    IdEvents,
+    Part,
+    banned_of,
+    salt_of,
+    spelled_logprob,
+    stops_of,
+)
 from trt_responses.errors import StartupError
-from trt_responses.tokens.control import CONTROL, FIRST_PADDING_ID
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,7 +23,6 @@ if TYPE_CHECKING:
     from trt_responses.engine import GenerateOptions
     from trt_responses.engines.http_engine import Look
 
-ENDS = frozenset({CONTROL.return_, CONTROL.call, CONTROL.endoftext})
 GUIDES: Mapping[GuideKind, str] = {"json_schema": "json_schema", "regex": "regex"}
 """SGLang's field for each kind of guide."""
 MAX_LOGPROBS = 20
@@ -57,7 +62,7 @@ class SglangWire:
         limits = Limits(
             int(bases[0]["max_model_len"]),
             int(info.get("max_running_requests") or UNKNOWN_BATCH),
-            dict.fromkeys(GUIDES, ENDS),
+            dict.fromkeys(GUIDES, frozenset(ENDS)),
             MAX_LOGPROBS,
             longest_prompt=info.get("max_req_input_len"),
             adapters=tuple(model["id"] for model in models if model.get("parent") is not None),
@@ -77,8 +82,8 @@ class SglangWire:
             fields |= {"return_logprob": True, "top_logprobs_num": options.logprobs}
         if options.adapter is not None:
             fields["lora_path"] = options.adapter
-        if options.salt is not None:
-            fields["extra_key"] = sha256(options.salt.encode()).hexdigest()
+        if (salt := salt_of(options)) is not None:
+            fields["extra_key"] = salt
         if self._takes_priorities:
             priority = round((options.priority - 0.5) * 100)
             fields["priority"] = -priority if self._lowest_first else priority
@@ -88,7 +93,7 @@ class SglangWire:
         def read(event: Mapping[str, Any], seen: int) -> Part:
             return _part(event, options, seen if self._repeats else 0)
 
-        return IdEvents(options, left, options.stop_ids, read)
+        return IdEvents(options, left, read)
 
 
 def _sampling(options: GenerateOptions, left: int) -> dict[str, Any]:
@@ -102,13 +107,12 @@ def _sampling(options: GenerateOptions, left: int) -> dict[str, Any]:
         "presence_penalty": options.presence_penalty,
         "frequency_penalty": options.frequency_penalty,
         "repetition_penalty": 1.0,
-        "stop_token_ids": list(options.stop_ids),
+        "stop_token_ids": stops_of(options),
         "skip_special_tokens": False,
         "no_stop_trim": True,
     }
-    banned = [n for n in dict.fromkeys(options.banned_ids) if n < FIRST_PADDING_ID]
-    if banned:
-        fields["logit_bias"] = {str(token_id): BAN for token_id in banned}
+    if banned := banned_of(options, BAN):
+        fields["logit_bias"] = banned
     if options.seed is not None:
         fields["sampling_seed"] = options.seed
     if options.guide is not None:

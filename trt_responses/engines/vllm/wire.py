@@ -1,4 +1,4 @@
-"""vLLM's tokens-in, tokens-out routes: fields of requests, events and reports. No connection.
+"""The routes of vLLM for token ids: fields of requests, events and reports. No connection.
 
 Started with `--enable-scale-out` or `--tokens-only`. Its defaults never apply: all options are
 explicit, and end ids stop a request because it lists them.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from hashlib import sha256
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -17,9 +16,16 @@ from trt_responses.engines.ask import PROBE_IDS
 from trt_responses.engines.distant import Away
 from trt_responses.engines.grammar import grammar
 from trt_responses.engines.http_engine import Found
-from trt_responses.engines.id_events import IdEvents, Part, spelled_logprob
+from trt_responses.engines.id_events import (
+    ENDS,
+    IdEvents,
+    Part,
+    banned_of,
+    salt_of,
+    spelled_logprob,
+    stops_of,
+)
 from trt_responses.errors import StartupError
-from trt_responses.tokens.control import CONTROL, FIRST_PADDING_ID
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,8 +33,6 @@ if TYPE_CHECKING:
     from trt_responses.engine import GenerateOptions, Guide
     from trt_responses.engines.http_engine import Look
 
-ENDS = (CONTROL.return_, CONTROL.call, CONTROL.endoftext)
-"""The ids that may end a guide: gpt-oss's end ids, of which each backend takes one or all."""
 KINDS = get_args(GuideKind)
 MAX_LOGPROBS = 20
 UNKNOWN_BATCH = 256
@@ -107,14 +111,14 @@ class VllmWire:
             fields["request_id"] = f"{options.request_id}-{token_hex(4)}"
         if options.adapter is not None:
             fields["model"] = options.adapter
-        if options.salt is not None:
-            fields["cache_salt"] = sha256(options.salt.encode()).hexdigest()
+        if (salt := salt_of(options)) is not None:
+            fields["cache_salt"] = salt
         if self._takes_priorities:
             fields["priority"] = round((0.5 - options.priority) * 100)  # the lowest goes first
         return fields
 
     def reader(self, options: GenerateOptions, left: int) -> IdEvents:
-        return IdEvents(options, left, _stops(options), lambda event, _: _part(event, options))
+        return IdEvents(options, left, lambda event, _: _part(event, options))
 
 
 def _probe(**sampling: Any) -> dict[str, Any]:
@@ -133,12 +137,12 @@ def _sampling(options: GenerateOptions, left: int) -> dict[str, Any]:
         "frequency_penalty": options.frequency_penalty,
         "repetition_penalty": 1.0,
         "seed": options.seed,
-        "stop_token_ids": list(_stops(options)),
+        "stop_token_ids": stops_of(options),
         "ignore_eos": True,
         "detokenize": False,
         "skip_special_tokens": False,
         "logprobs": options.logprobs,
-        "logit_bias": {str(token_id): BAN for token_id in _banned(options)} or None,
+        "logit_bias": banned_of(options, BAN) or None,
     }
     if options.guide is not None:
         fields["structured_outputs"] = _structured(options.guide)
@@ -153,19 +157,6 @@ def _structured(guide: Guide) -> dict[str, str]:
             return {"regex": guide.source}
         case "lark":
             return {"grammar": grammar(guide)}
-
-
-def _stops(options: GenerateOptions) -> tuple[int, ...]:
-    ends = () if options.guide is None else ENDS
-    return tuple(dict.fromkeys((*options.stop_ids, *ends)))
-
-
-def _banned(options: GenerateOptions) -> list[int]:
-    """The ids to ban, without padding ids, which have no text: each ban costs time at every
-    step."""
-    return [
-        token_id for token_id in dict.fromkeys(options.banned_ids) if token_id < FIRST_PADDING_ID
-    ]
 
 
 def _part(event: Mapping[str, Any], options: GenerateOptions) -> Part:

@@ -18,7 +18,7 @@ from tests.support.engine_claims import CONTEXT, PROMPT, SLOTS, greedy
 from tests.support.gather import Gather, begin, generated
 from tests.support.id_servers import IdServer, SglangServer, VllmServer, echoing, id_server
 from tests.support.polling import until_seen
-from trt_responses.backends.http import scheme_of
+from trt_responses.backends.http import http_at, scheme_of
 from trt_responses.engine import GenerateOptions, Guide
 from trt_responses.engines.distant import Patience
 from trt_responses.engines.http_engine import HttpEngine
@@ -28,6 +28,7 @@ from trt_responses.engines.scripted.engine import Script, ScriptedEngine, StepCl
 from trt_responses.engines.sglang.wire import SglangWire
 from trt_responses.engines.vllm.wire import VllmWire
 from trt_responses.errors import ApiError, EngineUnavailable, InvalidRequest, StartupError
+from trt_responses.settings import Elsewhere
 from trt_responses.tokens.control import CONTROL
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ def test_sglang_gets_every_option_by_its_own_name() -> None:
         "presence_penalty": 0.5,
         "frequency_penalty": 0.25,
         "repetition_penalty": 1.0,
-        "stop_token_ids": [CONTROL.call],
+        "stop_token_ids": ENDS,
         "skip_special_tokens": False,
         "no_stop_trim": True,
         "logit_bias": {"11": -100.0, "12": -100.0},
@@ -262,7 +263,7 @@ def test_a_refusal_is_the_requests_and_a_failure_the_engines(
             server.status = status
             received = await begin(engine, PROMPT, greedy())[0].done()
             last = received.chunks[-1]
-            assert "encountered an issue" in (last.error or "")
+            assert ("status 500" if lost else "encountered an issue") in (last.error or "")
             assert (type(last.refusal) if last.refusal else None) is error
             assert last.lost == lost
             assert engine.health().ready is (lost is None)
@@ -336,7 +337,7 @@ def test_a_place_is_a_host_a_port_and_a_model_name() -> None:
 
 
 def test_the_end_waits_for_what_a_server_sends_behind_it() -> None:
-    events = IdEvents(greedy(8, (7,)), 8, (7,), lambda event, _: Part(**event))
+    events = IdEvents(greedy(8, (7,)), 8, lambda event, _: Part(**event))
     first = events.feed(b': ping\n\ndata: {"token_ids": [1, 2]}\r\n\r\nda')
     assert first is not None
     assert (list(first.token_ids), first.finish) == ([1, 2], None)
@@ -346,3 +347,16 @@ def test_the_end_waits_for_what_a_server_sends_behind_it() -> None:
     last = events.feed(b'data: {"cached_tokens": 4, "whole": true}\n\ndata: [DONE]\n\n')
     assert last is not None
     assert (list(last.token_ids), last.finish, last.cached_tokens) == ([7], "stop", 4)
+
+
+@pytest.mark.parametrize(("kind", "name"), [("vllm", "vLLM 0.33"), ("sglang", "SGLang 0.5")])
+def test_a_plain_url_finds_out_which_server_it_is(kind: str, name: str) -> None:
+    async def claim() -> None:
+        async with id_server(echoing(kind)) as port:
+            engine = http_at(Elsewhere("http", f"127.0.0.1:{port}"), 0)
+            await engine.start()
+            assert engine.about.startswith(name)
+            assert (await generated(engine, PROMPT, greedy(2))).end.finish == "length"
+            await engine.stop(1)
+
+    asyncio.run(claim())

@@ -12,11 +12,12 @@ from typing import Any
 
 from trt_responses.engine import Limits
 from trt_responses.engines.http_engine import HttpEngine, Request
+from trt_responses.engines.llamacpp.server_wire import LlamaServerWire
 from trt_responses.engines.slots import Slots
 
 
 class LlamaServerEngine(HttpEngine):
-    """The engine of one `llama-server`, whose slots nobody else uses."""
+    """The engine of one `llama-server`, whose slots are all for this server."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
@@ -30,9 +31,11 @@ class LlamaServerEngine(HttpEngine):
         return limits
 
     def send(self, request: Request) -> None:
+        if not isinstance(self._wire, LlamaServerWire):  # another server, found at its address
+            return super().send(request)
         entry = (-request.options.priority, next(self._arrivals), request)
         heapq.heappush(self._waiting, entry)
-        self._dispatch()
+        return self._dispatch()
 
     def _dispatch(self) -> None:
         while self._slots and self._waiting:
