@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 import grpc
 import pytest
-from responses_conformance import prompts
+from responses_conformance import prompts, table
 from responses_conformance.laws import Said, broken, same
 from responses_conformance.mocks import protobuf, rpc
 from responses_conformance.mocks.play import CALL, RETURN, Player
-from responses_conformance.transcripts import FILE, Law, Transcript
+from responses_conformance.transcripts import FILE, Law, Transcript, load
 from responses_conformance.transcripts.write import filled
 
+from tests.support.pages import ROOT
 from trt_responses.engine import GenerateOptions
 from trt_responses.engines.grpc.messages import Messages
 from trt_responses.engines.grpc.trtllm import TrtLlmProtocol
@@ -180,3 +181,13 @@ def test_a_prompt_is_compared_id_by_id(vocabulary: Vocabulary) -> None:
     assert told is not None
     assert "Sing" in told
     assert "Play" in told
+
+
+def test_the_pages_show_the_results_that_are_kept() -> None:
+    kept = json.loads((ROOT / "conformance" / "results.json").read_text("utf-8"))
+    results = kept["results"]
+    assert table.summary(results) in (ROOT / "docs" / "conformance.md").read_text("utf-8")
+    assert table.failures(results) in (ROOT / "conformance" / "results.md").read_text("utf-8")
+    assert kept["transcripts"] == len(load())
+    assert results[0]["name"] == "ours"
+    assert {each["name"] for each in results} <= set(table.PEERS)
