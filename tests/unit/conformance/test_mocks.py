@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import grpc
 import pytest
 from responses_conformance import prompts, table
-from responses_conformance.laws import Said, broken, same
+from responses_conformance.laws import Read, broken, same
 from responses_conformance.mocks import protobuf, rpc
 from responses_conformance.mocks.play import CALL, RETURN, Player
 from responses_conformance.transcripts import FILE, Law, Transcript, load
@@ -145,28 +145,28 @@ def test_vllms_mock_speaks_its_engine_core() -> None:
 # --- laws ---------------------------------------------------------------------------------------
 
 CALLED = Transcript("c", (), law=Law(("Hi.",), (("f", ("{}", "")),), ("Well.",), ("g",)))
-RIGHT = Said("Well. Hi.", [("f", "{}"), ("g", "1")], "tool_calls")
+RIGHT = Read("Well. Hi.", [("f", "{}"), ("g", "1")], "tool_calls")
 
 
 @pytest.mark.parametrize(
-    ("said", "laws"),
+    ("seen", "laws"),
     [
         (RIGHT, []),
-        (Said("Hi.<|end|>", [("f", "")], "tool_calls"), ["leak"]),
-        (Said("", [("f", "")], "tool_calls"), ["text"]),
-        (Said("Hi.", [], "stop"), ["call", "finish"]),
-        (Said("Hi.", [("f", "{ }")], "tool_calls"), ["arguments"]),
-        (Said("Hi.", [("f", "{}"), ("h", "")], "tool_calls"), ["call"]),
-        (Said(error="500"), ["error"]),
+        (Read("Hi.<|end|>", [("f", "")], "tool_calls"), ["leak"]),
+        (Read("", [("f", "")], "tool_calls"), ["text"]),
+        (Read("Hi.", [], "stop"), ["call", "finish"]),
+        (Read("Hi.", [("f", "{ }")], "tool_calls"), ["arguments"]),
+        (Read("Hi.", [("f", "{}"), ("h", "")], "tool_calls"), ["call"]),
+        (Read(error="500"), ["error"]),
     ],
 )
-def test_each_law_is_broken_by_its_fault(said: Said, laws: list[str]) -> None:
-    assert [law for law, _ in broken(said, CALLED)] == laws
+def test_each_law_is_broken_by_its_fault(seen: Read, laws: list[str]) -> None:
+    assert [law for law, _ in broken(seen, CALLED)] == laws
 
 
 def test_a_stream_must_say_what_the_plain_reply_says() -> None:
     assert not list(same(RIGHT, RIGHT))
-    assert [law for law, _ in same(RIGHT, Said("Hi.", RIGHT.calls, "tool_calls"))] == ["stream"]
+    assert [law for law, _ in same(RIGHT, Read("Hi.", RIGHT.calls, "tool_calls"))] == ["stream"]
 
 
 def test_a_prompt_is_compared_id_by_id(vocabulary: Vocabulary) -> None:
@@ -177,10 +177,10 @@ def test_a_prompt_is_compared_id_by_id(vocabulary: Vocabulary) -> None:
     changed = vocabulary.encoding.encode(prompts.WISH.replace("Play", "Sing"))
     right = next(prompts.rendered(user))
     at = right.index(vocabulary.encoding.encode("Play")[0])
-    told = prompts.difference([*right[:at], *changed, *right[at + 5 :]], user)
-    assert told is not None
-    assert "Sing" in told
-    assert "Play" in told
+    found = prompts.difference([*right[:at], *changed, *right[at + 5 :]], user)
+    assert found is not None
+    assert "Sing" in found
+    assert "Play" in found
 
 
 def test_the_pages_show_the_results_that_are_kept() -> None:
