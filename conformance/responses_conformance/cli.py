@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import copy
 import http.client
 import os
 import sys
@@ -45,7 +44,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     only.help = "Check, or beginning of names such as chat, repeatable (default: all)"
     record = add("--record", type=Path, metavar="FILE")
     record.help = "File of prompts that the mock writes, to judge prompts too"
-    add("--patience", type=float, metavar="S", help="Seconds to wait for bytes (default: 60)")
+    add(
+        "--patience",
+        type=float,
+        metavar="S",
+        help="Seconds to wait for a reply or a stream (default: 120)",
+    )
     report = add("--report", type=Path, default=Path("conformance"), metavar="DIR")
     report.help = "Directory for the JSON, the table and the badge (default: conformance)"
     add("--list", action="store_true", help="The checks, what they judge and by which clause")
@@ -100,7 +104,7 @@ def run(options: argparse.Namespace) -> int:
         )
     key = options.key or os.environ.get("OPENAI_API_KEY", "")
     try:
-        server = Server(options.url, key, options.model or "", options.patience or 60)
+        server = Server(options.url, key, options.model or "", options.patience or 120)
         about = description_of(server)
     except (OSError, http.client.HTTPException, ValueError) as fault:
         return _wrong(f"{options.url} does not answer: {fault}.")
@@ -126,7 +130,7 @@ def description_of(server: Server) -> Json:
     server.model = server.model or str(first.get("id") or "gpt-oss")
     about: Json = {"header": listed.headers.get("server", ""), "models": models}
     about |= {name: text for name, text in listed.headers.items() if "version" in name}
-    root = copy.copy(server)
+    root = server.copy()
     root.base = server.base.removesuffix("/v1")
     for path in ("/version", "/openapi.json", "/health", "/props", "/get_server_info"):
         reply = root.call("GET", path)

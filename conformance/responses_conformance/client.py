@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import ssl
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,6 +13,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 Json = dict[str, Any]
+LIMITED_TRIES, LIMITED_S = 3, 20
+"""How often a request is sent that gets a 429, and the longest pause between."""
 
 
 @dataclass
@@ -24,8 +27,6 @@ class Exchange:
     status: int = 0
     headers: Mapping[str, str] = field(default_factory=dict)
     reply: bytes = b""
-    sent: Mapping[str, str] = field(default_factory=dict)
-    """Headers of the request beside content type and key."""
     has_key: bool = True
     hung_up: bool = False
     """The kit closed the connection before the reply's end."""
@@ -68,12 +69,16 @@ class Stream:
 
     def __init__(self, exchange: Exchange, response: http.client.HTTPResponse, link: Link) -> None:
         self.exchange = exchange
+        self.patience_s = link.patience_s
         self._response = response
         self._link = link
 
     def __iter__(self) -> Iterator[Event]:
         lines: list[bytes] = []
+        end = time.monotonic() + self.patience_s
         for line in self._response:
+            if time.monotonic() > end:
+                raise TimeoutError(f"the stream has not ended within {self.patience_s:g} s")
             self.exchange.reply += line
             if line.strip():
                 lines.append(line)
@@ -114,28 +119,35 @@ class Link:
             kind = http.client.HTTPSConnection
             options["context"] = ssl.create_default_context()
         self._server = server
+        self.patience_s = server.patience_s
         self._connection: http.client.HTTPConnection = kind(server.host, server.port, **options)
 
     def send(
-        self,
-        method: str,
-        path: str,
-        body: Json | bytes | None = None,
-        *,
-        headers: Mapping[str, str] | None = None,
-        key: bool = True,
+        self, method: str, path: str, body: Json | bytes | None = None, *, key: bool = True
     ) -> tuple[Exchange, http.client.HTTPResponse]:
-        """Send one request, and return the reply with its body unread."""
-        server = self._server
+        """Send one request, again if the server limits requests, and return the reply with its
+        body unread."""
         raw = json.dumps(body).encode() if isinstance(body, dict) else body
-        exchange = Exchange(method, path, raw, sent=dict(headers or {}), has_key=key)
-        server.trace.append(exchange)
-        wire = {"content-type": "application/json", **(server.keyed(path) if key else {})}
-        self._connection.request(method, server.base + path, raw, {**wire, **exchange.sent})
+        exchange = Exchange(method, path, raw, has_key=key)
+        self._server.trace.append(exchange)
+        response = self._send(exchange)
+        for _ in range(LIMITED_TRIES):
+            if response.status != 429:
+                break
+            response.read()
+            pause = response.getheader("retry-after") or ""
+            time.sleep(min(int(pause) if pause.isdigit() else 2, LIMITED_S))
+            response = self._send(exchange)
+        return exchange, response
+
+    def _send(self, exchange: Exchange) -> http.client.HTTPResponse:
+        path, keyed = self._server.base + exchange.path, self._server.keyed(exchange)
+        headers = {"content-type": "application/json", **keyed}
+        self._connection.request(exchange.method, path, exchange.body, headers)
         response = self._connection.getresponse()
         exchange.status = response.status
         exchange.headers = {name.lower(): value for name, value in response.getheaders()}
-        return exchange, response
+        return response
 
     def call(self, method: str, path: str, body: Json | bytes | None = None) -> Exchange:
         """Send one request and read its reply."""
@@ -161,18 +173,22 @@ class Server:
         self.trace: list[Exchange] = []
         """The exchanges of the check that is at work."""
 
+    def copy(self) -> Server:
+        """The same server, with a trace of its own."""
+        return Server(self.url, self.key, self.model, self.patience_s)
+
     @property
     def url(self) -> str:
         """The address with its path, and without a `/` at its end."""
         return f"{'https' if self.secure else 'http'}://{self.host}:{self.port}{self.base}"
 
-    def keyed(self, path: str) -> dict[str, str]:
+    def keyed(self, exchange: Exchange) -> dict[str, str]:
         """The headers that carry the key."""
-        if path.startswith("/messages"):
-            return {"anthropic-version": "2023-06-01"} | (
-                {"x-api-key": self.key} if self.key else {}
-            )
-        return {"authorization": f"Bearer {self.key}"} if self.key else {}
+        key = self.key if exchange.has_key else ""
+        if exchange.path.startswith("/messages"):
+            version = {"anthropic-version": "2023-06-01"}
+            return {**version, "x-api-key": key} if key else version
+        return {"authorization": f"Bearer {key}"} if key else {}
 
     @contextmanager
     def link(self) -> Iterator[Link]:
@@ -189,12 +205,11 @@ class Server:
         path: str,
         body: Json | bytes | None = None,
         *,
-        headers: Mapping[str, str] | None = None,
         key: bool = True,
     ) -> Exchange:
         """Send one request over a connection of its own and read the reply."""
         with self.link() as link:
-            exchange, response = link.send(method, path, body, headers=headers, key=key)
+            exchange, response = link.send(method, path, body, key=key)
             with response:
                 exchange.reply = response.read()
         return exchange

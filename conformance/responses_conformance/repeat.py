@@ -33,10 +33,10 @@ def script(server: Server, exchanges: Sequence[Exchange]) -> str:
 
 
 def _headers(server: Server, exchange: Exchange) -> dict[str, str]:
-    keyed = server.keyed(exchange.path) if exchange.has_key else {}
+    keyed = server.keyed(exchange)
     if server.key:
         keyed = {name: text.replace(server.key, "$KEY") for name, text in keyed.items()}
-    return {"content-type": "application/json", **keyed, **exchange.sent}
+    return {"content-type": "application/json", **keyed}
 
 
 def _curl(server: Server, exchange: Exchange) -> str:

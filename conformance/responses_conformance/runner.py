@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -53,31 +54,40 @@ def judge(
     seen: Callable[[int, Check], None],
     share: float = SHARE,
 ) -> list[Outcome]:
-    """Run the checks, each `repeats` times."""
-    kits = [Kit(server, profile) for _ in range(repeats)]
+    """Run the checks one after the other, each `repeats` times at once."""
+    kits = [Kit(server.copy(), profile) for _ in range(repeats)]
     outcomes = []
-    for number, check in enumerate(checks):
-        seen(number, check)
-        outcome, began = Outcome(check), time.monotonic()
-        for kit in kits:
-            _attempt(kit, outcome)
-            if outcome.verdict in ("not offered", "not judged"):
-                break
-        if outcome.verdict == "passed" and outcome.held < outcome.attempts:
+    with ThreadPoolExecutor(repeats) as threads:
+        spread = threads.map if repeats > 1 else map
+        for number, check in enumerate(checks):
+            seen(number, check)
+            began = time.monotonic()
+            attempts = list(spread(_attempt, kits, [check] * repeats))
             least = share if check.by_model and profile == "hosted" else 1.0
-            if outcome.held < least * outcome.attempts:
-                outcome.verdict = "failed"
-        outcome.seconds = time.monotonic() - began
-        outcomes.append(outcome)
+            outcome = _joined(attempts, least)
+            outcome.seconds = time.monotonic() - began
+            outcomes.append(outcome)
     return outcomes
 
 
-def _attempt(kit: Kit, outcome: Outcome) -> None:
+def _joined(attempts: Sequence[Outcome], least: float) -> Outcome:
+    """One outcome: of the attempts that could be judged, the share that holds decides."""
+    failed = [outcome for outcome in attempts if outcome.verdict == "failed"]
+    passed = [outcome for outcome in attempts if outcome.verdict == "passed"]
+    outcome = (failed or passed or attempts)[0]
+    if not failed and not passed:
+        return outcome
+    outcome.attempts, outcome.held = len(failed) + len(passed), len(passed)
+    if outcome.held >= least * outcome.attempts:
+        outcome.verdict = "passed"
+    return outcome
+
+
+def _attempt(kit: Kit, check: Check) -> Outcome:
     kit.server.trace, kit.shown = [], None
-    outcome.attempts += 1
+    outcome = Outcome(check)
     try:
-        outcome.check.run(kit)
-        outcome.held += 1
+        check.run(kit)
     except NotOffered as fault:
         outcome.verdict, outcome.why = "not offered", str(fault)
     except NotJudged as fault:
@@ -89,15 +99,13 @@ def _attempt(kit: Kit, outcome: Outcome) -> None:
     except Exception as fault:  # of a reply that no check foresees
         why = f"the reply has another shape ({type(fault).__name__}: {fault})"
         _note(kit, outcome, Failure(why, kit.shown, alone=kit.shown is not None))
+    return outcome
 
 
 def _note(kit: Kit, outcome: Outcome, fault: Failure) -> None:
-    """Keep the first failure."""
-    if outcome.why:
-        return
     trace = kit.server.trace
     exchange = fault.exchange or (trace[-1] if trace else kit.shown)
     alone = fault.alone or exchange not in trace
-    outcome.why = str(fault)
+    outcome.verdict, outcome.why = "failed", str(fault)
     outcome.exchanges = [exchange] if alone and exchange else trace
     outcome.shown = fault.bytes if fault.bytes is not None else exchange.reply if exchange else b""

@@ -156,3 +156,20 @@ def test_a_server_of_something_else_fails_by_name_and_not_by_a_traceback(
     assert "✗ responses.object: " in capsys.readouterr().out
     report = json.loads((tmp_path / "conformance.json").read_text("utf-8"))
     assert not report["summary"].get("passed", 0) > 12
+
+
+def test_a_stream_that_never_ends_is_left() -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            await receive()
+            left = asyncio.ensure_future(receive())
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            while not left.done():
+                await send({"type": "http.response.body", "body": b": x\n\n", "more_body": True})
+                await asyncio.wait([left], timeout=0.01)
+
+    with threaded(app) as address, Server(address).stream("GET", "/x") as stream:
+        stream.patience_s = 0
+        with pytest.raises(TimeoutError, match="has not ended within 0 s"):
+            list(stream)
+        stream.hang_up()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from responses_conformance.checks.base import Failure, check, expect
+from responses_conformance.checks.base import Failure, NotJudged, check, expect
 from responses_conformance.checks.kit import ENDS, FACTS, PLAIN, Kit
 from responses_conformance.client import Exchange, Json
 
@@ -48,12 +48,13 @@ def chain(kit: Kit) -> None:
 )
 def instructions(kit: Kit) -> None:
     """Instructions of the earlier response do not apply to the next one."""
-    long = "Answer like a captain of a ship in the eighteenth century. " * 20
-    child = _chained(kit, kit.stored(instructions=long))
+    parent = kit.stored(instructions="Answer like the captain of an old ship, in a word. " * 90)
+    child = _chained(kit, parent)
     expect(child.get("instructions") is None, "a continuation has its parent's instructions")
-    other = _chained(kit, kit.stored())
-    more = child["usage"]["input_tokens"] - other["usage"]["input_tokens"]
-    expect(more < 150, f"its prompt has {more} tokens more than without them")
+    if parent["usage"]["output_tokens"] > 500:
+        raise NotJudged("the answer is as long as the instructions")
+    shorter = child["usage"]["input_tokens"] < parent["usage"]["input_tokens"]
+    expect(shorter, "the prompt of a continuation has the instructions in it")
 
 
 @check("responses.state.branches", f"{STATE}: Passing context from the previous response")
