@@ -134,7 +134,7 @@ class Machine:
         self.stopping = False
 
     async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
+        await asyncio.sleep(seconds)  # slept: on virtual time
         await self.awake.wait()
 
     async def steps(self) -> None:
@@ -189,6 +189,7 @@ class Life:
             for _ in range(SERVERS):
                 self._machines.append(await self._machine())
             for _ in range(ACTS):
+                # slept: on virtual time
                 await asyncio.sleep(self.random.choice((0.05, 0.3, 1.0, LEASE_S / 2)))
                 await self._act()
                 self._look()
@@ -326,7 +327,7 @@ class Life:
         for machine in self._machines:
             machine.awake.set()
         for _ in range(40):
-            await asyncio.sleep(LEASE_S)
+            await asyncio.sleep(LEASE_S)  # slept: on virtual time
             self._look()
             if all(turn.last or not turn.acknowledged or turn.deleted for turn in self._turns):
                 break

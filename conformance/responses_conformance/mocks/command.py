@@ -28,13 +28,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     record.help = "File for the ids of each prompt, a JSON object a line"
     add("--step", type=int, default=1, metavar="N", help="Ids of each step (default: 1)")
     add("--port", type=int, default=0, metavar="PORT", help="Port of a gRPC engine (default: free)")
-    add("--handshake", metavar="ADDRESS", help="vLLM's handshake, such as tcp://127.0.0.1:13345")
+    add("--handshake", metavar="ADDRESS", help="Handshake of vLLM, such as tcp://127.0.0.1:13345")
     remote = add("--remote", action="store_true")
     remote.help = (
         "Handshake as an engine of another machine (vllm serve --data-parallel-size-local 0)"
     )
-    add("--inputs", metavar="ADDRESS", help="vLLM's input socket, in place of a handshake")
-    add("--outputs", metavar="ADDRESS", help="vLLM's output socket")
+    add("--inputs", metavar="ADDRESS", help="Input socket of vLLM, in place of a handshake")
+    add("--outputs", metavar="ADDRESS", help="Output socket of vLLM")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -18,7 +18,6 @@ from trt_responses.store import Expired, Lock, Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tests.support.postgres_server import PostgresServer
     from trt_responses.stores.postgres.store import PostgresStore
@@ -45,30 +44,26 @@ def opened(url: str, **more: Any) -> PostgresStore:
 
 
 @contextmanager
-def pooled(server: PostgresServer, folder: Path) -> Iterator[str]:
+def pooled(server: PostgresServer) -> Iterator[str]:
     """A PgBouncer that gives each transaction another connection."""
     if (program := shutil.which("pgbouncer")) is None:
         pytest.skip("no pgbouncer on this machine: install it from the distribution")
-    port, settings = free_port(), folder / "pgbouncer.ini"
-    (folder / "users").write_text('"postgres" ""\n')
+    port, folder = free_port(), server.folder.parent  # which its user may read
+    settings, users = folder / "pgbouncer.ini", folder / "users"
+    users.write_text('"postgres" ""\n')
     settings.write_text(
         f"[databases]\npostgres = host=127.0.0.1 port={server.port} user=postgres\n"
         f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nauth_type = any\n"
-        f"auth_file = {folder / 'users'}\npool_mode = transaction\ndefault_pool_size = 3\n"
+        f"auth_file = {users}\npool_mode = transaction\ndefault_pool_size = 3\n"
         "server_round_robin = 1\nunix_socket_dir =\n"
     )
-    folder.chmod(0o755)
-    for parent in (folder, *folder.parents[:2]):
-        parent.chmod(parent.stat().st_mode | 0o055)
     user = "postgres" if postgres_server.is_root() else None
     process = subprocess.Popen(
         [program, settings], stderr=subprocess.PIPE, text=True, user=user, cwd="/"
     )
     assert process.stderr is not None
     try:
-        for line in process.stderr:
-            if "process up" in line:
-                break
+        assert any("process up" in line for line in process.stderr), "pgbouncer ended at its start"
         yield f"postgresql://postgres@127.0.0.1:{port}/postgres"
     finally:
         process.kill()
@@ -109,7 +104,7 @@ def test_writers_that_add_and_delete_at_once_lose_no_block(history: PostgresHist
 
 
 def test_it_works_behind_a_pooler_of_transactions(
-    server: PostgresServer, history: PostgresHistory, tmp_path: Path
+    server: PostgresServer, history: PostgresHistory
 ) -> None:
     async def story(url: str) -> None:
         store = opened(url)
@@ -120,7 +115,7 @@ def test_it_works_behind_a_pooler_of_transactions(
         assert not await store.lock(Lock("conv", "ann", "other"), 5.0)
         await store.stop()
 
-    with pooled(server, tmp_path) as url:
+    with pooled(server) as url:
         asyncio.run(story(url))
 
 

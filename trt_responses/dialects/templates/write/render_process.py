@@ -81,7 +81,7 @@ class TemplateProcess:
                 async with asyncio.timeout(START_S):
                     process = await self._running()
                 async with asyncio.timeout(self.render_s):
-                    answer = await _asked(process, request)
+                    answer = await _answered(process, request)
             except TimeoutError:
                 await self.close()
                 raise TemplateLimitError(
@@ -116,7 +116,7 @@ class TemplateProcess:
         process = self._process
         if process is None or process.returncode is not None:
             process = self._process = await _begun()
-            await _asked(process, self._begin)
+            await _answered(process, self._begin)
         return process
 
 
@@ -130,7 +130,7 @@ async def _begun() -> Process:
     )
 
 
-async def _asked(process: Process, message: Json) -> Json:
+async def _answered(process: Process, message: Json) -> Json:
     """The answer to one message."""
     await _send(process, message)
     assert process.stdout is not None
