@@ -113,6 +113,7 @@ MAY_IMPORT = {
     "features.stop": CORE,
     "features.stored": f"{CORE} features.listing",
     "features.tool_items": CORE,
+    "features.tool_search": CORE,
     "features.traces": CORE,
     "features.truncation": CORE,
     # APIs

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from trt_responses.wire.output import Status
     from trt_responses.wire.tools import ActionTool
 
-ActionKind = Literal["shell", "local_shell", "apply_patch"]
+ActionKind = Literal["shell", "local_shell", "apply_patch", "tool_search"]
 
 
 class Action(NamedTuple):

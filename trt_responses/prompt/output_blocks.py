@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         | o.OutputActionCall
     )
 
-ACTIONS = (o.OutputShellCall, o.OutputLocalShellCall, o.OutputPatchCall)
+ACTIONS = (o.OutputShellCall, o.OutputLocalShellCall, o.OutputPatchCall, o.OutputToolSearchCall)
 CALLS = (o.OutputFunctionCall, o.OutputCustomCall, *ACTIONS)
 
 
@@ -114,7 +114,12 @@ def _kind(item: WrittenItem, span: Span) -> Kind:
             return "preamble" if item.phase == "commentary" else "final"
         case o.OutputFunctionCall() | o.OutputCustomCall():
             return "call"
-        case o.OutputShellCall() | o.OutputLocalShellCall() | o.OutputPatchCall():
+        case (
+            o.OutputShellCall()
+            | o.OutputLocalShellCall()
+            | o.OutputPatchCall()
+            | o.OutputToolSearchCall()
+        ):
             return "call"
         case _:
             assert_never(item)
@@ -145,7 +150,12 @@ async def _rendered(item: WrittenItem, span: Span, renderer: Renderer) -> array[
             message = c.call_message(_callee(item, span), item.arguments)
         case o.OutputCustomCall():
             message = c.call_message(_callee(item, span), c.wrapped(item.input))
-        case o.OutputShellCall() | o.OutputLocalShellCall() | o.OutputPatchCall():
+        case (
+            o.OutputShellCall()
+            | o.OutputLocalShellCall()
+            | o.OutputPatchCall()
+            | o.OutputToolSearchCall()
+        ):
             message = c.call_message(_callee(item, span), o.action_text(item))
         case o.OutputCodeCall():
             message = c.code_message(span.recipient or "", item.code, _channel(item, span))

@@ -36,6 +36,7 @@ FOLDERS = (
     "features.compaction",
     "features.action_tools",
     "features.tool_items",
+    "features.tool_search",
     "features.hosted_tools",
     "features.stop",
     "features.logprobs",

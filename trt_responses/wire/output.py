@@ -279,7 +279,19 @@ class OutputPatchCall:
     type: Literal["apply_patch_call"] = "apply_patch_call"
 
 
-OutputActionCall = OutputShellCall | OutputLocalShellCall | OutputPatchCall
+@dataclass(frozen=True)
+class OutputToolSearchCall:
+    """A search for deferred tools, which the client is to make."""
+
+    id: str
+    call_id: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    status: Status = "in_progress"
+    execution: Literal["client"] = "client"
+    type: Literal["tool_search_call"] = "tool_search_call"
+
+
+OutputActionCall = OutputShellCall | OutputLocalShellCall | OutputPatchCall | OutputToolSearchCall
 """A call of a tool that the API knows and the client runs."""
 
 
@@ -399,6 +411,8 @@ def written(output: Iterable[OutputItem]) -> list[OutputItem]:
 
 def action_text(item: OutputActionCall) -> str:
     """The text that the model writes to make this call."""
+    if isinstance(item, OutputToolSearchCall):
+        return json.dumps(item.arguments, ensure_ascii=False)
     action = item.operation if isinstance(item, OutputPatchCall) else item.action
     return arguments_of(vars(action))
 

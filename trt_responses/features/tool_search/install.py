@@ -1,0 +1,19 @@
+"""Searches for deferred tools."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trt_responses.features.tool_search.feature import ToolSearch
+from trt_responses.features.tool_search.items import ACTION, ITEMS, NAME
+from trt_responses.log.action_calls import ACTIONS
+from trt_responses.wire.past_calls import KINDS
+
+if TYPE_CHECKING:
+    from trt_responses.setup.server import Server
+
+
+def install(server: Server) -> None:
+    ACTIONS[NAME] = ACTION
+    KINDS.update(ITEMS)
+    server.features.append(ToolSearch())
