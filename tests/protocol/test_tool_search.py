@@ -13,7 +13,7 @@ import pytest
 from openai.types.responses import Response
 
 from tests.support.background import ended
-from tests.support.sdk_judge import refused
+from tests.support.sdk_judge import accumulated, refused
 from tests.support.served import ANSWER, served
 from trt_responses.accept.responses import accept
 from trt_responses.features.tool_search.texts import Index, definitions, listing
@@ -149,3 +149,63 @@ def test_2000_tools_are_a_short_list_and_the_right_one_is_found() -> None:
     assert best[0].name == "create_invoice_draft"
     assert json.dumps(best[0].parameters) in definitions(best)
     assert not Index(accepted.tools).find("qwertz")
+
+
+SERVER = {"type": "tool_search"}
+
+
+@pytest.mark.parametrize("way", ["plain", "stream", "background"])
+def test_the_server_searches_and_the_model_calls_what_it_found(way: str) -> None:
+    async def story() -> None:
+        async with served(SEARCHED, CALLED, ANSWER) as s:
+            fields: Json = {"tools": [SERVER, *TOOLS[1:]]}
+            if way == "stream":
+                events = (await s.client.create(stream=True, **fields)).events
+                for event in events:
+                    assert refused(event) is None, event
+                types = [item["type"] for item in accumulated(events)]
+                assert types == [i["type"] for i in events[-1]["response"]["output"]]
+                first = events[-1]["response"]
+            elif way == "background":
+                started = (await s.client.create(background=True, **fields)).json()
+                first = await ended(s, started["id"])
+            else:
+                first = (await s.client.create(**fields)).json()
+            Response.model_validate(first)
+            search, output, call = first["output"]
+            assert (search["type"], search["execution"]) == ("tool_search_call", "server")
+            assert search["arguments"] == {"query": "mail"}
+            assert (output["type"], output["status"]) == ("tool_search_output", "completed")
+            assert [tool["name"] for tool in output["tools"]] == ["send_mail"]
+            assert (call["type"], call["name"]) == ("function_call", "send_mail")
+            one, two = s.prompt_text(0), s.prompt_text(1)
+            assert two.startswith(one), "the prefix of ids is kept"
+            assert "To one person." in two.removeprefix(one)
+            result = {"type": "function_call_output", "call_id": call["call_id"], "output": "ok"}
+            chained = {"previous_response_id": first["id"], "input": [result]}
+            last = (await s.client.create(**fields | chained)).json()
+            assert last["output"][0]["content"][0]["text"] == "Hello there, friend."
+            assert s.prompt_text().startswith(two)
+            items = [{"role": "user", "content": "Hello"}, *first["output"], result]
+            replayed = await s.client.create(**fields | {"input": items, "store": False})
+            assert replayed.status == 200, replayed.body
+            assert "To one person." in s.prompt_text()
+
+    asyncio.run(story())
+
+
+def test_a_search_that_finds_nothing_says_so_and_a_wrong_one_too() -> None:
+    wrong = SEARCHED.replace('"query": "mail"', '"words": 1')
+    nothing = SEARCHED.replace("mail", "qwertz")
+
+    async def story() -> None:
+        async with served(wrong, nothing, ANSWER) as s:
+            last = (await s.client.create(tools=[SERVER, *TOOLS[1:]])).json()
+            assert [item["type"] for item in last["output"]] == [
+                *("tool_search_call", "tool_search_output") * 2,
+                "message",
+            ]
+            assert "Give a 'query'" in s.prompt_text(1)
+            assert "No tool was found" in s.prompt_text(2)
+
+    asyncio.run(story())

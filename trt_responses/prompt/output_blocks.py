@@ -105,6 +105,7 @@ def _kind(item: WrittenItem, span: Span) -> Kind:
             | o.OutputWebSearchCall()
             | o.OutputMcpCall()
             | o.OutputMcpApprovalRequest()
+            | o.OutputHostedToolSearchCall()
         ):
             # what a thought has looked up leaves with the thought
             return "reasoning" if _channel(item, span) == "analysis" else "call"
@@ -162,6 +163,9 @@ async def _rendered(item: WrittenItem, span: Span, renderer: Renderer) -> array[
         case o.OutputWebSearchCall() | o.OutputContainerShellCall():
             text = row_of(item).text(item)
             message = c.code_message(span.recipient or "", text, _channel(item, span))
+        case o.OutputHostedToolSearchCall():
+            text = row_of(item).text(item)
+            message = c.call_message(span.recipient or "", text)
         case o.OutputMcpCall() | o.OutputMcpApprovalRequest():
             message = c.call_message(span.recipient or "", item.arguments)
         case _:

@@ -379,12 +379,37 @@ class OutputMcpListTools:
     type: Literal["mcp_list_tools"] = "mcp_list_tools"
 
 
+@dataclass(frozen=True)
+class OutputHostedToolSearchCall:
+    """A search for deferred tools that is made here. What it found is an item of its own."""
+
+    id: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    status: HostedStatus = "in_progress"
+    call_id: None = None
+    execution: Literal["server"] = "server"
+    type: Literal["tool_search_call"] = "tool_search_call"
+
+
+@dataclass(frozen=True)
+class OutputToolSearchResult:
+    """The tools that such a search has found."""
+
+    id: str
+    tools: tuple[Mapping[str, Any], ...] = ()
+    status: Status = "in_progress"
+    call_id: None = None
+    execution: Literal["server"] = "server"
+    type: Literal["tool_search_output"] = "tool_search_output"
+
+
 OutputHostedCall = (
     OutputCodeCall
     | OutputContainerShellCall
     | OutputWebSearchCall
     | OutputMcpCall
     | OutputMcpApprovalRequest
+    | OutputHostedToolSearchCall
 )
 """What a call to a tool of the server's becomes."""
 
@@ -397,9 +422,10 @@ OutputItem = (
     | OutputHostedCall
     | OutputShellResult
     | OutputMcpListTools
+    | OutputToolSearchResult
     | OutputCompaction
 )
-BESIDE = (OutputMcpListTools, OutputShellResult, OutputCompaction)
+BESIDE = (OutputMcpListTools, OutputShellResult, OutputToolSearchResult, OutputCompaction)
 """Items that stand beside the model's messages: none of those became one."""
 OutputPart = OutputText | OutputReasoningText
 

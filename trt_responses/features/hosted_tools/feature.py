@@ -114,15 +114,15 @@ class ToolsStep(Step):
             loop = self._loop = ToolLoop(
                 opened.used, draft.turns, parts.clock_ns, opened.listings, self._approved
             )
-            draft.recipients = loop.recipients
-            draft.tool_names = {used.shown_as for used in loop.used}
+            draft.recipients = {*draft.recipients, *loop.recipients}
+            draft.tool_names = {*draft.tool_names, *(used.shown_as for used in loop.used)}
         await self._hosted.ledger.claim(self._approved, draft.owner, draft.id)
 
     def write(self, draft: Draft) -> None:
         if (loop := self._loop) is None:
             return
         options = draft.machine_options
-        options["runners"] = loop.runners
+        options["runners"] = {**options.get("runners", {}), **loop.runners}
         if (signer := self._hosted.signer) is not None:
             options["sign"] = partial(signer.signature, owner=draft.owner)
         source = source_of(loop.used) if draft.accepted.answer is None else None

@@ -116,8 +116,10 @@ class ToolLoop:
         answer."""
         reader, machine = generation.reader, generation.machine
         span = reader.messages[-1] if reader.messages else None
-        if span is None or span.recipient is None or not (reader.ended and machine.unanswered):
+        if span is None or not (reader.ended and machine.unanswered):
             return None
+        if span.recipient is None or span.recipient not in self._tools:
+            return None  # another loop's
         began_ns, used = self._clock_ns(), self._tools[span.recipient]
         call = ToolCall(machine.call_text, span.content_type, used.name)
         answer = await self._run(used, call, generation.notes)

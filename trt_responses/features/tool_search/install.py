@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trt_responses.features.tool_search.feature import ToolSearch
-from trt_responses.features.tool_search.items import ACTION, ITEMS, NAME
+from trt_responses.features.tool_search.items import ACTION, ITEMS, NAME, ROW
 from trt_responses.log.action_calls import ACTIONS
+from trt_responses.log.hosted_calls import ROWS
 from trt_responses.wire.past_calls import KINDS
 
 if TYPE_CHECKING:
@@ -16,4 +17,5 @@ if TYPE_CHECKING:
 def install(server: Server) -> None:
     ACTIONS[NAME] = ACTION
     KINDS.update(ITEMS)
+    ROWS[NAME] = ROW
     server.features.append(ToolSearch())

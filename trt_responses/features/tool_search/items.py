@@ -11,6 +11,7 @@ from trt_responses.accept.tools import client_tools
 from trt_responses.features.tool_search.texts import definitions
 from trt_responses.frozen import replace
 from trt_responses.log.action_calls import Action
+from trt_responses.log.hosted_calls import Row
 from trt_responses.wire import events as e
 from trt_responses.wire import output as o
 from trt_responses.wire.base import ListOf
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trt_responses.log.action_calls import ActionCall
+    from trt_responses.log.hosted_calls import HostedCall, Outcome
 
 NAME: Final = "tool_search"
 DESCRIPTION = "Searches for tools that are not loaded yet, by what they do."
@@ -43,7 +45,9 @@ class ToolSearchCall(PastCall):
     status: str | None = None
 
     def text(self) -> CallText:
-        return CallText(NAME, _json(self.arguments), None, self.call_id or self.id)
+        if self.call_id is None:
+            return CallText(NAME, _json(self.arguments), "What it found follows.")
+        return CallText(NAME, _json(self.arguments), None, self.call_id)
 
     @staticmethod
     def digested(item: Any) -> tuple[str, ...]:
@@ -62,7 +66,9 @@ class ToolSearchOutput(PastCall):
 
     def text(self) -> CallText:
         found = client_tools(list(flat(self.tools)))
-        return CallText(None, None, definitions(found), self.call_id or "")
+        if self.call_id is None:
+            return CallText(NAME, "{}", definitions(found))
+        return CallText(None, None, definitions(found), self.call_id)
 
 
 ITEMS: dict[str, type[PastCall]] = {
@@ -80,12 +86,7 @@ def _begin(call: ActionCall) -> Iterator[e.Event]:
 
 
 def _end(call: ActionCall, written: str, status: o.Status) -> Iterator[e.Event]:
-    try:
-        found = from_json(written, allow_partial="trailing-strings")
-    except ValueError:
-        found = {}
-    arguments = found if isinstance(found, dict) else {}
-    item = o.OutputToolSearchCall(call.id, call.call_id, arguments)
+    item = o.OutputToolSearchCall(call.id, call.call_id, arguments_in(written))
     yield e.OutputItemDone(call.index, replace(item, status=status))
 
 
@@ -96,3 +97,35 @@ ACTION = Action(
     _begin,
     _end,
 )
+
+
+def _call(call: HostedCall, text: str, outcome: Outcome) -> o.OutputHostedToolSearchCall:
+    status: o.HostedStatus = "completed" if outcome.status == "failed" else outcome.status
+    return o.OutputHostedToolSearchCall(call.id, arguments_in(text), status)
+
+
+def _result(call: HostedCall, item_id: str, index: int, outcome: Outcome) -> tuple[e.Event, ...]:
+    empty = o.OutputToolSearchResult(item_id)
+    whole = replace(empty, tools=outcome.details.get("tools", ()), status="completed")
+    return (e.OutputItemAdded(index, empty), e.OutputItemDone(index, whole))
+
+
+def arguments_in(text: str) -> dict[str, Any]:
+    """The arguments of a search, as far as they were written."""
+    try:
+        found = from_json(text or "{}", allow_partial="trailing-strings")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+ROW = Row(
+    "tool_search_call",
+    "tsc",
+    _call,
+    lambda item: _json(item.arguments),
+    result=_result,
+    empty=b"{}",
+    channel="commentary",
+)
+"""Of searches that are made here."""
