@@ -18,4 +18,4 @@ def install(server: Server) -> None:
     ACTIONS[NAME] = ACTION
     KINDS.update(ITEMS)
     ROWS[NAME] = ROW
-    server.features.append(ToolSearch())
+    server.features.append(ToolSearch(server.settings.mcp_tools))

@@ -53,8 +53,9 @@ class Searching:
             return ToolAnswer("Give a 'query': words that say what the tool does.", failed=True)
         most = min(limit, MOST) if isinstance(limit, int) else FOUND
         found = index(self.tools).find(query, most)
-        names = {(tool.callee.namespace, tool.callee.name) for tool in found}
-        return ToolAnswer(definitions(found), details={"tools": tuple(_named(self.sent, names))})
+        names = {(t.callee.namespace, t.callee.name) for t in found if t.server is None}
+        tools = (*_named(self.sent, names), *_of_servers(found))
+        return ToolAnswer(definitions(found), details={"tools": tools})
 
     async def close(self) -> None:
         """Do nothing: nothing is kept."""
@@ -71,3 +72,21 @@ def _named(
                 yield {**tool, "tools": inner}
         elif (None, tool.get("name")) in names:
             yield tool
+
+
+def _of_servers(found: Iterable[Tool]) -> Iterable[Mapping[str, Any]]:
+    """Tools of MCP servers, as namespaces of functions."""
+    servers: dict[str, list[Mapping[str, Any]]] = {}
+    for tool in found:
+        if (label := tool.server) is not None:
+            function = {
+                "type": "function",
+                "name": tool.name.removeprefix(f"{label}__"),
+                "description": tool.description,
+                "parameters": tool.parameters,
+                "strict": False,
+                "defer_loading": True,
+            }
+            servers.setdefault(label, []).append(function)
+    for label, functions in servers.items():
+        yield {"type": "namespace", "name": label, "description": "", "tools": functions}
