@@ -255,7 +255,8 @@ class McpSession:
     async def _listed(self) -> list[Listed]:
         cached = self._tool.remembered(self._key)
         if cached is None:
-            cached = await self._connected().tools()
+            fetched = await self._connected().tools()
+            cached = [one._replace(input_schema=schema_of(one), plain=True) for one in fetched]
             self._tool.remember(self._key, cached)
         return cached
 
