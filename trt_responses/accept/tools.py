@@ -40,7 +40,9 @@ def client_tools(placed: Sequence[t.Placed]) -> list[Tool]:
         if isinstance(tool, t.ActionTool):
             callee, action = Callee(tool.type, action=tool.type), action_of(tool.type, one.place)
             shown = (action.describe(tool), action.parameters)
-            tools.append(Tool(one.name, one.place, callee, *shown, strict=True))
+            if searches := isinstance(tool, t.ToolSearchTool):
+                shown = (shown[0], tool.parameters or shown[1])
+            tools.append(Tool(one.name, one.place, callee, *shown, strict=not searches))
             continue
         texts = [tool.description]
         if space is not None and space.name not in described:
@@ -52,10 +54,11 @@ def client_tools(placed: Sequence[t.Placed]) -> list[Tool]:
             check_calls("custom", one.place)
         callee = Callee(tool.name, None if space is None else space.name, custom=custom)
         named_so = (one.name, one.place, callee, description)
+        later = (tool.model_extra or {}).get("defer_loading") is True
         if isinstance(tool, t.FunctionTool):
-            tools.append(Tool(*named_so, tool.parameters, bool(tool.strict)))
+            tools.append(Tool(*named_so, tool.parameters, bool(tool.strict), deferred=later))
         else:
-            tools.append(Tool(*named_so, grammar=_grammar(tool.format)))
+            tools.append(Tool(*named_so, grammar=_grammar(tool.format), deferred=later))
     return tools
 
 
