@@ -31,6 +31,7 @@ REASONS = (
         "tests/e2e/test_script.py does",
         "tests/e2e/test_judges.py does",
         "needs root",
+        "tests/e2e/test_http_engines.py does",
         "needs a domain of yours",
     ),
     *("tests/deploy/test_systemd.py does", "tests/e2e/test_serve_model.py does"),

@@ -29,7 +29,7 @@ LAWS = {
 
 
 @dataclass
-class Said:
+class Read:
     """What a client reads of one reply."""
 
     text: str = ""
@@ -42,57 +42,57 @@ class Said:
 # --- reading ------------------------------------------------------------------------------------
 
 
-def chat(reply: Json) -> Said:
+def chat(reply: Json) -> Read:
     choice = reply["choices"][0]
     message = choice["message"]
     calls = [
         (call["function"]["name"], call["function"]["arguments"])
         for call in message.get("tool_calls") or ()
     ]
-    return Said(message.get("content") or "", calls, choice.get("finish_reason") or "")
+    return Read(message.get("content") or "", calls, choice.get("finish_reason") or "")
 
 
-def chat_stream(events: Iterable[Json]) -> Said:
-    said, calls = Said(), dict[int, list[str]]()
+def chat_stream(events: Iterable[Json]) -> Read:
+    seen, calls = Read(), dict[int, list[str]]()
     for event in events:
         if event.get("error"):
-            said.error = json.dumps(event["error"], ensure_ascii=False)
+            seen.error = json.dumps(event["error"], ensure_ascii=False)
         for choice in event.get("choices") or ():
             delta = choice.get("delta") or {}
-            said.text += delta.get("content") or ""
+            seen.text += delta.get("content") or ""
             for call in delta.get("tool_calls") or ():
                 function = call.get("function") or {}
                 parts = calls.setdefault(call["index"], ["", ""])
                 parts[0] += function.get("name") or ""
                 parts[1] += function.get("arguments") or ""
-            said.finish = choice.get("finish_reason") or said.finish
-    said.calls = [(name, arguments) for _, (name, arguments) in sorted(calls.items())]
-    if not said.finish and not said.error:
-        said.error = "the stream ended without a finish_reason"
-    return said
+            seen.finish = choice.get("finish_reason") or seen.finish
+    seen.calls = [(name, arguments) for _, (name, arguments) in sorted(calls.items())]
+    if not seen.finish and not seen.error:
+        seen.error = "the stream ended without a finish_reason"
+    return seen
 
 
-def responses(reply: Json) -> Said:
-    said, status = Said(), reply.get("status")
+def responses(reply: Json) -> Read:
+    seen, status = Read(), reply.get("status")
     for item in reply.get("output") or ():
         if item["type"] == "message":
             parts = (p for p in item["content"] if p["type"] == "output_text")
-            said.text += "".join(part["text"] for part in parts)
+            seen.text += "".join(part["text"] for part in parts)
         elif item["type"] == "function_call":
-            said.calls.append((item["name"], item["arguments"]))
+            seen.calls.append((item["name"], item["arguments"]))
     if status == "incomplete":
-        said.finish = "length"
+        seen.finish = "length"
     elif status == "completed":
-        said.finish = "tool_calls" if said.calls else "stop"
+        seen.finish = "tool_calls" if seen.calls else "stop"
     else:
-        said.error = f"status {status}: {json.dumps(reply.get('error'), ensure_ascii=False)}"
-    return said
+        seen.error = f"status {status}: {json.dumps(reply.get('error'), ensure_ascii=False)}"
+    return seen
 
 
-def responses_stream(events: Iterable[Json]) -> Said:
+def responses_stream(events: Iterable[Json]) -> Read:
     """By the deltas, calls by their last event; the stream's last event gives the end."""
     text, calls = "", dict[int, list[str]]()
-    said = Said(error="the stream has no terminal event")
+    seen = Read(error="the stream has no terminal event")
     for event in events:
         match event.get("type"):
             case "response.output_text.delta":
@@ -104,28 +104,28 @@ def responses_stream(events: Iterable[Json]) -> Said:
             case "response.output_item.done" if event["item"]["type"] == "function_call":
                 calls[event["output_index"]] = [event["item"][n] for n in ("name", "arguments")]
             case "response.completed" | "response.incomplete" | "response.failed":
-                said = responses(event["response"])
+                seen = responses(event["response"])
             case "error":
-                said.error = json.dumps(event, ensure_ascii=False)
+                seen.error = json.dumps(event, ensure_ascii=False)
                 break
-    said.text, said.calls = text, [(name, given) for _, (name, given) in sorted(calls.items())]
-    return said
+    seen.text, seen.calls = text, [(name, given) for _, (name, given) in sorted(calls.items())]
+    return seen
 
 
 # --- judging ------------------------------------------------------------------------------------
 
 
-def broken(said: Said, transcript: Transcript) -> Iterator[tuple[str, str]]:
+def broken(seen: Read, transcript: Transcript) -> Iterator[tuple[str, str]]:
     """Each law that a reply breaks, and how."""
-    if said.error:
-        yield "error", said.error
+    if seen.error:
+        yield "error", seen.error
         return
-    yield from _text(said.text, transcript)
-    yield from _calls(said.calls, transcript)
-    yield from _finish(said, transcript)
+    yield from _text(seen.text, transcript)
+    yield from _calls(seen.calls, transcript)
+    yield from _finish(seen, transcript)
 
 
-def same(plain: Said, streamed: Said) -> Iterator[tuple[str, str]]:
+def same(plain: Read, streamed: Read) -> Iterator[tuple[str, str]]:
     """What a stream says otherwise than the plain reply."""
     if plain.error or streamed.error:
         return
@@ -162,10 +162,10 @@ def _calls(calls: list[tuple[str, str]], transcript: Transcript) -> Iterator[tup
             yield "call", f"a call of {_short(name)} that the model did not make"
 
 
-def _finish(said: Said, transcript: Transcript) -> Iterator[tuple[str, str]]:
+def _finish(seen: Read, transcript: Transcript) -> Iterator[tuple[str, str]]:
     wanted = "length" if transcript.finish == "length" else "tool_calls"
-    if (transcript.finish == "length" or transcript.law.calls) and said.finish != wanted:
-        yield "finish", f"it says {said.finish}, where {wanted} is right"
+    if (transcript.finish == "length" or transcript.law.calls) and seen.finish != wanted:
+        yield "finish", f"it says {seen.finish}, where {wanted} is right"
 
 
 def _short(value: object, most: int = 160) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from responses_conformance import prompts
 from responses_conformance.checks.base import Check, Failure, NotJudged, NotOffered
-from responses_conformance.laws import READERS, Said, broken, same
+from responses_conformance.laws import READERS, Read, broken, same
 from responses_conformance.transcripts import load
 
 if TYPE_CHECKING:
@@ -77,11 +77,11 @@ def case(
 ) -> Case:
     """One transcript over one API, plain and streamed."""
     made, server.trace = Case(transcript, api), []
-    plain = _said(server, transcript, api, {**(extra or {}), "stream": False})
-    streamed = _said(server, transcript, api, {**(extra or {}), "stream": True})
+    plain = _exchanged(server, transcript, api, {**(extra or {}), "stream": False})
+    streamed = _exchanged(server, transcript, api, {**(extra or {}), "stream": True})
     made.exchanges = list(server.trace)
-    for place, said in (("plain", plain), ("stream", streamed)):
-        made.broken += [(law, f"{place}: {how}") for law, how in broken(said, transcript)]
+    for place, seen in (("plain", plain), ("stream", streamed)):
+        made.broken += [(law, f"{place}: {how}") for law, how in broken(seen, transcript)]
     made.broken += same(plain, streamed)
     return made
 
@@ -112,7 +112,7 @@ def _prompt(conversation: Conversation, api: str, record: Path | None, kit: Kit)
         raise Failure(why, exchange)
 
 
-def _said(server: Server, transcript: Transcript, api: str, fields: Mapping[str, Any]) -> Said:
+def _exchanged(server: Server, transcript: Transcript, api: str, fields: Mapping[str, Any]) -> Read:
     path, read, read_stream = READERS[api]
     body = request(server.model, transcript.wish, transcript.tools, api) | dict(fields)
     try:
@@ -120,21 +120,21 @@ def _said(server: Server, transcript: Transcript, api: str, fields: Mapping[str,
             with server.stream("POST", path, body) as reply:
                 exchange = reply.exchange
                 if exchange.status == 200:
-                    said: Said = read_stream(e.json for e in reply if e.data != "[DONE]")
-                    return said
+                    seen: Read = read_stream(e.json for e in reply if e.data != "[DONE]")
+                    return seen
                 list(reply)  # the client keeps what is read
         else:
             exchange = server.call("POST", path, body)
             if exchange.status == 200:
-                found: Said = read(exchange.json)
+                found: Read = read(exchange.json)
                 return found
-        return Said(error=f"{exchange.status} {exchange.reply[:200]!r}")
+        return Read(error=f"{exchange.status} {exchange.reply[:200]!r}")
     except ConnectionRefusedError:
         raise  # the server is gone: no law is broken
     except (OSError, http.client.HTTPException) as fault:
-        return Said(error=f"the connection broke: {fault or type(fault).__name__}")
+        return Read(error=f"the connection broke: {fault or type(fault).__name__}")
     except (LookupError, TypeError, ValueError, AttributeError) as fault:
-        return Said(error=f"a reply of another shape: {type(fault).__name__} {fault}")
+        return Read(error=f"a reply of another shape: {type(fault).__name__} {fault}")
 
 
 def request(model: str, text: str, tools: Sequence[str], api: str) -> dict[str, Any]:

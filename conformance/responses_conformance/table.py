@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 BEGIN, END = "<!-- begin: made by make conformance -->", "<!-- end -->"
-MOST_NAMED = 10
+MOST_NAMED = 20
 NAMES = {"vllm": "vLLM", "smg": "SMG"}
 SETTLES_S = 2
 """Until a router has found its engine."""
@@ -122,26 +122,31 @@ def _api(cases: list[Case] | str) -> Json:
     }
 
 
-def markdown(results: Sequence[Json]) -> str:
-    """The table of all servers, and the first failures of each law."""
+def summary(results: Sequence[Json]) -> str:
+    """The table of all servers."""
     heads = ["server", "engine's wire", "chat", "Responses", "prompts", *LAWS]
     lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
     for each in results:
-        if "absent" in each:
-            lines.append(f"| {each['server']} | {each['wire']} | not run: {each['absent']} |")
-            continue
-        apis = [each["apis"].get(api, {"not offered": "not judged"}) for api in READERS]
-        cells = [_share(api) for api in apis]
-        told = each["prompts"]
-        count = told["judged"]
-        cells.append(f"{count - len(told['failures'])} of {count}" if count else "–")
-        sums: Counter[str] = sum((Counter(api.get("laws", {})) for api in apis), Counter())
-        cells += [str(sums[law]) for law in LAWS]
+        cells = [f"not run: {each['absent']}"] if "absent" in each else list(_cells(each))
         lines.append(f"| {' | '.join((each['server'], each['wire'], *cells))} |")
-    lines += ["", "| server | fails | for example |", "|---|---|---|"]
-    rows = [f"| {each['server']} | {row} |" for each in results for row in _failures(each)]
-    lines += dict.fromkeys(rows)  # one server fails alike over each wire
     return "\n".join(lines)
+
+
+def _cells(each: Json) -> Iterator[str]:
+    apis = [each["apis"].get(api, {"not offered": "not judged"}) for api in READERS]
+    yield from map(_share, apis)
+    prompts = each["prompts"]
+    count = prompts["judged"]
+    yield f"{count - len(prompts['failures'])} of {count}" if count else "–"
+    sums: Counter[str] = sum((Counter(api.get("laws", {})) for api in apis), Counter())
+    yield from (str(sums[law]) for law in LAWS)
+
+
+def failures(results: Sequence[Json]) -> str:
+    """For each server and law the transcripts that break it, and one fault in full."""
+    lines = ["| server | fails | for example |", "|---|---|---|"]
+    rows = [f"| {each['server']} | {row} |" for each in results for row in _failures(each)]
+    return "\n".join([*lines, *dict.fromkeys(rows)])  # one server fails alike over each wire
 
 
 def _share(api: Json) -> str:
@@ -184,10 +189,24 @@ def write_into(page: Path, text: str) -> None:
     page.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", "utf-8")
 
 
+def write(results: Sequence[Json], out: Path, page: Path | None) -> None:
+    """Write the results, the page of failures, and the table into another page."""
+    made = {"date": time.strftime("%Y-%m-%d", time.gmtime()), "transcripts": len(load())}
+    about = f"{made['date']}, {made['transcripts']} transcripts.\n\n{summary(results)}"
+    text = json.dumps({**made, "results": results}, ensure_ascii=False, indent=1)
+    out.write_text(f"{text}\n", "utf-8")
+    found = f"# What servers make of tokens\n\n{about}\n\n{failures(results)}\n"
+    out.with_suffix(".md").write_text(found, "utf-8")
+    if page:
+        write_into(page, about)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m responses_conformance.table")
-    parser.add_argument("--servers", default=",".join(PEERS), help=f"of {', '.join(PEERS)}")
-    parser.add_argument("--out", type=Path, default=Path("conformance.json"), help="JSON file")
+    default = ",".join(name for name in PEERS if name != "llama.cpp")  # it takes half an hour
+    parser.add_argument("--servers", default=default, help=f"of {', '.join(PEERS)}")
+    out = parser.add_argument("--out", type=Path, default=Path("results.json"))
+    out.help = "JSON file; beside it a page of the same name, with the failures"
     parser.add_argument("--page", type=Path, help="page whose table is replaced")
     options = parser.parse_args(arguments)
     results = []
@@ -199,11 +218,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             results.append({"server": peer.label, "wire": peer.wire, "absent": str(fault)})
         shares = {api: _share(found) for api, found in results[-1].get("apis", {}).items()}
         print(f"{name}: {shares or results[-1]} in {time.monotonic() - began:.0f} s", flush=True)
-    date = time.strftime("%Y-%m-%d", time.gmtime())
-    made = {"date": date, "transcripts": len(load()), "results": results}
-    options.out.write_text(json.dumps(made, ensure_ascii=False, indent=1) + "\n", "utf-8")
-    if options.page:
-        write_into(options.page, f"{date}, {len(load())} transcripts.\n\n{markdown(results)}")
+    write(results, options.out, options.page)
     return 0
 
 

@@ -88,6 +88,7 @@ def small_engines_dir(shared_dir: Path) -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.exists():
             source = open_template_gguf(write_tiny(shared_dir / "small.gguf", "qwen3", seed=1))
+            assert source is not None
             tools = BuildTools(vocabulary(), dialect_for=dialect_facts)
             template_gguf.prepare(source, folder, "tiny", tools)
     return folder

@@ -11,7 +11,8 @@ import json
 import os
 import shutil
 import subprocess
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import httpx2 as httpx
@@ -23,7 +24,7 @@ from tests.support.serve_command import Command
 from trt_responses.settings import PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import Iterator
     from pathlib import Path
 
 CODEX = shutil.which("codex")
@@ -58,15 +59,36 @@ TOOL = {"type": "function", "name": "get_weather", "parameters": SCHEMA, "strict
 FORMAT = {"format": {"type": "json_schema", "name": "place", "schema": SCHEMA, "strict": True}}
 
 
-@asynccontextmanager
-async def over(kind: str, place: Path) -> AsyncIterator[tuple[Command, Any, int]]:
-    """A server over one in the place of vLLM or SGLang, with the process and port of that."""
+@dataclass
+class Bench:
+    """A server over one in the place of vLLM, whose process and port a test may replace."""
+
+    place: Path
+    command: Command
+    process: Any
+    port: int
+    runner: asyncio.Runner
+    stack: AsyncExitStack
+
+    async def restart(self) -> None:
+        """Kill the server below, and start another one on its port."""
+        self.process.kill()
+        begun = server_process("vllm", self.port, str(self.place / "script.yaml"))
+        self.process, _ = await self.stack.enter_async_context(begun)
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    place = tmp_path_factory.mktemp("over-ids")
     script = place / "script.yaml"
     script.write_text(SCRIPT)
-    async with server_process(kind, script=str(script)) as (process, port):
-        given = ("--engine", f"{kind}://127.0.0.1:{port}/demo")
-        with await asyncio.to_thread(_served, place, given) as command:
-            yield command, process, port
+    with asyncio.Runner() as runner:
+        stack = AsyncExitStack()
+        begun = server_process("vllm", script=str(script))
+        process, port = runner.run(stack.enter_async_context(begun))
+        with _served(place, ("--engine", f"vllm://127.0.0.1:{port}/demo")) as command:
+            yield Bench(place, command, process, port, runner, stack)
+        runner.run(stack.aclose())
 
 
 def _served(place: Path, given: tuple[str, ...]) -> Command:
@@ -103,61 +125,49 @@ def codex_turn(command: Command, place: Path) -> subprocess.CompletedProcess[str
     )
 
 
-@pytest.mark.slow  # processes
-@pytest.mark.parametrize("kind", ["vllm", "sglang"])
-def test_schemas_forced_calls_and_stored_history_over_ids(kind: str, tmp_path: Path) -> None:
+def test_schemas_forced_calls_and_stored_history_over_ids(bench: Bench) -> None:
     async def claim() -> None:
-        async with over(kind, tmp_path) as (command, _, _):
-            placed = await create(command, input="Where?", text=FORMAT)
-            assert json.loads(placed["output"][-1]["content"][0]["text"]) == {"city": "Bern"}
-            forced = {"type": "function", "name": "get_weather"}
-            called = await create(
-                command, input="The weather?", tools=[TOOL], tool_choice=forced, store=True
-            )
-            (call,) = [item for item in called["output"] if item["type"] == "function_call"]
-            assert json.loads(call["arguments"]) == {"city": "Bern"}
-            result = {"type": "function_call_output", "call_id": call["call_id"], "output": "snow"}
-            answered = await create(
-                command, input=[result], previous_response_id=called["id"], tools=[TOOL]
-            )
-            assert "in the file" in answered["output"][-1]["content"][0]["text"]
+        command = bench.command
+        placed = await create(command, input="Where?", text=FORMAT)
+        assert json.loads(placed["output"][-1]["content"][0]["text"]) == {"city": "Bern"}
+        forced = {"type": "function", "name": "get_weather"}
+        called = await create(
+            command, input="The weather?", tools=[TOOL], tool_choice=forced, store=True
+        )
+        (call,) = [item for item in called["output"] if item["type"] == "function_call"]
+        assert json.loads(call["arguments"]) == {"city": "Bern"}
+        result = {"type": "function_call_output", "call_id": call["call_id"], "output": "snow"}
+        answered = await create(
+            command, input=[result], previous_response_id=called["id"], tools=[TOOL]
+        )
+        assert "in the file" in answered["output"][-1]["content"][0]["text"]
 
-    asyncio.run(claim())
+    bench.runner.run(claim())
 
 
-@pytest.mark.slow  # processes
-def test_a_response_goes_on_when_the_server_below_was_killed(tmp_path: Path) -> None:
+def test_a_response_goes_on_when_the_server_below_was_killed(bench: Bench) -> None:
     async def claim() -> None:
-        async with over("vllm", tmp_path) as (command, process, port):
-            said = ""
-            body = {"model": "demo", "input": "Count slowly.", "stream": True}
-            async with (
-                AsyncExitStack() as stack,
-                httpx.AsyncClient(timeout=PATIENCE_S, trust_env=False) as client,
-                client.stream("POST", f"{command.url}/v1/responses", json=body) as reply,
-            ):
-                async for line in reply.aiter_lines():
-                    event = json.loads(line[6:]) if line.startswith("data: {") else {"type": ""}
-                    if event["type"] != "response.output_text.delta":
-                        continue
-                    if not said:
-                        process.kill()
-                        script = str(tmp_path / "script.yaml")
-                        await stack.enter_async_context(server_process("vllm", port, script))
-                    said += event["delta"]
-            assert said == "One two three four five six seven eight nine ten."
+        said = ""
+        body = {"model": "demo", "input": "Count slowly.", "stream": True}
+        async with (
+            httpx.AsyncClient(timeout=PATIENCE_S, trust_env=False) as client,
+            client.stream("POST", f"{bench.command.url}/v1/responses", json=body) as reply,
+        ):
+            async for line in reply.aiter_lines():
+                event = json.loads(line[6:]) if line.startswith("data: {") else {"type": ""}
+                if event["type"] != "response.output_text.delta":
+                    continue
+                if not said:
+                    await bench.restart()
+                said += event["delta"]
+        assert said == "One two three four five six seven eight nine ten."
 
-    asyncio.run(claim())
+    bench.runner.run(claim())
 
 
-@pytest.mark.slow  # Codex starts
 @pytest.mark.skipif(CODEX is None, reason="no codex on the path")
-def test_codex_runs_a_command_over_ids(tmp_path: Path) -> None:
-    async def claim() -> None:
-        async with over("vllm", tmp_path) as (command, _, _):
-            turn = await asyncio.to_thread(codex_turn, command, tmp_path)
-            assert turn.returncode == 0, turn.stderr
-            assert (tmp_path / "work" / "notes.txt").read_text() == "apple\n"
-            assert "The word is in the file." in turn.stdout
-
-    asyncio.run(claim())
+def test_codex_runs_a_command_over_ids(bench: Bench) -> None:
+    turn = codex_turn(bench.command, bench.place)
+    assert turn.returncode == 0, turn.stderr
+    assert (bench.place / "work" / "notes.txt").read_text() == "apple\n"
+    assert "The word is in the file." in turn.stdout

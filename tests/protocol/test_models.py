@@ -7,6 +7,7 @@ import asyncio
 import orjson
 
 from tests.support.asgi import JSON
+from tests.support.scripted_tool import ScriptedTool
 from tests.support.served import served
 
 
@@ -122,5 +123,17 @@ def test_owners_and_adapters_share_no_cached_prefix() -> None:
                     assert reply.status == 200
                     salts.add(s.last.options.salt)
             assert len(salts) == 4
+
+    asyncio.run(story())
+
+
+def test_the_tools_that_the_server_runs_are_listed_as_a_request_names_them() -> None:
+    async def story() -> None:
+        async with served(tools=[ScriptedTool("42")]) as s:
+            (tool,) = (await s.client.get("/v1/models")).json()["data"][0]["tools"]
+            assert tool == {"type": "code_interpreter", "container": {"type": "auto"}}
+            assert (await s.client.create(tools=[tool])).status == 200
+        async with served() as s:
+            assert "tools" not in (await s.client.get("/v1/models")).json()["data"][0]
 
     asyncio.run(story())

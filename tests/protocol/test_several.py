@@ -112,6 +112,14 @@ async def made_by(s: SeveralServed, response_id: str) -> list[str]:
 
 
 @story
+async def test_short_prompts_that_begin_alike_are_spread() -> None:
+    async with several_served({"demo": [engine, engine]}) as s:
+        for name in "abcd":
+            await s.client.create(input=f"I am {name}.")
+        assert [each.requests for each in s.replicas.values()] == [2, 2]
+
+
+@story
 async def test_a_warm_engine_that_is_much_busier_than_another_gets_no_more() -> None:
     manual = partial(engine, clock=StepClock.manual(), max_batch=8)
     async with several_served({"demo": [manual, partial(engine, max_batch=8)]}) as s:

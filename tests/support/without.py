@@ -140,6 +140,7 @@ REFUSED: Mapping[str, Sequence[Post | Start | str]] = {
     "engines.triton": [Start({"engine": "triton://127.0.0.1:1/demo"})],
     "engines.trtllm": [],
     "engines.vllm": [Start({"engine": "vllm://127.0.0.1:1"})],
+    "stores.postgres": [Start({"store": "postgresql://127.0.0.1:1/x"})],
     "stores.redis": [Start({"store": "redis://127.0.0.1:1"})],
     "stores.sqlite": [Start({"store": "sqlite:///kept.db"})],
     "tools.browser": [Start({"browser": "boxed", "search_url": "http://localhost"})],

@@ -109,7 +109,7 @@ MAY_IMPORT = {
     "features.prefill": CORE,
     "features.recovery": CORE,
     "features.references": CORE,
-    "features.rollout": f"{CORE} features.limits prepare prepare.shelf",
+    "features.rollout": f"{CORE} features.limits prepare prepare.shelf cli cli.engines",
     "features.script": f"{CORE} engines",
     "features.seal": f"{CORE} features.references",
     "features.second_chance": CORE,

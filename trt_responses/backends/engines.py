@@ -11,7 +11,6 @@ from trt_responses.backends.dialects import (
     template_dialect,
     vocabulary,
 )
-from trt_responses.backends.http import SERVERS, http_at, scheme_of
 from trt_responses.backends.installed import maker, needed
 from trt_responses.engines.cores import spare_cores
 from trt_responses.engines.stand_ins import StandIns
@@ -90,9 +89,11 @@ def engine_elsewhere(
             with needed("Cassettes"):
                 from trt_responses.features.cassette.engine import NoEngine
             return NoEngine()
-        case kind if scheme_of(kind) in SERVERS:
-            return http_at(elsewhere, START_S)
         case kind:
+            from trt_responses.backends.http import SERVERS, http_at, scheme_of
+
+            if scheme_of(kind) in SERVERS:
+                return http_at(elsewhere, START_S)
             own = ("grpc", "triton", *SERVERS, "script", "several", "record", "replay")
             engine: Engine = maker("engines", kind, own)(elsewhere.place, settings)
             return engine

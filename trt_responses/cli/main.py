@@ -32,7 +32,7 @@ COMMANDS = {
     "mock": "play ids as the engine behind any server, to judge it without weights",
 }
 
-FEATURES = {"cassette": "trt_responses.features.cassette.command"}
+FEATURES = {name: f"trt_responses.features.{name}.command" for name in ("cassette", "rollout")}
 """The commands that a feature brings."""
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -92,12 +91,10 @@ class HttpEngine(DistantEngine):
         others: Sequence[Wire] = (),
         key: str = "",
         find_ignored: Callable[[Ask, Sequence[int]], Awaitable[frozenset[str]]] = ignored_options,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        now_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         """`others`: wires to try first, where the kind of the server is not known; `key`: sent as a
         bearer token."""
-        super().__init__(address, patience, find_ignored=find_ignored, sleep=sleep, now_ns=now_ns)
+        super().__init__(address, patience, find_ignored=find_ignored)
         self._at = address
         self._wires = (*others, wire)
         self._wire = wire
@@ -130,6 +127,13 @@ class HttpEngine(DistantEngine):
         the engine is lost. A broken connection to a healthy engine loses one request alone."""
         self._spawn(self._failed(request, chunk, "died" if broken else None))
 
+    def ended(self, request: Request) -> None:
+        """Forget a request, before its last push."""
+        self._over(request)
+
+    def now_ns(self) -> int:
+        return self._now_ns()
+
     async def _failed(self, request: Request, chunk: Chunk, lost: Loss | None) -> None:
         trouble = await self._judge()
         if trouble is not None:
@@ -142,9 +146,7 @@ class HttpEngine(DistantEngine):
     ) -> Request:
         fields = {} if left <= 0 else self._wire.body(prompt_ids, options, left)
         reader = self._wire.reader(options, left)
-        request = Request(
-            prompt_ids, options, fields, sink, reader, self._now_ns, self._over, self.fail
-        )
+        request = Request(prompt_ids, options, fields, sink, reader, self)
         if left <= 0:
             asyncio.get_running_loop().call_soon(request.end, Chunk(finish="length"))
             return request
@@ -203,8 +205,7 @@ class HttpEngine(DistantEngine):
 
 
 class Request:
-    """One request. Also its handle. `on_over` is called once, before the last push; `on_failed`
-    when the server failed it, or with `broken` when the connection broke."""
+    """One request. Also its handle."""
 
     def __init__(
         self,
@@ -213,15 +214,13 @@ class Request:
         fields: Mapping[str, Any],
         sink: Sink,
         reader: Reader,
-        now_ns: Callable[[], int],
-        on_over: Callable[[Request], None],
-        on_failed: Callable[..., None],
+        engine: HttpEngine,
     ) -> None:
         self.prompt_ids = prompt_ids
         self.options = options
         self.fields = fields
         self.over = False
-        self.begun_ns = now_ns()
+        self.begun_ns = engine.now_ns()
         self.last_step_ns = 0
         """The time of the last event, or 0."""
         self.ids: list[int] = []
@@ -229,14 +228,12 @@ class Request:
         """The server's slot, where it has some, and whose it is."""
         self._sink = sink
         self._reader = reader
-        self._now_ns = now_ns
-        self._on_over = on_over
-        self._on_failed = on_failed
-        self.stream = Stream(self._feed, _fault, self._push, self._break, now_ns)
+        self._engine = engine
+        self.stream = Stream(self._feed, _fault, self._push, self._break, engine.now_ns)
 
     def _feed(self, data: bytes) -> Chunk | None:
         if not data.startswith(b":"):  # a comment, which says nothing of the engine
-            self.last_step_ns = self._now_ns()
+            self.last_step_ns = self._engine.now_ns()
         return self._reader.feed(data)
 
     def abort(self) -> None:
@@ -261,7 +258,7 @@ class Request:
             self._sink.push(chunk)
         elif chunk.finish == "error" and chunk.refusal is None:
             self.stream.leave()
-            self._on_failed(self, chunk, broken=False)
+            self._engine.fail(self, chunk, broken=False)
         else:
             self.end(chunk)
 
@@ -269,12 +266,12 @@ class Request:
         if self._reader.held is not None:
             self.end(self._reader.held)
         else:
-            self._on_failed(self, Chunk(finish="error", error=reason), broken=True)
+            self._engine.fail(self, Chunk(finish="error", error=reason), broken=True)
 
     def _leave(self) -> None:
         self.over = True
         self.stream.leave()
-        self._on_over(self)
+        self._engine.ended(self)
 
 
 def _fault(body: bytes, status: int) -> str:

@@ -102,6 +102,7 @@ OPTIONS: tuple[Field, ...] = (
         "adds `prompt_cache_diagnostics`: see state.md",
     ),
     Field("prompt_cache_options.mode", "ignored"),
+    Field("prompt_cache_options.prewarm", "ignored"),
     Field("prompt_cache_options.ttl", "ignored"),
     Field("prompt_cache_retention", "ignored"),
     Field("background_options", "ignored", "a response starts as soon as a slot is free"),

@@ -21,7 +21,7 @@ MORE = "\n".join(f"{name}: {about}." for name, about in WIRES.items())
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `run`."""
     add = parser.add_argument
-    add("engine", choices=tuple(WIRES), metavar="ENGINE", help=", ".join(WIRES))
+    add("engine", choices=tuple(WIRES), metavar="ENGINE", help=f"Wire: {', '.join(WIRES)}")
     script = add("--script", default="", metavar="FILE")
     script.help = "Transcripts as JSONL (default: those of the kit)"
     record = add("--record", default="", metavar="FILE")

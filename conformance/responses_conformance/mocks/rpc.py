@@ -141,7 +141,7 @@ def _seen(request: Request, play: Play) -> list[int]:
     return list(play.ids)
 
 
-class Service(grpc.GenericRpcHandler):
+class Service(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc ships no types
     """A service whose messages stay bytes."""
 
     def __init__(self, wire: Wire, player: Player, step: int = 1) -> None:

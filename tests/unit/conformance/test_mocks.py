@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 import grpc
 import pytest
-from responses_conformance import prompts
-from responses_conformance.laws import Said, broken, same
+from responses_conformance import prompts, table
+from responses_conformance.laws import Read, broken, same
 from responses_conformance.mocks import protobuf, rpc
 from responses_conformance.mocks.play import CALL, RETURN, Player
-from responses_conformance.transcripts import FILE, Law, Transcript
+from responses_conformance.transcripts import FILE, Law, Transcript, load
 from responses_conformance.transcripts.write import filled
 
+from tests.support.pages import ROOT
 from trt_responses.engine import GenerateOptions
 from trt_responses.engines.grpc.messages import Messages
 from trt_responses.engines.grpc.trtllm import TrtLlmProtocol
@@ -144,28 +145,28 @@ def test_vllms_mock_speaks_its_engine_core() -> None:
 # --- laws ---------------------------------------------------------------------------------------
 
 CALLED = Transcript("c", (), law=Law(("Hi.",), (("f", ("{}", "")),), ("Well.",), ("g",)))
-RIGHT = Said("Well. Hi.", [("f", "{}"), ("g", "1")], "tool_calls")
+RIGHT = Read("Well. Hi.", [("f", "{}"), ("g", "1")], "tool_calls")
 
 
 @pytest.mark.parametrize(
-    ("said", "laws"),
+    ("seen", "laws"),
     [
         (RIGHT, []),
-        (Said("Hi.<|end|>", [("f", "")], "tool_calls"), ["leak"]),
-        (Said("", [("f", "")], "tool_calls"), ["text"]),
-        (Said("Hi.", [], "stop"), ["call", "finish"]),
-        (Said("Hi.", [("f", "{ }")], "tool_calls"), ["arguments"]),
-        (Said("Hi.", [("f", "{}"), ("h", "")], "tool_calls"), ["call"]),
-        (Said(error="500"), ["error"]),
+        (Read("Hi.<|end|>", [("f", "")], "tool_calls"), ["leak"]),
+        (Read("", [("f", "")], "tool_calls"), ["text"]),
+        (Read("Hi.", [], "stop"), ["call", "finish"]),
+        (Read("Hi.", [("f", "{ }")], "tool_calls"), ["arguments"]),
+        (Read("Hi.", [("f", "{}"), ("h", "")], "tool_calls"), ["call"]),
+        (Read(error="500"), ["error"]),
     ],
 )
-def test_each_law_is_broken_by_its_fault(said: Said, laws: list[str]) -> None:
-    assert [law for law, _ in broken(said, CALLED)] == laws
+def test_each_law_is_broken_by_its_fault(seen: Read, laws: list[str]) -> None:
+    assert [law for law, _ in broken(seen, CALLED)] == laws
 
 
 def test_a_stream_must_say_what_the_plain_reply_says() -> None:
     assert not list(same(RIGHT, RIGHT))
-    assert [law for law, _ in same(RIGHT, Said("Hi.", RIGHT.calls, "tool_calls"))] == ["stream"]
+    assert [law for law, _ in same(RIGHT, Read("Hi.", RIGHT.calls, "tool_calls"))] == ["stream"]
 
 
 def test_a_prompt_is_compared_id_by_id(vocabulary: Vocabulary) -> None:
@@ -176,7 +177,17 @@ def test_a_prompt_is_compared_id_by_id(vocabulary: Vocabulary) -> None:
     changed = vocabulary.encoding.encode(prompts.WISH.replace("Play", "Sing"))
     right = next(prompts.rendered(user))
     at = right.index(vocabulary.encoding.encode("Play")[0])
-    told = prompts.difference([*right[:at], *changed, *right[at + 5 :]], user)
-    assert told is not None
-    assert "Sing" in told
-    assert "Play" in told
+    found = prompts.difference([*right[:at], *changed, *right[at + 5 :]], user)
+    assert found is not None
+    assert "Sing" in found
+    assert "Play" in found
+
+
+def test_the_pages_show_the_results_that_are_kept() -> None:
+    kept = json.loads((ROOT / "conformance" / "results.json").read_text("utf-8"))
+    results = kept["results"]
+    assert table.summary(results) in (ROOT / "docs" / "conformance.md").read_text("utf-8")
+    assert table.failures(results) in (ROOT / "conformance" / "results.md").read_text("utf-8")
+    assert kept["transcripts"] == len(load())
+    assert results[0]["name"] == "ours"
+    assert {each["name"] for each in results} <= set(table.PEERS)

@@ -12,7 +12,7 @@ from tests.support.pages import ROOT, anchors, pages, sentences
 if TYPE_CHECKING:
     from pathlib import Path
 
-MOST_WORDS = 23_000
+MOST_WORDS = 25_000
 """Of all pages of `docs/`, tables included; code, decisions and the changelog are counted apart."""
 CODE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 WORD = re.compile(r"\S*\w\S*")

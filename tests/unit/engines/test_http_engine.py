@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from trt_responses.engine import Engine
 
 
-@pytest.fixture(scope="module", params=["vllm", "sglang"])
+SGLANG = pytest.param("sglang", marks=pytest.mark.slow)  # beside the wires, it shares all with vLLM
+
+
+@pytest.fixture(scope="module", params=["vllm", SGLANG])
 def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
     kind: str = request.param
     with asyncio.Runner() as runner:

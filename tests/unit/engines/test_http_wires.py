@@ -34,6 +34,8 @@ from trt_responses.tokens.control import CONTROL
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from trt_responses.engine import GuideKind
+
 RICH = GenerateOptions(
     5,
     (CONTROL.call,),
@@ -77,7 +79,8 @@ async def over(server: IdServer, **given: Any) -> AsyncIterator[HttpEngine]:
 
 def guided(kind: type[IdServer], **limits: Any) -> IdServer:
     """One with guides of JSON and regex; each answer is two ids and an end."""
-    guides = dict.fromkeys(("json_schema", "regex"), frozenset({CONTROL.return_}))
+    ends = frozenset({CONTROL.return_})
+    guides: dict[GuideKind, frozenset[int]] = {"json_schema": ends, "regex": ends}
     script = Script(((5,), (6,), (CONTROL.return_,)), cached_tokens=3)
     clock = StepClock.free()
     return kind(ScriptedEngine([script], clock=clock, guides=guides, max_batch=SLOTS, **limits))

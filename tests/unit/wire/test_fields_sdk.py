@@ -52,6 +52,7 @@ def sdk_options() -> set[str]:
         "reasoning": keys("reasoning.", Reasoning),
         "text": keys("text.", ResponseTextConfigParam),
         "stream_options": keys("stream_options.", create.StreamOptions),
+        "prompt_cache_options": keys("prompt_cache_options.", create.PromptCacheOptions),
     }
     plain = keys("", create.ResponseCreateParamsBase, create.ResponseCreateParamsStreaming)
     return (plain - nested.keys()).union(*nested.values())

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 BUSIER = 0.75
 """The share of its places by which a warm engine may be busier than the least loaded one."""
-WORTH_BLOCKS = 16
-"""The blocks that an engine must know beyond the others, if they are not half of what is left: else
-all that begins with the same instructions would meet at one engine."""
+LEAST_BLOCKS, WORTH_BLOCKS = 2, 16
+"""The blocks that an engine must know beyond the others: the first, if they are half of what is
+left, else the second. Else all that begins with the same instructions would meet at one engine."""
 REMEMBERED = 4096
 """The newest responses of which is known which engines made them."""
 
@@ -112,7 +112,8 @@ class Group:
         def rank(replica: Replica) -> tuple[int, float, int]:
             load, gain = replica.load, warm[replica] - everywhere
             free = load < 1 and load - least <= BUSIER
-            worth = gain >= WORTH_BLOCKS or 2 * gain >= len(blocks) - everywhere
+            half = gain >= LEAST_BLOCKS and 2 * gain >= len(blocks) - everywhere
+            worth = gain >= WORTH_BLOCKS or half
             return (-gain if free and worth else 0, load, replica.requests)
 
         return sorted(able, key=rank)

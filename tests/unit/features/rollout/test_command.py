@@ -12,7 +12,7 @@ import pytest
 
 from trt_responses.cli.client import ServerFault
 from trt_responses.cli.main import main
-from trt_responses.cli.rollout import RemoteVersions, Rollout
+from trt_responses.features.rollout.command import RemoteVersions, Rollout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
