@@ -15,6 +15,7 @@ from openai.types.responses import Response
 from tests.support.background import ended
 from tests.support.sdk_judge import accumulated, refused
 from tests.support.served import ANSWER, served
+from tests.support.sockets import connected
 from trt_responses.accept.responses import accept
 from trt_responses.features.tool_search.texts import Index, definitions, listing
 from trt_responses.wire.request import Request
@@ -207,5 +208,26 @@ def test_a_search_that_finds_nothing_says_so_and_a_wrong_one_too() -> None:
             ]
             assert "Give a 'query'" in s.prompt_text(1)
             assert "No tool was found" in s.prompt_text(2)
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("execution", ["client", "server"])
+def test_over_a_socket_too(execution: str) -> None:
+    async def story() -> None:
+        async with served(SEARCHED, CALLED) as s, connected(s.app) as socket:
+            tools = [SEARCH | {"execution": execution}, *TOOLS[1:]]
+            events = await socket.answer(input="Hello", tools=tools)
+            last = events[-1]["response"]
+            Response.model_validate(last)
+            assert last["output"][0]["type"] == "tool_search_call"
+            if execution == "client":
+                again = found(last["output"][0], MAIL)
+                more = {"tools": tools, "previous_response_id": last["id"]}
+                last = (await socket.answer(input=[again], **more))[-1]["response"]
+            assert last["output"][-1]["name"] == "send_mail"
+            wish = {"stream_options": {"resumable_seconds": 5}}
+            (refusal,) = await socket.answer(input="Hello", **wish)
+            assert refusal["error"]["param"] == "stream_options.resumable_seconds"
 
     asyncio.run(story())

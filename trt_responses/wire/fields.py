@@ -174,7 +174,7 @@ KINDS: tuple[Field, ...] = (
         *("local_shell_call_output", "shell_call", "shell_call_output", "apply_patch_call"),
         *("apply_patch_call_output", "tool_search_call"),
     ),
-    Field("input[].type=tool_search_output", "honoured", "its tools may be called"),
+    Field("input[].type=tool_search_output", "honoured"),
     *rows(
         "input[].type=",
         "refused",
@@ -212,7 +212,7 @@ KINDS: tuple[Field, ...] = (
         *("file_search", "computer", "computer_use_preview"),
         *("programmatic_tool_calling", "image_generation"),
     ),
-    Field("tools[].type=tool_search", "honoured", "finds deferred tools"),
+    Field("tools[].type=tool_search", "honoured"),
     Field(
         "tools[].type=shell",
         "honoured",
@@ -233,7 +233,7 @@ KINDS: tuple[Field, ...] = (
     *rows("tools[].", "honoured", "", "type", "name", "description", "parameters", "strict"),
     *rows("tools[].", "honoured", "", "format", "tools"),
     *rows("tools[].", "echoed", "", "output_schema"),
-    *rows("tools[].", "honoured", "beside a `tool_search`", "defer_loading"),
+    *rows("tools[].", "honoured", "", "defer_loading"),
     *rows("tools[].", "ignored", "echoed", "allowed_callers", "async"),
     *rows("tool_choice.type=", "honoured", "", "function", "custom", "allowed_tools"),
     *rows("tool_choice.type=", "honoured", "", "shell", "apply_patch"),
