@@ -39,10 +39,8 @@ def client_tools(placed: Sequence[t.Placed]) -> list[Tool]:
         tool, space = one.tool, one.namespace
         if isinstance(tool, t.ActionTool):
             callee, action = Callee(tool.type, action=tool.type), action_of(tool.type, one.place)
-            shown = (action.describe(tool), action.parameters)
-            if searches := isinstance(tool, t.ToolSearchTool):
-                shown = (shown[0], tool.parameters or shown[1])
-            tools.append(Tool(one.name, one.place, callee, *shown, strict=not searches))
+            shown = (action.describe(tool), action.parameters(tool))
+            tools.append(Tool(one.name, one.place, callee, *shown, strict=action.strict))
             continue
         texts = [tool.description]
         if space is not None and space.name not in described:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import orjson
 
@@ -11,7 +11,12 @@ from trt_responses.features.tool_search.texts import definitions
 from trt_responses.log.action_calls import Action
 from trt_responses.wire.base import ListOf
 from trt_responses.wire.past_calls import CallText, PastCall, canonical
-from trt_responses.wire.tools import Tool, flat
+from trt_responses.wire.tools import Tool, ToolSearchTool, flat
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from trt_responses.wire.tools import ActionTool
 
 NAME: Final = "tool_search"
 DESCRIPTION = "Searches for tools that are not loaded yet, by what they do."
@@ -70,4 +75,14 @@ def _json(value: object) -> str:
     return value if isinstance(value, str) else orjson.dumps(value or {}).decode()
 
 
-ACTION = Action(lambda tool: getattr(tool, "description", None) or DESCRIPTION, PARAMETERS)
+def _description(tool: ActionTool) -> str:
+    own = tool.description if isinstance(tool, ToolSearchTool) else None
+    return own or DESCRIPTION
+
+
+def _parameters(tool: ActionTool) -> Mapping[str, object]:
+    own = tool.parameters if isinstance(tool, ToolSearchTool) else None
+    return own or PARAMETERS
+
+
+ACTION = Action(_description, _parameters, strict=False)
