@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 RENDER_S = 10.0
-"""Timeout for one conversation, including process start. A thousand messages take 0.1 s."""
+"""Timeout for one conversation. A thousand messages take 0.1 s."""
+START_S = 60.0
+"""Timeout for the start of the process, which takes 0.2 s on an idle machine."""
 MEMORY_BYTES = 1 << 30
 """Limit of the process's address space. Python and jinja use a tenth of it."""
 
@@ -76,8 +78,10 @@ class TemplateProcess:
         }
         async with self._turn:
             try:
+                async with asyncio.timeout(START_S):
+                    process = await self._running()
                 async with asyncio.timeout(self.render_s):
-                    answer = await self._ask(request)
+                    answer = await _asked(process, request)
             except TimeoutError:
                 await self.close()
                 raise TemplateLimitError(
@@ -107,16 +111,13 @@ class TemplateProcess:
             process.stdin.close()
         await asyncio.shield(process.wait())
 
-    async def _ask(self, request: Json) -> Json:
+    async def _running(self) -> Process:
+        """The process, started if needed."""
         process = self._process
         if process is None or process.returncode is not None:
             process = self._process = await _begun()
-            await _send(process, self._begin)
-        await _send(process, request)
-        assert process.stdout is not None
-        size = _LENGTH.unpack(await process.stdout.readexactly(_LENGTH.size))[0]
-        answer: Json = json.loads(await process.stdout.readexactly(size))
-        return answer
+            await _asked(process, self._begin)
+        return process
 
 
 async def _begun() -> Process:
@@ -127,6 +128,15 @@ async def _begun() -> Process:
         stdout=pipe,
         stderr=nothing,
     )
+
+
+async def _asked(process: Process, message: Json) -> Json:
+    """The answer to one message."""
+    await _send(process, message)
+    assert process.stdout is not None
+    size = _LENGTH.unpack(await process.stdout.readexactly(_LENGTH.size))[0]
+    answer: Json = json.loads(await process.stdout.readexactly(size))
+    return answer
 
 
 async def _send(process: Process, message: Json) -> None:
@@ -148,9 +158,14 @@ def main() -> None:
     die_with(setup["parent"])
     resource.setrlimit(resource.RLIMIT_AS, (setup["memory_bytes"], setup["memory_bytes"]))
     template = Template(setup["source"], setup["special"])
+    _reply({"ready": True})
     while (request := _next()) is not None:
-        sys.stdout.buffer.write(_framed(_answer(template, request)))
-        sys.stdout.buffer.flush()
+        _reply(_answer(template, request))
+
+
+def _reply(message: Json) -> None:
+    sys.stdout.buffer.write(_framed(message))
+    sys.stdout.buffer.flush()
 
 
 def _answer(template: Template, request: Json) -> Json:
