@@ -50,6 +50,7 @@ UNUSUAL: dict[str, Any] = {
     "prompt_cache_retention": "24h",
     "prompt_cache_options.comparison_response_id": "resp_1",
     "prompt_cache_options.mode": "x",
+    "prompt_cache_options.prewarm": True,
     "prompt_cache_options.ttl": "30m",
     "background_options": {"completion_window": "soonest"},
     "reasoning.mode": "pro",
