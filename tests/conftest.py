@@ -20,6 +20,8 @@ from trt_responses.features.action_tools.calls import CALLS as ACTION_CALLS
 from trt_responses.features.action_tools.tools import KINDS as ACTION_TOOLS
 from trt_responses.features.tool_items.custom_calls import CustomCall
 from trt_responses.features.tool_items.items import ITEMS
+from trt_responses.features.tool_search.items import ACTION as TOOL_SEARCH
+from trt_responses.features.tool_search.items import ITEMS as SEARCH_ITEMS
 from trt_responses.log.action_calls import ACTIONS
 from trt_responses.log.item_events import CALLS
 from trt_responses.wire.past_calls import KINDS
@@ -32,8 +34,8 @@ if TYPE_CHECKING:
 pytest.register_assert_rewrite("tests.support")
 
 # For tests without a server, which would install them.
-KINDS.update(ITEMS)
-ACTIONS.update(ACTION_TOOLS)
+KINDS.update({**ITEMS, **SEARCH_ITEMS})
+ACTIONS.update({**ACTION_TOOLS, "tool_search": TOOL_SEARCH})
 CALLS.update(ACTION_CALLS, custom=CustomCall)
 
 # The same examples in each run, however busy the machine is.

@@ -26,6 +26,10 @@ def function_name(label: str, name: str) -> str:
     return f"{label}__{NOT_IN_NAMES.sub('_', name)[:MAX_NAME]}"
 
 
+DEFERS = "defers"
+"""The option of a server of tools whose tools may be too many to show at once."""
+
+
 class ToolCall(NamedTuple):
     """What the model wrote to the tool."""
 

@@ -31,9 +31,9 @@ async def ask(s: Served, items: list[dict[str, Any]]) -> Call:
     assert len(sent) > 36_000
     call = await s.client.send("POST", "/v1/responses", sent, HEADERS)
     assert call.status == 200, call.body[:500]
-    assert call.headers["x-trt-dropped-tools"] == "web_search, tool_search"
+    assert call.headers["x-trt-dropped-tools"] == "web_search"
     ignored = call.headers["x-trt-ignored"].split(", ")
-    assert ignored == ["client_metadata", "tools[].defer_loading"]
+    assert ignored == ["client_metadata"]
     return call
 
 
@@ -101,7 +101,7 @@ def test_a_plain_answer_to_the_same_request_says_the_same() -> None:
             call = await s.client.send("POST", "/v1/responses", orjson.dumps(sent), HEADERS)
             assert call.status == 200
             assert [tool["type"] for tool in call.json()["tools"]] == [
-                *("function", "function", "function", "custom", "namespace")
+                *("function", "function", "function", "custom", "namespace", "tool_search")
             ]
             assert call.json()["tool_choice"] == "auto"
 

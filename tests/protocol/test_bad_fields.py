@@ -25,13 +25,12 @@ MCP = {"type": "mcp_call", "server_label": "s", "name": "f", "arguments": "{}"}
 ODD_FORMATS: list[Any] = [5, "text", [], {"type": "x"}]
 REFUSED_ITEMS = [
     *("file_search_call", "computer_call", "computer_call_output", "image_generation_call"),
-    *("tool_search_call", "tool_search_output"),
     *("program", "program_output", "Message", "", " message"),
 ]
 HOSTED = [
     *("web_search", "web_search_preview", "file_search", "computer_use_preview"),
     *("code_interpreter", "image_generation"),
-    *("tool_search", "programmatic_tool_calling", "zzz"),
+    *("programmatic_tool_calling", "zzz"),
 ]
 
 

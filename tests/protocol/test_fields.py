@@ -20,7 +20,7 @@ HELLO = [{"role": "user", "content": "hi"}]
 IGNORED: dict[str, Any] = {
     "include.web_search_call.results": {"include": ["web_search_call.results"]},
     "include.nonsense": {"include": ["nonsense"]},
-    "tools[].defer_loading": {"tools": [WEATHER | {"defer_loading": True}]},
+    "tools[].async": {"tools": [WEATHER | {"async": True}]},
     "tools[].zzz": {"tools": [{"type": "namespace", "name": "n", "tools": [WEATHER | {"zzz": 1}]}]},
     "prompt_cache_options.mode": {"prompt_cache_options": {"mode": "x"}},
     "reasoning.mode": {"reasoning": {"mode": "pro"}},
@@ -30,7 +30,7 @@ IGNORED: dict[str, Any] = {
 QUIET: list[dict[str, Any]] = [
     {"include": ["message.output_text.logprobs"], "top_logprobs": 3},
     {"include": ["reasoning.encrypted_content"]},
-    {"tools": [WEATHER | {"defer_loading": False, "output_schema": {"type": "object"}}]},
+    {"tools": [WEATHER | {"async": False, "output_schema": {"type": "object"}}]},
     {"reasoning": {"context": "auto", "effort": "high", "summary": "auto"}},
     {"prompt_cache_options": None, "moderation": None, "image": None, "access_programs": None},
 ]

@@ -151,7 +151,7 @@ async def test_a_tool_that_is_listed_twice_is_one_tool() -> None:
 
 
 @story
-async def test_too_many_tools_need_to_be_named() -> None:
+async def test_too_many_tools_are_deferred_and_far_too_many_need_to_be_named() -> None:
     many = [tool(f"t{number}") for number in range(6)]
     brought = {"id": "mcpl_1", "type": "mcp_list_tools", "server_label": "demo"}
     brought["tools"] = [{"name": one["name"], "input_schema": {}} for one in many]  # type: ignore[assignment]
@@ -159,10 +159,41 @@ async def test_too_many_tools_need_to_be_named() -> None:
         for before in ([], [brought]):  # fetched, and brought by the client
             question = [*before, {"role": "user", "content": "Hi"}]
             call = await app.client.create(tools=[offer(server)], input=question)
-            (listed,) = items(call, "mcp_list_tools")
-            assert "offers too many tools: 6, limit 5" in listed["error"]
+            (listed,) = [*items(call, "mcp_list_tools"), brought][:1]
+            assert not listed.get("error")
+            assert offered(app) == []
+            assert "type tool_search =" in app.prompt_text()
+        brought["tools"] = [{"name": f"t{n}", "input_schema": {}} for n in range(4097)]  # type: ignore[assignment]
+        question = [brought, {"role": "user", "content": "Hi"}]
+        call = await app.client.create(tools=[offer(server)], input=question)
+        (listed,) = items(call, "mcp_list_tools")
+        assert "offers too many tools: 4097, limit 4096" in listed["error"]
         call = await app.client.create(tools=[offer(server, allowed_tools=["t1"])])
         assert offered(app) == ["t1"]
+
+
+@story
+async def test_a_tool_of_a_long_list_is_found_and_called() -> None:
+    searched = (
+        "<|channel|>commentary to=functions.tool_search <|constrain|>json<|message|>"
+        '{"query": "lookup needle"}<|call|>'
+    )
+    called = (
+        "<|channel|>commentary to=functions.demo__needle_lookup <|constrain|>json<|message|>"
+        "{}<|call|>"
+    )
+    many = [*(tool(f"t{number}") for number in range(199)), tool("needle_lookup", "Looks up.")]
+    async with mcp_site(*many) as server, using(server, searched, called, ANSWER) as app:
+        call = await app.client.create(tools=[offer(server)])
+        types = [item["type"] for item in call.json()["output"]]
+        searches = ["tool_search_call", "tool_search_output"]
+        assert types == ["mcp_list_tools", *searches, "mcp_call", "message"]
+        (found,) = items(call, "tool_search_output")
+        assert [one["name"] for one in found["tools"][0]["tools"]] == ["needle_lookup"]
+        (made,) = items(call, "mcp_call")
+        assert (made["server_label"], made["name"]) == ("demo", "needle_lookup")
+        assert made["status"] == "completed"
+        assert app.prompt_text(1).startswith(app.prompt_text(0))
 
 
 def function(name: str, kind: str = "function") -> Json:

@@ -120,6 +120,10 @@ REFUSED: Mapping[str, Sequence[Post | Start | str]] = {
         Post(ASKED | {"tools": [{"type": "custom", "name": "run"}]}, "tools[0]"),
         Post({"input": [{"type": "shell_call", "call_id": "c", "action": {}}]}, "input[0]"),
     ],
+    "features.tool_search": [
+        Post(ASKED | {"tools": [{"type": "tool_search"}]}, "tools[0]"),
+        Post({"input": [{"type": "tool_search_output", "tools": []}]}, "input[0]"),
+    ],
     "features.traces": [Start({"otlp_endpoint": "http://127.0.0.1:1/v1/traces"})],
     "features.truncation": [Post(ASKED | {"truncation": "auto"}, "truncation")],
     "apis.chat": ["/v1/chat/completions"],

@@ -118,6 +118,7 @@ MAY_IMPORT = {
     "features.stop": CORE,
     "features.stored": f"{CORE} features.listing",
     "features.tool_items": CORE,
+    "features.tool_search": f"{CORE} features.hosted_tools",
     "features.traces": CORE,
     "features.truncation": CORE,
     # APIs

@@ -47,6 +47,8 @@ class Tool:
     """The schema of a function's arguments; a custom tool has none."""
     strict: bool = False
     grammar: Grammar | None = None
+    deferred: bool = False
+    """The model reads of it when a search has found it."""
     server: str | None = None
     """The label of the MCP server whose tool it is: the server runs it, and not the client."""
 
@@ -57,7 +59,7 @@ class Tool:
     @property
     def promise(self) -> str | None:
         """The request field that makes this tool's arguments strict."""
-        if self.callee.action is not None:
+        if self.callee.action is not None and self.strict:
             return "type"
         if self.grammar is not None:
             return "format"

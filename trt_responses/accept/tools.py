@@ -39,8 +39,8 @@ def client_tools(placed: Sequence[t.Placed]) -> list[Tool]:
         tool, space = one.tool, one.namespace
         if isinstance(tool, t.ActionTool):
             callee, action = Callee(tool.type, action=tool.type), action_of(tool.type, one.place)
-            shown = (action.describe(tool), action.parameters)
-            tools.append(Tool(one.name, one.place, callee, *shown, strict=True))
+            shown = (action.describe(tool), action.parameters(tool))
+            tools.append(Tool(one.name, one.place, callee, *shown, strict=action.strict))
             continue
         texts = [tool.description]
         if space is not None and space.name not in described:
@@ -52,10 +52,11 @@ def client_tools(placed: Sequence[t.Placed]) -> list[Tool]:
             check_calls("custom", one.place)
         callee = Callee(tool.name, None if space is None else space.name, custom=custom)
         named_so = (one.name, one.place, callee, description)
+        later = (tool.model_extra or {}).get("defer_loading") is True
         if isinstance(tool, t.FunctionTool):
-            tools.append(Tool(*named_so, tool.parameters, bool(tool.strict)))
+            tools.append(Tool(*named_so, tool.parameters, bool(tool.strict), deferred=later))
         else:
-            tools.append(Tool(*named_so, grammar=_grammar(tool.format)))
+            tools.append(Tool(*named_so, grammar=_grammar(tool.format), deferred=later))
     return tools
 
 

@@ -21,8 +21,10 @@ class Action(NamedTuple):
     """One kind, as the model is shown the tool; what its call becomes is in `CALLS`."""
 
     describe: Callable[[ActionTool], str]
-    parameters: Mapping[str, object]
+    parameters: Callable[[ActionTool], Mapping[str, object]]
     """The schema of its calls."""
+    strict: bool = True
+    """Whether the model is held to it."""
 
 
 ACTIONS: dict[ActionKind, Action] = {}

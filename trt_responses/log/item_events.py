@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     Seal = Callable[[o.OutputReasoning, int], str]
     """What the client is to carry of a thought that has just been written."""
 
-ActionKind = Literal["shell", "local_shell", "apply_patch"]
+ActionKind = Literal["shell", "local_shell", "apply_patch", "tool_search"]
 
 
 class Callee(NamedTuple):

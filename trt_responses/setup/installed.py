@@ -43,6 +43,7 @@ FOLDERS = (
     "features.tool_items",
     "features.action_tools",
     "features.hosted_tools",
+    "features.tool_search",
     "features.stop",
     "features.logprobs",
     "features.peer_words",

@@ -223,6 +223,15 @@ class ApplyPatchTool(Options):
     type: Literal["apply_patch"]
 
 
+class ToolSearchTool(Options):
+    """A search for tools that are deferred: the client's, or this server's."""
+
+    type: Literal["tool_search"]
+    execution: Literal["server", "client"] | None = None
+    description: str | None = None
+    parameters: Schema | None = None
+
+
 class SearchFilters(Options):
     """The domains in which search may look, and those below them."""
 
@@ -258,7 +267,7 @@ class OtherTool(Options):
 
 KINDS = (
     *("function", "custom", "namespace", "code_interpreter", "mcp"),
-    *("shell", "local_shell", "apply_patch", "web_search"),
+    *("shell", "local_shell", "apply_patch", "web_search", "tool_search"),
 )
 DATED = {
     "web_search_2025_08_26": "web_search",
@@ -281,6 +290,7 @@ Tool = Annotated[
     | ShellTool
     | LocalShellTool
     | ApplyPatchTool
+    | ToolSearchTool
     | WebSearchTool
     | McpTool
     | OtherTool,
@@ -288,7 +298,7 @@ Tool = Annotated[
 ]
 
 
-ActionTool = ShellTool | LocalShellTool | ApplyPatchTool
+ActionTool = ShellTool | LocalShellTool | ApplyPatchTool | ToolSearchTool
 """Tools of which the API itself says what a call is, and which the client runs."""
 
 

@@ -110,6 +110,8 @@ MINIMAL: dict[str, dict[str, Any]] = {
     "shell_call_output": {"call_id": "c", "output": [{"stdout": "x"}]},
     "apply_patch_call": {"call_id": "c", "operation": {"type": "delete_file", "path": "x"}},
     "apply_patch_call_output": {"call_id": "c", "status": "completed"},
+    "tool_search_call": {"id": "t", "arguments": {}, "execution": "client", "call_id": "c"},
+    "tool_search_output": {"call_id": "c", "tools": []},
 }
 """An item of each kind that is taken, as the SDK requires it."""
 

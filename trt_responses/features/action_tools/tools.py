@@ -5,7 +5,7 @@ For the model they are functions, with one form of call each. Knows the API's wo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from trt_responses.log.action_calls import Action
 from trt_responses.wire.tools import ShellTool
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from trt_responses.wire.tools import ActionTool
 
     Json = dict[str, Any]
+
+T = TypeVar("T")
 
 SHELL = (
     "Runs commands in a shell on the user's machine, one after another, and gives the output and "
@@ -30,22 +32,24 @@ APPLY_PATCH = (
 )
 
 
-def _object(needed: list[str], **properties: Json) -> Json:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": needed,
-        "additionalProperties": False,
-    }
+def _plain(value: T) -> Callable[[ActionTool], T]:
+    return lambda tool: value
+
+
+def _object(needed: list[str], **properties: Json) -> Callable[[ActionTool], Json]:
+    return _plain(
+        {
+            "type": "object",
+            "properties": properties,
+            "required": needed,
+            "additionalProperties": False,
+        }
+    )
 
 
 TEXT: Json = {"type": "string"}
 TEXTS: Json = {"type": "array", "items": TEXT, "minItems": 1}
 COUNT: Json = {"type": "integer", "minimum": 1}
-
-
-def _plain(text: str) -> Callable[[ActionTool], str]:
-    return lambda tool: text
 
 
 def _shell(tool: ActionTool) -> str:

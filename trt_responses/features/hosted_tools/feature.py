@@ -114,8 +114,8 @@ class ToolsStep(Step):
             loop = self._loop = ToolLoop(
                 opened.used, draft.turns, parts.clock_ns, opened.listings, self._approved
             )
-            draft.recipients = loop.recipients
-            draft.tool_names = {used.shown_as for used in loop.used}
+            draft.recipients = {*draft.recipients, *loop.recipients}
+            draft.tool_names = {*draft.tool_names, *(used.shown_as for used in loop.used)}
         await self._hosted.ledger.claim(self._approved, draft.owner, draft.id)
 
     def write(self, draft: Draft) -> None:
@@ -124,7 +124,7 @@ class ToolsStep(Step):
         options = draft.machine_options
         signer = self._hosted.signer
         sign = None if signer is None else partial(signer.signature, owner=draft.owner)
-        options["runners"] = loop.new_calls(sign)
+        options["runners"] = {**options.get("runners", {}), **loop.new_calls(sign)}
         source = source_of(loop.used) if draft.accepted.answer is None else None
         if source is not None:
             options["cited_text"] = partial(CitationText, source)

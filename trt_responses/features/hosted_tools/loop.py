@@ -12,7 +12,7 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from trt_responses.errors import InvalidRequest
-from trt_responses.features.hosted_tools.hosted_calls import Outcome, Runner
+from trt_responses.features.hosted_tools.hosted_calls import ROWS, Outcome, Runner
 from trt_responses.features.hosted_tools.kinds import KINDS, tell_listing
 from trt_responses.language.messages import Message
 from trt_responses.language.reader import Span
@@ -117,8 +117,10 @@ class ToolLoop:
         answer."""
         reader, machine = generation.reader, generation.machine
         span = reader.messages[-1] if reader.messages else None
-        if span is None or span.recipient is None or not (reader.ended and machine.unanswered):
+        if span is None or not (reader.ended and machine.unanswered):
             return None
+        if span.recipient is None or span.recipient not in self._tools:
+            return None  # another loop's
         began_ns, used = self._clock_ns(), self._tools[span.recipient]
         call = ToolCall(machine.call_text, span.content_type, used.name)
         answer = await self._run(used, call, generation.notes)
@@ -202,7 +204,7 @@ class ToolLoop:
         most = max(1, room - min(RESERVE, room // 2))
         text = shortened(answer.text, min(MAX_ANSWER_BYTES, most * 8))
         used = self._tools.get(recipient or "")
-        channel = channel or (KINDS[used.runner.kind].kind.channel if used else "analysis")
+        channel = channel or (ROWS[used.runner.kind].kind.channel if used else "analysis")
         continuation, reader = generation.notes.continuation, generation.reader
         assert continuation is not None, "who offers tools sends no ids"
         while True:

@@ -21,6 +21,7 @@ from trt_responses.features.hosted_tools.loop import UsedTool
 from trt_responses.language.messages import FUNCTIONS
 from trt_responses.log.item_events import Callee
 from trt_responses.schema.closed import closed
+from trt_responses.tasks import give_way
 from trt_responses.tool import CitedSession, Lists
 
 if TYPE_CHECKING:
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 
 
 logger = logging.getLogger(__name__)
+
+AT_ONCE = 256
+"""Functions of one session that are read between two pauses."""
 
 
 class OpenedTools:
@@ -83,7 +87,9 @@ class OpenedTools:
         self._sessions.append(session)
         if isinstance(session, Lists) and session.listing is not None:
             self.listings.append(session.listing)
-        for name, recipient in session.recipients.items():
+        for number, (name, recipient) in enumerate(session.recipients.items(), 1):
+            if number % AT_ONCE == 0:
+                await give_way()
             runner = Runner(recipient.kind, recipient.facts, one.shows_outputs, recipient.describe)
             if (function := self._functions.get(name)) is not None:
                 shown_as = _function(name)
@@ -166,9 +172,9 @@ def lists_functions(tool: Tool) -> bool:
 
 def source_of(used: Iterable[UsedTool]) -> Callable[[int, int], Source | None] | None:
     """The source of the lines that can be cited, of the one tool that has any; None without one."""
-    for one in used:
-        if isinstance(one.session, CitedSession):
-            return one.session.source
+    for session in {id(one.session): one.session for one in used}.values():
+        if isinstance(session, CitedSession):
+            return session.source
     return None
 
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from trt_responses.errors import invalid_value
 from trt_responses.tool import (
+    DEFERS,
     Function,
     Listing,
     Opening,
@@ -46,6 +47,9 @@ RESERVED_HEADERS = {
     "accept",
 }
 """Headers that a request cannot set."""
+
+MOST_DEFERRED = 4096
+"""Tools of a server whose tools the model reads of only when a search has found them."""
 
 
 class Target(NamedTuple):
@@ -251,7 +255,8 @@ class McpSession:
     async def _listed(self) -> list[Listed]:
         cached = self._tool.remembered(self._key)
         if cached is None:
-            cached = await self._connected().tools()
+            fetched = await self._connected().tools()
+            cached = [one._replace(input_schema=schema_of(one), plain=True) for one in fetched]
             self._tool.remember(self._key, cached)
         return cached
 
@@ -272,7 +277,8 @@ class McpSession:
                     f"The server's tools '{other.name:.200}' and '{tool.name:.200}' both have the "
                     f"name '{name}' for the model: name one of them in 'allowed_tools'."
                 )
-        if len(offered) > (most := self._tool.limits.max_tools):
+        most = MOST_DEFERRED if self._options.get(DEFERS) else self._tool.limits.max_tools
+        if len(offered) > most:
             raise Fault(
                 f"The server offers too many tools: {len(offered)}, limit {most}. Name the needed "
                 "ones in 'allowed_tools'."

@@ -24,6 +24,8 @@ class Listed(NamedTuple):
     description: str
     input_schema: dict[str, Any]
     annotations: dict[str, Any] | None
+    plain: bool = False
+    """Whether the schema is as the model may be shown it."""
 
 
 class Result(NamedTuple):
@@ -45,6 +47,8 @@ def description_of(tool: Listed, server_description: str | None) -> str:
 def schema_of(tool: Listed) -> dict[str, Any]:
     """The schema of its arguments; any object if that is too large, too deep, or not an object."""
     schema = tool.input_schema
+    if tool.plain:
+        return schema
     if schema.get("type") != "object" or not _is_plain(schema, MAX_DEPTH):
         return ANY_OBJECT
     if len(json.dumps(schema)) > MAX_SCHEMA:

@@ -50,10 +50,11 @@ def test_an_unknown_adapter_is_never_answered_by_the_model_itself(asked: str) ->
 
 def test_a_version_that_is_gone_is_answered_by_another_and_an_unknown_model_is_refused() -> None:
     assert NAMES.wanted("demo@7") == ("demo@7", None)
-    NAMES.check("")  # an absent name is the served one
     for name in ("demo@7", "other", "other:new"):
         with pytest.raises(NotFound):
             NAMES.check(name)
+    NAMES.check("")
+    assert NAMES.wanted("") == (NAMES.served, None), "an absent model is the served one"
 
 
 def test_the_adapters_of_all_versions_are_listed_once() -> None:

@@ -1,0 +1,192 @@
+"""Keeps deferred tools out of the beginning of a prompt: their definitions stand behind the search
+that finds them, so that the ids before stay the same."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from trt_responses.accept.accepted import Tool
+from trt_responses.accept.tools import client_tools
+from trt_responses.feature import Step
+from trt_responses.features.hosted_tools.hosted_calls import Runner
+from trt_responses.features.hosted_tools.loop import ToolLoop, UsedTool
+from trt_responses.features.tool_search.items import (
+    DESCRIPTION,
+    NAME,
+    PARAMETERS,
+    ToolSearchOutput,
+)
+from trt_responses.features.tool_search.search import Search, Searching
+from trt_responses.features.tool_search.texts import listing
+from trt_responses.language.messages import FUNCTIONS
+from trt_responses.log.item_events import Callee
+from trt_responses.prompt.history import prior_of
+from trt_responses.tool import DEFERS
+from trt_responses.wire.known_tools import known, made_once
+from trt_responses.wire.tools import Placed, flat
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from trt_responses.accept.accepted import Accepted
+    from trt_responses.run.draft import Draft
+    from trt_responses.run.generation import Generation
+    from trt_responses.run.turns import Turn
+    from trt_responses.store import Block
+
+OUTPUT = b'"tool_search_output"'
+NO_FIELDS: Mapping[str, Any] = {}
+
+
+class ToolSearch:
+    """Serves requests with a `tool_search` tool."""
+
+    reads = ("tools", "built_in")
+
+    def __init__(self, most_shown: int) -> None:
+        """`most_shown`: the longest list of an MCP server that is not deferred by itself."""
+        self._most_shown = most_shown
+
+    def accept(self, accepted: Accepted) -> Step | None:
+        if searches(accepted.tools):
+            tool = next((tool for tool in accepted.echo.tools if tool["type"] == NAME), NO_FIELDS)
+            search = None if tool.get("execution") == "client" else Search()
+            return ToolSearchStep(search, self._most_shown)
+        if any(tool.kind == "mcp" for tool in accepted.built_in):
+            return ToolSearchStep(Search(), self._most_shown)
+        return None
+
+
+@made_once
+def searches(tools: Sequence[Tool]) -> bool:
+    """Whether one of the tools is a search for others."""
+    return any(tool.callee.action == NAME for tool in tools)
+
+
+@made_once
+def shown(tools: Sequence[Tool]) -> Sequence[Tool]:
+    """The tools at the prompt's beginning, the deferred ones as a list in the search's words."""
+    listed = listing(tools) if any(tool.deferred for tool in tools) else ""
+    return known(
+        [
+            replace(tool, description=f"{tool.description}\n{listed}".strip())
+            if tool.callee.action == NAME
+            else tool
+            for tool in tools
+            if not tool.deferred
+        ]
+    )
+
+
+class ToolSearchStep(Step):
+    """The tools of one run."""
+
+    order = 35  # behind the servers of tools, which add theirs
+
+    def __init__(self, search: Search | None, most_shown: int) -> None:
+        """`search`: the server's own; None: the client searches."""
+        self.moves = search is None  # what it has found is no part of what is kept
+        self._search = search
+        self._most_shown = most_shown
+        self._loop: ToolLoop | None = None
+        self._tools: Sequence[Tool] = ()
+        self._called: Sequence[Tool] = ()
+
+    async def acquire(self, draft: Draft) -> None:
+        """Let MCP servers offer more tools than a model is shown."""
+        if self._search is not None:
+            tools = [
+                replace(one, options={**one.options, DEFERS: True}) if one.kind == "mcp" else one
+                for one in draft.accepted.built_in
+            ]
+            draft.accepted = replace(draft.accepted, built_in=tools)
+
+    async def offer(self, draft: Draft) -> None:
+        """Show the tools that are not deferred, and remember what earlier searches have found."""
+        accepted = draft.accepted
+        if self._search is not None:
+            accepted = _deferred(accepted, self._most_shown)
+            if not searches(accepted.tools):
+                self._search = None  # nothing is to be searched
+                return
+        if draft.prior is None and accepted.previous_response_id is not None:
+            draft.prior = await prior_of(accepted, draft.records, draft.owner)
+        blocks = () if draft.prior is None else draft.prior.blocks
+        self._tools = self._called = _with_found(accepted, blocks)
+        if any(tool.server and tool.deferred for tool in self._tools):
+            # their servers check the arguments: no form is made of thousands of schemas
+            kept = [tool for tool in self._tools if not (tool.server and tool.deferred)]
+            self._called = known(kept)
+        draft.accepted = replace(accepted, tools=shown(accepted.tools))
+
+    async def prompted(self, draft: Draft) -> None:
+        """Let the model call all tools: the prompt is made."""
+        if not self._tools:
+            return
+        draft.accepted = replace(draft.accepted, tools=self._called)
+        if self._search is not None:  # a call that is run here ends a turn
+            draft.accepted = replace(draft.accepted, parallel_calls=False)
+
+    async def planned(self, draft: Draft) -> None:
+        if (search := self._search) is None:
+            return
+        session = Searching(self._tools, draft.accepted.echo.tools)
+        used = UsedTool(search, session, Runner(NAME), NAME, NAME)
+        recipients = (NAME, FUNCTIONS + NAME)
+        draft.called = {name: c for name, c in draft.called.items() if name not in recipients}
+        loop = ToolLoop(dict.fromkeys(recipients, used), draft.turns, draft.parts.clock_ns)
+        self._loop = loop
+        draft.recipients = {*draft.recipients, *recipients}
+        draft.tool_names = {*draft.tool_names, NAME}
+
+    def write(self, draft: Draft) -> None:
+        if self._loop is not None:
+            options = draft.machine_options
+            options["runners"] = {**options.get("runners", {}), **self._loop.new_calls(None)}
+
+    async def after(self, generation: Generation) -> Turn | None:
+        return None if self._loop is None else await self._loop.turn(generation)
+
+
+def _deferred(accepted: Accepted, most_shown: int) -> Accepted:
+    """The request with the tools of long lists deferred, and a search for them."""
+    lengths = Counter(tool.server for tool in accepted.tools if tool.server is not None)
+    long = {server for server, length in lengths.items() if length > most_shown}
+    if not long:
+        return accepted
+    tools = [
+        replace(tool, deferred=True) if tool.server in long else tool for tool in accepted.tools
+    ]
+    if not searches(accepted.tools):
+        callee = Callee(NAME, action=NAME)
+        tools.append(Tool(NAME, "tools", callee, DESCRIPTION, PARAMETERS))
+    return replace(accepted, tools=known(tools))
+
+
+def _with_found(accepted: Accepted, blocks: Sequence[Block]) -> Sequence[Tool]:
+    """The request's tools, and those that searches have found and it does not have itself."""
+    found = [tool for output in _outputs(accepted, blocks) for tool in client_tools(output)]
+    if not found or _names(accepted.tools).issuperset(tool.name for tool in found):
+        return accepted.tools
+    named = {tool.name: tool for tool in (*found, *accepted.tools)}
+    return known(list(named.values()))
+
+
+@made_once
+def _names(tools: Sequence[Tool]) -> frozenset[str]:
+    return frozenset(tool.name for tool in tools)
+
+
+def _outputs(accepted: Accepted, blocks: Sequence[Block]) -> Iterator[list[Placed]]:
+    for block in blocks:
+        if OUTPUT in block.item:
+            item = orjson.loads(block.item)
+            if item.get("type") == "tool_search_output":
+                yield list(flat(ToolSearchOutput.model_validate(item).tools))
+    for item in () if isinstance(accepted.input, str) else accepted.input:
+        if isinstance(item, ToolSearchOutput):
+            yield list(flat(item.tools))
