@@ -185,6 +185,7 @@ DEFAULTS = {one.name: one.default for one in fields(Accepted)} | {
     "seals": False,
     "truncates": False,
     "ignored": {},
+    "tools": [],
 }
 """The fields as a request has them that does not ask for anything by them."""
 FEATURES = {

@@ -37,7 +37,8 @@ def install(server: Server) -> None:
     versions = Versions(first)
     server.engine, server.leases = versions, VersionLeases(versions)
     server.loaded = lambda: versions
-    server.new_names = partial(VersionNames, loaded=lambda: tuple(versions))
+    # those of other folders, too
+    server.new_names = partial(VersionNames, loaded=lambda: tuple(server.loaded()))
     server.card_of = versions.card_of
     server.about = lambda: about(served.model, versions)
     server.provide(versions)
