@@ -150,7 +150,10 @@ export class Turn {
     const figures = [];
     if (first !== undefined) figures.push(`first token ${Math.round(first)} ms`);
     const spent = last - first, tokens = usage?.output_tokens;
-    if (tokens > 1 && spent > 0) figures.push(`${((1000 * (tokens - 1)) / spent).toFixed(1)} tokens/s`);
+    if (tokens > 1 && spent > 20) {  // less says nothing of the engine
+      const rate = (1000 * (tokens - 1)) / spent;
+      figures.push(`${rate < 100 ? rate.toFixed(1) : Math.round(rate)} tokens/s`);
+    }
     if (usage) {
       const cached = usage.input_tokens_details.cached_tokens;
       figures.push(`${usage.input_tokens} in, ${Math.round((100 * cached) / usage.input_tokens)} % cached`);
