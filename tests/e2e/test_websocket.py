@@ -168,7 +168,8 @@ def test_a_connection_outlives_the_time_that_a_request_may_take() -> None:
 def test_a_client_that_leaves_ends_its_run(abrupt: bool) -> None:
     async def story() -> None:
         async with live(wide(100_000)) as here:
-            socket = await connect(here.ws)
+            # this client reads no more, and so would wait for the server's close frame
+            socket = await connect(here.ws, close_timeout=0.1)
             await socket.send(orjson.dumps(HELLO).decode())
             await socket.recv()
             if abrupt:

@@ -68,7 +68,7 @@ SLOW = r"\d times (as long as|the tokens per second of) the promoted version.* (
 @pytest.mark.parametrize(
     ("fault", "asked", "why"),
     [
-        ({"later_s": 0.03}, {}, SLOW),
+        pytest.param({"later_s": 0.03}, {}, SLOW, marks=pytest.mark.slow),  # 7 s: it is slow
         ({"dies_at": 3}, {}, "prompt 3 of 4 ended failed: The engine failed: The engine died"),
         ({"dies_at": 3, "mends": True}, {}, "died at prompt 3 of 4, and was started again"),
         ({"text": THOUGHT}, {"exact": True}, "not those of the promoted version"),
@@ -135,6 +135,7 @@ def test_a_good_version_is_reported_with_what_was_measured(tmp_path: Path) -> No
     asyncio.run(story())
 
 
+@pytest.mark.slow  # 8 s: a load for each of nine builds
 def test_no_request_fails_and_no_stream_breaks_whatever_is_loaded_meanwhile(
     tmp_path: Path,
 ) -> None:
@@ -240,6 +241,7 @@ def test_a_canary_is_promoted_without_being_loaded_again(tmp_path: Path) -> None
     asyncio.run(story())
 
 
+@pytest.mark.slow  # 7 s: two comparisons of speed
 def test_a_canary_that_was_not_compared_is_compared_before_it_is_promoted(tmp_path: Path) -> None:
     async def story() -> None:
         slow = Faulty(scripted(), later_s=0.03)
