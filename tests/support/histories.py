@@ -45,6 +45,8 @@ class History(ABC):
 
     lasts = True
     """Whether it outlives a server."""
+    bounded = True
+    """Whether a store drops records for want of room; a database bounds itself."""
 
     def __init__(self) -> None:
         self.now_s = NOW
@@ -116,6 +118,8 @@ class SqliteHistory(History):
 
 
 class RedisHistory(History):
+    bounded = False
+
     def __init__(self, url: str) -> None:
         super().__init__()
         self.url = url
@@ -152,6 +156,7 @@ class RedisHistory(History):
 
 
 class PostgresHistory(History):
+    bounded = False
     TABLES = "records, blocks, loose, expired, jobs, frames, locks"
 
     def __init__(self, url: str) -> None:

@@ -191,7 +191,7 @@ class Lives(RuleBasedStateMachine):
 
     def _note_evicted(self, newest: str) -> None:
         """Which ones left is the store's choice, but there is a bound and never the newest."""
-        if not isinstance(self._history, histories.RedisHistory):
+        if self._history.bounded:
             for name, said in list(self._there.items()):
                 if name != newest and self._get(name, said.owner) == Expired(name):
                     self._gone[name] = self._there.pop(name)
@@ -266,7 +266,7 @@ def test_no_life_of_a_redis_store_departs_from_the_model(tmp_path: Path) -> None
         live(lambda: histories.RedisHistory(server.url), 15)
 
 
-@pytest.mark.slow  # 4 s: hundreds of steps over a socket
+@pytest.mark.slow  # 4 s: as the one before
 def test_no_life_of_a_postgres_store_departs_from_the_model() -> None:
     with postgres_server.running() as server:
-        live(lambda: histories.PostgresHistory(server.url), 15)
+        live(lambda: histories.PostgresHistory(server.url), 6)
