@@ -68,7 +68,9 @@ class Reader:
             self._server.wait()
 
     def run(self, block: Block, directory: Path) -> None:
-        """Run it; raises `CommandFailed` with what it printed."""
+        """Run it, if it is to be run here; raises `CommandFailed` with what it printed."""
+        if block.reason is not None:
+            return
         address = f"127.0.0.1:{free_port()}" if SERVE.search(block.text) else self.demo
         text = self._here(block.text, address)
         if block.language == "python":
@@ -174,17 +176,15 @@ def check(someone: Reader, page: Path, directory: Path) -> int:
 
 
 def succeeds(block: Block, run: Callable[[Block], None]) -> bool:
-    """Run one block and print how it went."""
-    if block.reason is not None:
-        print(f"{block}  not run: {block.reason}")
-        return True
+    """Run one block, if it has no reason against it, and print how it went."""
     begun = time.monotonic()
     try:
         run(block)
     except CommandFailed as fault:
         print(f"{fault}\n{block}  FAILED")
         return False
-    print(f"{block}  ok, {time.monotonic() - begun:.1f} s")
+    how = f"not run: {block.reason}" if block.reason else f"ok, {time.monotonic() - begun:.1f} s"
+    print(f"{block}  {how}")
     return True
 
 

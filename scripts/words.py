@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = "trt_responses"
+FOLDERS = (PACKAGE, "conformance")
 PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/**/*.md")
 SITE = (".html", ".css", ".js")
 
@@ -59,18 +60,19 @@ class Place(NamedTuple):
 
 
 def places(root: Path = ROOT) -> Iterator[Place]:
-    """Every place in the package and the pages of a repository."""
-    for path in sorted((root / PACKAGE).rglob("*")):
-        if path.suffix in (".py", *SITE):
-            yield from _of_file(path, path.relative_to(root).as_posix())
+    """Every place in the packages and the pages of a repository."""
+    for folder in FOLDERS:
+        for path in sorted((root / folder).rglob("*")):
+            if path.suffix in (".py", *SITE):
+                yield from _of_file(path, path.relative_to(root).as_posix())
     for pattern in PAGES:
         for page in sorted(root.glob(pattern)):
             yield from _of_file(page, page.relative_to(root).as_posix())
 
 
 def room(path: str) -> str:
-    """The folder that a file of the package stands in; the path of a page."""
-    return path.rpartition("/")[0] if path.startswith(f"{PACKAGE}/") else path
+    """The folder that a file of a package stands in; the path of a page."""
+    return path.rpartition("/")[0] if path.partition("/")[0] in FOLDERS else path
 
 
 def counts(found: Iterator[Place]) -> Counter[str]:

@@ -7,8 +7,6 @@ import json
 import shutil
 import subprocess
 import sys
-import threading
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +19,7 @@ from responses_conformance.report import document, markdown
 from responses_conformance.runner import judge
 
 from tests.support.planted_faults import FAULTS, Planted
-from tests.support.serving import serving
+from tests.support.serving import threaded
 from trt_responses.app import create_app
 from trt_responses.engines.llamacpp.engine import LlamaCppEngine
 from trt_responses.settings import Settings
@@ -31,37 +29,12 @@ if TYPE_CHECKING:
 
     from responses_conformance.checks.base import Profile
     from responses_conformance.runner import Outcome
-    from starlette.types import ASGIApp
 
 SCRIPT = Path(responses_conformance.__file__).with_name("script.yaml")
 REFUSED_HERE = {
     "responses.errors.model": "takes any model's name",
     "responses.errors.key": "takes requests without a key",
 }
-
-
-@contextmanager
-def threaded(app: ASGIApp) -> Iterator[str]:
-    """The address of a server in a thread: the kit waits in this one."""
-    found: list[str] = []
-    up, over = threading.Event(), asyncio.Event()
-
-    async def serve() -> None:
-        async with serving(app) as address:
-            found.append(address.url)
-            up.set()
-            await over.wait()
-
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
-    thread.start()
-    up.wait()
-    try:
-        yield found[0]
-    finally:
-        loop.call_soon_threadsafe(over.set)
-        thread.join()
-        loop.close()
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -13,7 +11,7 @@ from responses_conformance.mocks.play import Player
 from responses_conformance.playing import play
 from responses_conformance.transcripts import load
 
-from tests.support.serving import serving
+from tests.support.serving import threaded
 from trt_responses.app import create_app
 from trt_responses.engines.scripted.engine import Script, ScriptedEngine, StepClock
 from trt_responses.harmony.dialect import Harmony
@@ -107,25 +105,8 @@ def standing(dialect: Judged) -> Iterator[Server]:
 
     engine = ScriptedEngine(written, clock=StepClock.free(), context_tokens=131_072)
     app = create_app(Settings(store="memory://", model="gpt-oss"), engine=engine, speaks=dialect)
-    found: list[str] = []
-    up, over = threading.Event(), asyncio.Event()
-
-    async def serve() -> None:
-        async with serving(app) as address:
-            found.append(address.url)
-            up.set()
-            await over.wait()
-
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
-    thread.start()
-    up.wait()
-    try:
-        yield Server(found[0], model="gpt-oss")
-    finally:
-        loop.call_soon_threadsafe(over.set)
-        thread.join()
-        loop.close()
+    with threaded(app) as url:
+        yield Server(url, model="gpt-oss")
 
 
 @pytest.fixture(scope="module")

@@ -50,6 +50,7 @@ class Conversation:
         self._name = name
         self.turns: list[str] = []
         self.last: str | None = None
+        self.repeated = 0
 
     async def talk(self, over: Callable[[], bool]) -> None:
         while len(self.turns) < 2 or not over():
@@ -57,12 +58,12 @@ class Conversation:
             asked = {"input": f"number={number};", "previous_response_id": self.last}
             call = await self._s.client.create(**asked, stream=bool(self._name % 2))
             if call.status == 503:  # two deaths in a row befell it: its client asks again
-                assert call.error["code"] == "engine_lost"
+                self._told(call.error)
                 continue
             assert call.status == 200, call.body
             made = call.events[-1]["response"] if self._name % 2 else call.json()
             if made["status"] == "failed":
-                assert call.events[-2]["code"] == "engine_lost"
+                self._told(call.events[-2])
                 continue
             assert made["status"] == "completed", made["error"]
             assert made["output"][-1]["content"][0]["text"] == answer(number)
@@ -71,6 +72,12 @@ class Conversation:
                 assert "".join(deltas) == answer(number)
             self.turns.append(number)
             self.last = made["id"]
+
+    def _told(self, error: dict[str, Any]) -> None:
+        assert error["code"] == "engine_lost"
+        assert "died twice" in error["message"]
+        self.repeated += 1
+        assert self.repeated == 1, "three deaths are two in a row at most once"
 
     async def kept(self) -> Counter[str]:
         """How often each number is in the history."""

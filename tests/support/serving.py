@@ -7,7 +7,8 @@ import asyncio
 import os
 import re
 import sys
-from contextlib import asynccontextmanager
+import threading
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,7 +24,7 @@ from trt_responses.settings import Settings
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
     from fastapi import FastAPI
     from starlette.types import ASGIApp
@@ -55,6 +56,30 @@ class Address:
     @property
     def url(self) -> str:
         return f"http://{self.host}:{self.port}"
+
+
+@contextmanager
+def threaded(app: ASGIApp) -> Iterator[str]:
+    """The address of a server in a thread, for a client that waits in this one."""
+    found: list[str] = []
+    up, over = threading.Event(), asyncio.Event()
+
+    async def serve() -> None:
+        async with serving(app) as address:
+            found.append(address.url)
+            up.set()
+            await over.wait()
+
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
+    thread.start()
+    up.wait()
+    try:
+        yield found[0]
+    finally:
+        loop.call_soon_threadsafe(over.set)
+        thread.join()
+        loop.close()
 
 
 @asynccontextmanager

@@ -39,8 +39,7 @@ def store_check(settings: Settings, allowed: Callable[[Path], bool] = may_write)
                 return Check("store", "ok", f"Redis: the socket {url.path}")
             return _reachable("Redis", url.hostname or "localhost", url.port or REDIS_PORT)
         case "postgresql" | "postgres":
-            url = urlsplit(place.where)
-            return _reachable("PostgreSQL", url.hostname or "localhost", url.port or POSTGRES_PORT)
+            return _postgres(place.where)
         case kind:
             try:
                 maker("stores", kind, OWN)
@@ -55,6 +54,20 @@ def _file(place: Path, allowed: Callable[[Path], bool]) -> Check:
     return Check(
         "store", "fault", f"{place.resolve()} cannot be written", f"set {VARIABLE} elsewhere"
     )
+
+
+def _postgres(url: str) -> Check:
+    """The check of the first server that listens; the URL may name several."""
+    hosts = urlsplit(url).netloc.rpartition("@")[2].split(",")
+    ends = [urlsplit(f"//{host}") for host in hosts]
+    try:
+        tried = [
+            _reachable("PostgreSQL", end.hostname or "localhost", end.port or POSTGRES_PORT)
+            for end in ends
+        ]
+    except ValueError as error:
+        return Check("store", "fault", f"PostgreSQL: {error}")
+    return next((check for check in tried if check.state == "ok"), tried[0])
 
 
 def _reachable(what: str, host: str, port: int) -> Check:

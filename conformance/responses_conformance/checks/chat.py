@@ -232,7 +232,7 @@ def errors(kit: Kit) -> None:
     kit.ok(_post(kit))
     shaped(_post(kit, temperature=9), 400, param="temperature")
     shaped(_post(kit, temperature=9, stream=True), 400, param="temperature")
-    shaped(_post(kit, messages=[{"role": "nobody", "content": "Hello"}]), 400, param="messages")
+    shaped(_post(kit, messages=[{"role": "stranger", "content": "Hello"}]), 400, param="messages")
     shaped(kit.server.call("POST", PATH, b'{"model": '), 400)
 
 

@@ -38,7 +38,7 @@ def value(kit: Kit) -> None:
 def input_(kit: Kit) -> None:
     """An input item of an unknown type, or with an unknown role, is a 400 that names the place."""
     shaped(_post(kit, input=[{"type": "no_such_item"}]), 400, param="input")
-    shaped(_post(kit, input=[{"role": "nobody", "content": "Hello"}]), 400, param="input")
+    shaped(_post(kit, input=[{"role": "stranger", "content": "Hello"}]), 400, param="input")
 
 
 @check("responses.errors.missing", "API reference, Responses: input")
@@ -60,7 +60,7 @@ def tool_choice(kit: Kit) -> None:
     "Guide, Function calling: No tool call found for function call output",
 )
 def orphan(kit: Kit) -> None:
-    """The result of a call that nobody made is a 400."""
+    """The result of a call that was not made is a 400."""
     item = {"type": "function_call_output", "call_id": "call_none", "output": "12"}
     shaped(_post(kit, input=[item]), 400, 404)
 

@@ -254,7 +254,7 @@ def apart(kit: Kit) -> None:
 
 @check("responses.reasoning.replay", "Guide, Reasoning: keep reasoning items in context")
 def replayed(kit: Kit) -> None:
-    """Reasoning items are taken back as they came, before a new question."""
+    """Reasoning items are accepted as they came, before a new question."""
     first = kit.create(*STATELESS, **STATELESS)
     sent = [{"role": "user", "content": PLAIN}, *first["output"]]
     kit.create(store=False, input=[*sent, {"role": "user", "content": "And of Norway?"}])

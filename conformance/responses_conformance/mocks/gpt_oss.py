@@ -1,4 +1,4 @@
-"""The reference server of OpenAI's package `gpt-oss`, whose engine is a function of ours.
+"""The reference server of OpenAI's package `gpt-oss`, whose engine is a function.
 
 `python -m responses_conformance.mocks.gpt_oss JSON PORT`. A function cannot end by length: where a
 transcript does, it goes on with `<|return|>`.

@@ -208,6 +208,15 @@ def test_a_shared_store_that_does_not_listen_is_a_fault(unused_port: int) -> Non
         assert store_check(settings).state == "ok"
 
 
+def test_of_several_database_servers_one_must_listen(unused_port: int) -> None:
+    url = f"postgresql://ann:secret@127.0.0.1:1,127.0.0.1:{unused_port}/x?target_session_attrs=any"
+    found = store_check(Settings(store=url))
+    assert (found.state, "secret" in found.found) == ("fault", False)
+    with socket.create_server(("127.0.0.1", unused_port)):
+        assert store_check(Settings(store=url)).found.endswith(f"127.0.0.1:{unused_port} listens")
+    assert store_check(Settings(store="postgresql://a:b/x")).state == "fault"
+
+
 # --- GPU and TensorRT-LLM ------------------------------------------------------------------------
 
 
