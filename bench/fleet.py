@@ -32,7 +32,7 @@ from bench.timing import children_of, cpu_ns_of
 from trt_responses.app import create_app
 from trt_responses.fleet.fleet import serve_fleet
 from trt_responses.prepare.shelf.shelf import DEMO
-from trt_responses.serve.server import bound, log_to_stderr, run_server
+from trt_responses.serve.server import Server, bound, log_to_stderr, run_server
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:
@@ -290,7 +290,7 @@ def main(kind: str, length: str, chunk: str, steps: str, folder: str, engines_di
         log_to_stderr(settings)
         with suppress(KeyboardInterrupt), bound(settings) as address:
             app = create_app(settings, engine_of=lambda *_: hosted.made(given))
-            run_server(app, settings, address)
+            run_server(Server(app, settings), address)
         return
 
     serve_fleet(settings, hosted.process(*given.values()))

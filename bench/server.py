@@ -21,7 +21,7 @@ from bench import hosted
 from bench.floor import floor
 from bench.ours import SETTINGS, Playing
 from bench.script import script
-from trt_responses.serve.server import bound, freeze_heap, run_server
+from trt_responses.serve.server import Server, bound, freeze_heap, run_server
 from trt_responses.tokens import vocabulary as vocabularies
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 CONTENDERS = ("floor", "ours", "hop")
 
 
-class Server(uvicorn.Server):
+class TellingServer(uvicorn.Server):
     """uvicorn's, which tells its parent when it is up and follows it when it goes."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -51,7 +51,7 @@ def main(name: str, length: str, chunk: str) -> None:
     settings = SETTINGS.model_copy(update={"port": 0, "log_level": "error"})
     threading.Thread(target=_follow_parent, daemon=True).start()
     with suppress(KeyboardInterrupt), bound(settings) as address:
-        run_server(_app(name, int(length), int(chunk)), settings, address)
+        run_server(Server(_app(name, int(length), int(chunk)), settings), address)
 
 
 def _app(name: str, length: int, chunk: int) -> FastAPI:
@@ -77,7 +77,7 @@ def _serve_floor(length: int, chunk: int) -> None:
         lifespan="on",
     )
     listening = socket.create_server(("127.0.0.1", 0), backlog=2048)
-    Server(config).run(sockets=[listening])
+    TellingServer(config).run(sockets=[listening])
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from trt_responses.engines.remote.process import EngineProcess
 from trt_responses.engines.scripted.engine import Script, ScriptedEngine
 from trt_responses.fleet.fleet import serve_fleet
 from trt_responses.prepare.shelf.shelf import DEMO
-from trt_responses.serve.server import bound, log_to_stderr, run_server
+from trt_responses.serve.server import Server, bound, log_to_stderr, run_server
 from trt_responses.settings import Settings
 from trt_responses.tokens.control import CONTROL
 
@@ -92,7 +92,7 @@ def main(plays: str, frontends: str, store: str, folder: str) -> None:
     log_to_stderr(settings)
     with suppress(KeyboardInterrupt), bound(settings) as address:
         app = create_app(settings, engine=RemoteEngine(__version__, process=process))
-        run_server(app, settings, address)
+        run_server(Server(app, settings), address)
 
 
 if __name__ == "__main__":

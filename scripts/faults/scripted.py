@@ -27,7 +27,7 @@ from trt_responses.app import create_app
 from trt_responses.backends.dialects import vocabulary
 from trt_responses.engines.remote.client import RemoteEngine
 from trt_responses.engines.scripted.engine import Script, ScriptedEngine, StepClock
-from trt_responses.serve.server import bound, lasting, log_to_stderr, run_server
+from trt_responses.serve.server import Server, bound, lasting, log_to_stderr, run_server
 from trt_responses.settings import Settings
 from trt_responses.tokens.control import CONTROL
 
@@ -191,7 +191,7 @@ def main(kind: str) -> None:
     with bound(settings) as address:
         app = create_app(lasting(settings), engine=KINDS[kind]())
         with suppress(KeyboardInterrupt):  # uvicorn raises what stopped it again
-            run_server(app, settings, address)
+            run_server(Server(app, settings), address)
 
 
 if __name__ == "__main__":

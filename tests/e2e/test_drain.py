@@ -23,14 +23,13 @@ from trt_responses.app import create_app
 from trt_responses.cli.main import main
 from trt_responses.engines.scripted.engine import ScriptedEngine, StepClock
 from trt_responses.errors import StartupError
+from trt_responses.serve.server import Server, bound
 from trt_responses.settings import Settings
 from trt_responses.stores.memory.store import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
-
-    from trt_responses.serve.server import Server
 
 HOURS = {"linger_s": 3600.0, "drain_s": 3600.0}
 
@@ -88,12 +87,39 @@ def test_the_socket_listens_while_the_engine_is_loaded() -> None:
     asyncio.run(story())
 
 
-def test_a_server_that_is_stopped_while_it_loads_ends_at_once_and_stops_the_engine() -> None:
+def test_a_server_among_others_listens_when_it_is_ready() -> None:
+    """Whoever connects while it loads reaches a sibling that shares the address."""
+
+    async def story() -> None:
+        settings = Settings(**SETTINGS, port=0)
+        engine = Loading([script(ANSWER)])
+        app = create_app(settings, engine=engine)
+        own = bound(settings, shared=True)
+        server = Server(app, settings, listen_when_ready=True)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(server.serve(sockets=[own]))
+            await until(lambda: app.state.lifecycle.reason == "loading the engine")
+            with pytest.raises(ConnectionRefusedError):
+                await asyncio.open_connection(*own.getsockname()[:2])
+            engine.loaded.set()
+            await until(lambda: app.state.lifecycle.state == "ready" and bool(server.servers))
+            async with client_of(server) as client:
+                assert (await client.post("/v1/responses", json=asked())).status_code == 200
+            server.should_exit = True
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_server_that_is_stopped_while_it_loads_ends_at_once_and_stops_the_engine(
+    alone: bool,
+) -> None:
     async def story() -> None:
         settings = Settings(**SETTINGS, port=0, **HOURS)
         engine = Loading([script(ANSWER)])
         app = create_app(settings, engine=engine)
-        async with our_server(app, settings, ready=False) as server:
+        late = {"ready": False, "listen_when_ready": not alone}
+        async with our_server(app, settings, **late) as server:
             await until(lambda: app.state.lifecycle.reason == "loading the engine")
         assert engine.stopped
         assert server.fault is None

@@ -127,7 +127,7 @@ class Talk:
             text = reply.text
             if "event: response.incomplete" in text or "event: response.completed" in text:
                 self.made[reply.headers["x-trt-engine"]] += 1
-            elif not (self.killed and reply.status_code == 503):
+            else:
                 self.broken.append(f"{reply.status_code} {text[-300:]}")
 
     async def of(self, version: str, count: int = 12) -> None:
@@ -152,23 +152,12 @@ class Admin:
     async def state(self) -> dict[str, Any]:
         return await self._sent("GET", "", None)
 
-    async def all_up(self) -> None:
-        """Wait until every front end answers; one that starts refuses to."""
-
-        async def look() -> bool | None:
-            with suppress(httpx.TransportError):
-                return all(["finishing" in await self.state() for _ in range(20)]) or None
-            return None
-
-        await polled(look)
-
     async def settled(self) -> dict[str, Any]:
-        """The state, when no version is finishing and six answers of the front ends are equal; one
-        that starts refuses to answer."""
+        """The state, when no version is finishing and six answers of the front ends are equal."""
 
         async def look() -> dict[str, Any] | None:
             shown, *others = [await self.state() for _ in range(6)]
-            return shown if shown.get("finishing") == [] and others == [shown] * 5 else None
+            return shown if shown["finishing"] == [] and others == [shown] * 5 else None
 
         return await polled(look)
 
@@ -266,6 +255,5 @@ async def front_end_killed(
     status, said = await rollout
     assert (status, "All 2 servers serve tiny@2." in said) == (0, True), said
     await until_seen(lambda: len(set(running(fleet.pid, FRONT_END)) - {killed}) == 2)
-    await admin.all_up()
     await talk.of("tiny@2")
     talk.killed = False

@@ -191,11 +191,11 @@ def client_of(address: Address, **options: Any) -> AsyncOpenAI:
 
 @asynccontextmanager
 async def our_server(
-    app: FastAPI, settings: Settings, *, ready: bool = True
+    app: FastAPI, settings: Settings, *, ready: bool = True, listen_when_ready: bool = False
 ) -> AsyncIterator[Server]:
     """The very server that `serve` runs, on this event loop and on the address it would take;
     `ready`, or as soon as it listens."""
-    server = Server(app, settings)
+    server = Server(app, settings, listen_when_ready=listen_when_ready)
     life = asyncio.create_task(server.serve(sockets=[bound(settings)]))
     await until(
         lambda: app.state.lifecycle.state == "ready" if ready else server.started or life.done()

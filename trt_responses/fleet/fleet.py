@@ -285,11 +285,16 @@ class Fleet:
             "engine": path,
             "name": self._name,
             "folder": str(self._folder),
+            "others_serve": self._others_serve(number),
             "settings": settings.model_dump(mode="json"),
         }
         assert process.stdin is not None
         process.stdin.write(json.dumps(first).encode() + b"\n")
         return process
+
+    def _others_serve(self, number: int) -> bool:
+        """Whether others are up, so that clients need not meet one that starts."""
+        return any(n in self._ready and not self._failures[n] for n in self._running if n != number)
 
     def _up(self, number: int, hello: str) -> None:
         """Print once that all are up, in the words of the last."""

@@ -20,7 +20,7 @@ from trt_responses.features.metrics.metrics import Metrics
 from trt_responses.fleet.counts import COUNTS, SharedCounts
 from trt_responses.fleet.following import Following
 from trt_responses.fleet.siblings import Siblings
-from trt_responses.serve.server import LostEngineError, bound, log_to_stderr, run_server
+from trt_responses.serve.server import LostEngineError, Server, bound, log_to_stderr, run_server
 from trt_responses.settings import Settings
 from trt_responses.setup.engine import Given
 
@@ -59,7 +59,7 @@ def main() -> int:
         with bound(settings, shared=True) as address:
             app = create_app(settings, engine_of=engine_of, given=given)
             join(app, Siblings(folder, number, settings.frontends, app.state.server.of(Metrics)))
-            run_server(app, settings, address)
+            run_server(Server(app, settings, listen_when_ready=first["others_serve"]), address)
     except StartupError as error:
         print(f"trt-responses: {error}", file=sys.stderr)
         return ENGINE_LOST if isinstance(error, LostEngineError) else 1

@@ -61,11 +61,20 @@ class Server(uvicorn.Server):
     """uvicorn's server, which listens before the engine is loaded and stops listening last.
 
     uvicorn runs no lifespan: the app's life is a task beside the connections, so that they
-    are answered while it starts and ends.
+    are answered while it starts and ends. With `listen_when_ready` it listens last: siblings on the
+    same address answer meanwhile.
     """
 
-    def __init__(self, app: FastAPI, settings: Settings, notifier: Notifier | None = None) -> None:
+    def __init__(
+        self,
+        app: FastAPI,
+        settings: Settings,
+        notifier: Notifier | None = None,
+        *,
+        listen_when_ready: bool = False,
+    ) -> None:
         super().__init__(_config(app, settings))
+        self._listen_when_ready = listen_when_ready
         self._app = app
         self._lifecycle: Lifecycle = app.state.lifecycle
         self._health: Health = app.state.health
@@ -87,16 +96,24 @@ class Server(uvicorn.Server):
         """The error that ended the app's life before its time: a start that failed."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self.servers = []
+        if not self._listen_when_ready:
+            await self._listen(sockets)
+        self.started = True
+        self._life = asyncio.create_task(self._live(sockets))
+
+    async def _listen(self, sockets: list[socket.socket] | None) -> None:
         await super().startup(sockets)
         for listen in self._app.state.server.on_listen:
             listen(sockets or ())
-        self._life = asyncio.create_task(self._live())
 
-    async def _live(self) -> None:
+    async def _live(self, sockets: list[socket.socket] | None) -> None:
         """Live the app's life, from its start to its end."""
         async with self._app.router.lifespan_context(self._app):
             freeze_heap()
             if not self._lifecycle.draining:
+                if self._listen_when_ready:
+                    await self._listen(sockets)
                 base = self._base()
                 self._notifier.tell("READY=1", f"ready at {base}")
                 print(_hello(self._app, base), flush=True)
@@ -186,18 +203,15 @@ def serve(settings: Settings, app_of: Callable[[Settings], FastAPI]) -> int:
         with handed_socket() or bound(settings) as address:
             log_to_stderr(settings)
             close_folder_to_others(settings.data_dir)
-            run_server(app_of(lasting(settings)), settings, address, Notifier())
+            run_server(Server(app_of(lasting(settings)), settings, Notifier()), address)
     except KeyboardInterrupt:  # uvicorn raises what stopped it again, when all is closed
         pass
     return 0
 
 
-def run_server(
-    app: FastAPI, settings: Settings, address: socket.socket, notifier: Notifier | None = None
-) -> None:
+def run_server(server: Server, address: socket.socket) -> None:
     """Serve an app until stopped. Raises a `StartupError` when it could not start, and a
     `LostEngineError` when it could not go on."""
-    server = Server(app, settings, notifier)
     server.run(sockets=[address])
     if server.fault is not None:
         raise server.fault
