@@ -18,7 +18,7 @@ from openai import (
     DefaultAsyncHttpxClient,
 )
 
-from scripts.rollout.fleet import KEY
+from scripts.rollout.fleet import KEY, SERVED_BY
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -53,6 +53,22 @@ class Tally:
 
     def add(self, what: str) -> None:
         self.counts.setdefault(self.phase, Counter())[what] += 1
+
+
+class Begun:
+    """Who wants to know when a server begins a background response."""
+
+    def __init__(self) -> None:
+        self._wanted: dict[str, asyncio.Future[str]] = {}
+
+    async def next_of(self, server: str) -> str:
+        """The id of the next response that this server begins."""
+        self._wanted[server] = asyncio.get_running_loop().create_future()
+        return await self._wanted[server]
+
+    def note(self, server: str, response_id: str) -> None:
+        if (wanted := self._wanted.pop(server, None)) is not None:
+            wanted.set_result(response_id)
 
 
 class BrokenConnections(logging.Handler):
@@ -102,6 +118,7 @@ class Users:
     at_least: int
     """Conversations that they hold, however soon the roll-out is over."""
     held: list[Conversation] = field(default_factory=list)
+    begun: Begun = field(default_factory=Begun)
 
     @asynccontextmanager
     async def talking(self) -> AsyncIterator[None]:
@@ -116,7 +133,7 @@ class Users:
 
     async def _talk(self, over: asyncio.Event) -> None:
         while not over.is_set() or len(self.held) < self.at_least:
-            conversation = Conversation(len(self.held), self.client, self.tally)
+            conversation = Conversation(len(self.held), self.client, self.tally, self.begun)
             self.held.append(conversation)
             await conversation.hold()
 
@@ -134,6 +151,7 @@ class Conversation:
     number: int
     client: AsyncOpenAI
     tally: Tally
+    begun: Begun
     name: str | None = None
     """Of a conversation of the API's."""
     last: str | None = None
@@ -204,7 +222,10 @@ class Conversation:
         return answer
 
     async def background(self, mark: str) -> Response:
-        answer: Response = await self.client.responses.create(**self.fields(mark, background=True))
+        create = self.client.responses.with_raw_response.create
+        reply = await create(**self.fields(mark, background=True))
+        answer: Response = reply.parse()
+        self.begun.note(reply.headers[SERVED_BY], answer.id)
         while answer.status in BEGUN:
             await asyncio.sleep(0.2)
             answer = await self.client.responses.retrieve(answer.id)
