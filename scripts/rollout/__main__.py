@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from scripts.rollout.fleet import Fleet, ProxyName, Server
 
 SETTLED_S = 4.0
-"""The proxies look at each server twice a second, and conversations go on."""
+"""So long conversations go on between two acts."""
 ORDER = [
     *((name, signal.SIGTERM) for name in "ABAB"),
     *((name, signal.SIGKILL) for name in "AB"),
@@ -55,7 +55,7 @@ async def servers_replaced(
     async with fleet(proxy, folder, {}) as servers, client_of(servers.url, tally) as client:
         users = Users(client, tally, users_at_once, conversations)
         async with users.talking():
-            ends = await replaced(servers, users)
+            ends = await replaced(servers, tally)
         lost, doubled = await users.judged()
         resumed = servers.resumed
     rows = {phase: (f"{end.seconds:.1f}", str(end.status)) for phase, end in ends.items()}
@@ -81,26 +81,29 @@ async def servers_replaced(
     return found
 
 
-async def replaced(servers: Fleet, users: Users) -> dict[str, End]:
+async def replaced(servers: Fleet, tally: Tally) -> dict[str, End]:
     """The end of each server, by its phase."""
     ends = {}
+    for server in servers.servers:
+        await tally.replies.next_of(server.address)
     await asyncio.sleep(SETTLED_S)
     for number, (name, sent) in enumerate(ORDER, 1):
-        users.tally.phase = f"{number} {sent.name} {name}"
+        tally.phase = f"{number} {sent.name} {name}"
         place = "AB".index(name)
         server, other = servers.servers[place], servers.servers[1 - place]
-        amid = await frozen_amid(server, other, users) if sent == signal.SIGKILL else None
+        amid = await frozen_amid(server, other, tally) if sent == signal.SIGKILL else None
         took = await server.replace(sent)
-        ends[users.tally.phase] = End(took, server.ends[-1], amid)
+        ends[tally.phase] = End(took, server.ends[-1], amid)
+        await tally.replies.next_of(server.address)  # the proxy knows that it is back
         await asyncio.sleep(SETTLED_S)
     return ends
 
 
-async def frozen_amid(server: Server, other: Server, users: Users) -> str:
+async def frozen_amid(server: Server, other: Server, tally: Tally) -> str:
     """Freeze a server while it makes a background response; the id of that."""
     async with AsyncOpenAI(base_url=f"{other.url}/v1", api_key=KEY) as client:
         while True:
-            made = await users.begun.next_of(server.address)
+            made = await tally.begun.next_of(server.address)
             await server.program.stop()
             if (await client.responses.retrieve(made)).status in BEGUN:
                 return made
