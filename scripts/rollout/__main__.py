@@ -3,7 +3,8 @@
 Two servers of the demo on one Redis behind HAProxy and Envoy in turn, with active health checks and
 no retries of their own; 50 conversations of six turns and more by the `openai` client at its
 default retries: plain, streamed, in the background and tool loops, half of them over
-`conversation`. Each server is replaced twice by SIGTERM and once by SIGKILL. Then, behind HAProxy,
+`conversation`. Each server is replaced twice by SIGTERM and once by SIGKILL, frozen before in the
+middle of a background response, which the other one has to resume. Then, behind HAProxy,
 versions of the engine are promoted, rolled back, tried out and refused (`versions.py`). The status
 is 1 when a bound of `report.py` was passed, or a turn was lost or doubled.
 """
@@ -19,15 +20,17 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from openai import AsyncOpenAI
+
 from scripts.rollout import report, versions
-from scripts.rollout.fleet import fleet, missing
-from scripts.rollout.load import Tally, Users, client_of
+from scripts.rollout.fleet import KEY, fleet, missing
+from scripts.rollout.load import BEGUN, Tally, Users, client_of
 
 if TYPE_CHECKING:
-    from scripts.rollout.fleet import Fleet, ProxyName
+    from scripts.rollout.fleet import Fleet, ProxyName, Server
 
 SETTLED_S = 4.0
-"""The proxies look at each server twice a second, and conversations go on."""
+"""So long conversations go on between two acts."""
 ORDER = [
     *((name, signal.SIGTERM) for name in "ABAB"),
     *((name, signal.SIGKILL) for name in "AB"),
@@ -40,6 +43,8 @@ class End(NamedTuple):
 
     seconds: float
     status: int
+    amid: str | None
+    """The id of a background response that a killed server was making."""
 
 
 async def servers_replaced(
@@ -57,7 +62,7 @@ async def servers_replaced(
     title = f"{proxy}: two servers, each replaced three times, {len(users.held)} conversations"
     report.show(title, tally, ("end s", "status"), rows)
     print(f"turns lost {lost}, turns doubled {doubled}")
-    print(f"background responses that another server resumed: {resumed}")
+    print(f"background responses that another server resumed, after tokens: {resumed}")
     found = report.breaches(tally, [phase for phase in ends if "SIGKILL" in phase])
     found += [
         f"{phase}: status {end.status}"
@@ -66,7 +71,12 @@ async def servers_replaced(
     ]
     if lost or doubled:
         found.append(f"turns lost {lost}, turns doubled {doubled}")
-    if not resumed:
+    found += [
+        f"{phase}: no server resumed {end.amid}, which the killed one was making"
+        for phase, end in ends.items()
+        if end.amid is not None and end.amid not in resumed
+    ]
+    if not any(end.amid for end in ends.values()):
         found.append("no server was killed while it made a background response: nothing is shown")
     return found
 
@@ -74,14 +84,30 @@ async def servers_replaced(
 async def replaced(servers: Fleet, tally: Tally) -> dict[str, End]:
     """The end of each server, by its phase."""
     ends = {}
+    for server in servers.servers:
+        await tally.replies.next_of(server.address)
     await asyncio.sleep(SETTLED_S)
     for number, (name, sent) in enumerate(ORDER, 1):
         tally.phase = f"{number} {sent.name} {name}"
-        server = servers.servers["AB".index(name)]
+        place = "AB".index(name)
+        server, other = servers.servers[place], servers.servers[1 - place]
+        amid = await frozen_amid(server, other, tally) if sent == signal.SIGKILL else None
         took = await server.replace(sent)
-        ends[tally.phase] = End(took, server.ends[-1])
+        ends[tally.phase] = End(took, server.ends[-1], amid)
+        await tally.replies.next_of(server.address)  # the proxy knows that it is back
         await asyncio.sleep(SETTLED_S)
     return ends
+
+
+async def frozen_amid(server: Server, other: Server, tally: Tally) -> str:
+    """Freeze a server while it makes a background response; the id of that."""
+    async with AsyncOpenAI(base_url=f"{other.url}/v1", api_key=KEY) as client:
+        while True:
+            made = await tally.begun.next_of(server.address)
+            await server.program.stop()
+            if (await client.responses.retrieve(made)).status in BEGUN:
+                return made
+            server.program.signal(signal.SIGCONT)  # it had ended
 
 
 def main() -> int:

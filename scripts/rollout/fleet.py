@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import os
+import re
 import shutil
+import signal
 import socket
 import sys
 import time
@@ -18,13 +20,15 @@ import httpx2 as httpx
 import orjson
 
 if TYPE_CHECKING:
-    import signal
     from collections.abc import AsyncIterator, Sequence
 
 ROOT = Path(__file__).parents[2]
 READY_S = 300.0
 """Two servers load two engines on the cores that the clients use, too."""
 KEY, ADMIN_KEY = "rollout-key", "rollout-admin-key"
+SERVED_BY = "x-served-by"
+"""The header in which the proxy names the server of a reply, as HOST:PORT."""
+RESUMED = re.compile(r"resuming (\S+) after (\d+) tokens \(taken over\)")
 LOG_TAIL = 2000
 
 ProxyName = Literal["haproxy", "envoy"]
@@ -42,6 +46,7 @@ frontend front
   default_backend servers
 backend servers
   balance roundrobin
+  http-response set-header {served_by} %si:%sp
   option httpchk GET /health/ready
   default-server check inter 500ms fall 1 rise 1
 {servers}
@@ -70,6 +75,13 @@ class Program:
         assert self.process is not None
         self.process.send_signal(number)
 
+    async def stop(self) -> None:
+        """Freeze it, and wait until none of its threads runs."""
+        self.signal(signal.SIGSTOP)
+        assert self.process is not None
+        states = os.WSTOPPED | os.WEXITED | os.WNOWAIT
+        await asyncio.to_thread(os.waitid, os.P_PID, self.process.pid, states)
+
     async def ended(self) -> int:
         assert self.process is not None
         return await self.process.wait()
@@ -92,8 +104,12 @@ class Server:
     ends: list[int] = field(default_factory=list)
 
     @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://{self.address}"
 
     async def start(self) -> None:
         await self.program.start(
@@ -138,9 +154,11 @@ class Fleet:
     url: str
 
     @property
-    def resumed(self) -> int:
-        """The number of background responses that a server resumed for another one."""
-        return sum(server.program.text.count("(taken over)") for server in self.servers)
+    def resumed(self) -> dict[str, int]:
+        """The background responses that a server resumed for another one, and after how many
+        tokens."""
+        logs = "".join(server.program.text for server in self.servers)
+        return {made: int(tokens) for made, tokens in RESUMED.findall(logs)}
 
 
 def inherited() -> dict[str, str]:
@@ -182,6 +200,7 @@ async def fleet(
         "TRT_RESPONSES_SEAL_KEYS": base64.b64encode(os.urandom(32)).decode(),
         "TRT_RESPONSES_DATA_DIR": str(folder),
         "TRT_RESPONSES_LOG_LEVEL": "warning",
+        "TRT_RESPONSES_LOG_FORMAT": "json",  # with whole ids
         # On a busy machine a heartbeat comes late and a response takes long: neither a lease nor a
         # drain must end what lives.
         "TRT_RESPONSES_LEASE_S": "6",
@@ -222,7 +241,7 @@ def proxy_command(
     if proxy == "haproxy":
         config = folder / "haproxy.cfg"
         lines = "\n".join(f"  server s{port} 127.0.0.1:{port}" for port in ports)
-        config.write_text(HAPROXY.format(front=front, servers=lines))
+        config.write_text(HAPROXY.format(front=front, servers=lines, served_by=SERVED_BY))
         return program, "-db", "-f", str(config)
     config = folder / "envoy.json"
     config.write_bytes(orjson.dumps(envoy_config(front, admin, ports)))
@@ -238,6 +257,9 @@ def envoy_config(front: int, admin: int, ports: Sequence[int]) -> dict[str, obje
         "stream_idle_timeout": "0s",
         "http_filters": [{"name": "router", "typed_config": router}],
         "route_config": {
+            "response_headers_to_add": [
+                {"header": {"key": SERVED_BY, "value": "%UPSTREAM_REMOTE_ADDRESS%"}}
+            ],
             "virtual_hosts": [
                 {
                     "name": "all",
@@ -249,7 +271,7 @@ def envoy_config(front: int, admin: int, ports: Sequence[int]) -> dict[str, obje
                         }
                     ],
                 }
-            ]
+            ],
         },
     }
     check = {

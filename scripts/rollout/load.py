@@ -18,7 +18,7 @@ from openai import (
     DefaultAsyncHttpxClient,
 )
 
-from scripts.rollout.fleet import KEY
+from scripts.rollout.fleet import KEY, SERVED_BY
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -40,8 +40,25 @@ TOOL: Any = {
     },
     "strict": True,
 }
+REQUEST_ID = "x-request-id"
+"""Every reply of a server has it, and none of a proxy."""
 ENDED = {"completed", "incomplete"}
 BEGUN = {"queued", "in_progress"}
+
+
+class Notices:
+    """Who waits for the next thing that a server does."""
+
+    def __init__(self) -> None:
+        self._wanted: dict[str, asyncio.Future[str]] = {}
+
+    async def next_of(self, server: str) -> str:
+        self._wanted[server] = asyncio.get_running_loop().create_future()
+        return await self._wanted[server]
+
+    def note(self, server: str, what: str) -> None:
+        if (wanted := self._wanted.pop(server, None)) is not None:
+            wanted.set_result(what)
 
 
 @dataclass
@@ -50,6 +67,10 @@ class Tally:
 
     phase: str = "before"
     counts: dict[str, Counter[str]] = field(default_factory=dict)
+    replies: Notices = field(default_factory=Notices)
+    """Their request ids."""
+    begun: Notices = field(default_factory=Notices)
+    """The ids of background responses."""
 
     def add(self, what: str) -> None:
         self.counts.setdefault(self.phase, Counter())[what] += 1
@@ -63,7 +84,8 @@ class BrokenConnections(logging.Handler):
         self._tally = tally
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.getMessage().startswith("Encountered"):
+        said = record.getMessage()
+        if said.startswith("Encountered") and "HTTP status" not in said:
             self._tally.add("broke, tried again")
 
 
@@ -73,9 +95,13 @@ async def client_of(url: str, tally: Tally) -> AsyncIterator[AsyncOpenAI]:
 
     async def counted(reply: httpx.Response) -> None:
         tally.add("requests")
+        if reply.is_success:
+            tally.replies.note(reply.headers[SERVED_BY], reply.headers[REQUEST_ID])
         if reply.status_code >= 500 or reply.status_code == 429:
-            ours = "x-request-id" in reply.headers
+            ours = REQUEST_ID in reply.headers
             tally.add("refused, tried again" if ours else "5xx of the proxy")
+            text = (await reply.aread()).decode(errors="replace")
+            logging.getLogger("rollout").info("%s: %d %s", tally.phase, reply.status_code, text)
 
     log, broken = logging.getLogger("openai._base_client"), BrokenConnections(tally)
     log.setLevel(logging.DEBUG)
@@ -204,7 +230,10 @@ class Conversation:
         return answer
 
     async def background(self, mark: str) -> Response:
-        answer: Response = await self.client.responses.create(**self.fields(mark, background=True))
+        create = self.client.responses.with_raw_response.create
+        reply = await create(**self.fields(mark, background=True))
+        answer: Response = reply.parse()
+        self.tally.begun.note(reply.headers[SERVED_BY], answer.id)
         while answer.status in BEGUN:
             await asyncio.sleep(0.2)
             answer = await self.client.responses.retrieve(answer.id)

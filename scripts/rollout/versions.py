@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
 NAME = shelf.DEMO
 FLIPPED = 3
+TOO_SLOW = ("times as long", "times the tokens")
+"""The gate measures, and on a busy machine it may refuse a good build for this."""
+TRIES = 10
 SHARE = 0.5
 HELD_S = 5.0
 """So long conversations go on with what an act has left."""
@@ -122,7 +125,7 @@ JOURNAL: list[tuple[kept.Act, int, str, int]] = [
     ("loaded", KILLED, "after it", 1),
 ]
 """Every change after the builds, with what its reason has in it, and by how many servers. A killed
-server wrote nothing but the pointer."""
+server wrote nothing but the pointer. Good builds may have been refused as slow before."""
 
 
 def journal_faults(engines_dir: Path) -> list[str]:
@@ -131,6 +134,11 @@ def journal_faults(engines_dir: Path) -> list[str]:
         print(f"journal: {change.at[11:19]} {change.act} {NAME}@{change.number}: {change.reason}")
     expected = [
         (act, number, reason) for act, number, reason, servers in JOURNAL for _ in range(servers)
+    ]
+    changes = [
+        change
+        for change in changes
+        if (change.act, was_slow(change.reason)) != ("refused", True) or change.number == SLOW
     ]
     fits = len(changes) == len(expected) and all(
         (change.act, change.number) == (act, number) and reason in change.reason
@@ -174,11 +182,19 @@ class Roll:
         """Ask one server after the other, as in a fleet."""
         self._tally.phase = phase
         for server in self._servers:
-            answer = await answer_of(server, f"/admin/engines/{NAME}/{act}", body, ADMIN_KEY)
-            self._note(phase, answer, expected)
+            self._note(phase, await self._good(server, act, body), expected)
         if not self._acts[phase].good:
             raise RuntimeError(f"{phase}: {self._acts[phase].answer!r}")  # the rest builds on it
         await asyncio.sleep(HELD_S)
+
+    async def _good(self, server: Server, act: str, body: dict[str, Any]) -> str:
+        """The answer to a change to a good build, which is asked for again where a busy machine
+        made it slow."""
+        for _ in range(TRIES):
+            answer = await answer_of(server, f"/admin/engines/{NAME}/{act}", body, ADMIN_KEY)
+            if not was_slow(answer):
+                break
+        return answer
 
     async def _at_once(self, phase: str, expected: str, number: int) -> None:
         self._tally.phase = phase
@@ -215,8 +231,10 @@ class Roll:
         self._tally.phase = KILL
         first, second = self._servers
         body = {"version": KILLED, "reason": "at night"}
-        answer = await answer_of(first, f"/admin/engines/{NAME}/load", body, ADMIN_KEY)
+        answer = await self._good(first, "load", body)
         self._note(KILL, answer, "no answer")
+        if answer != "no answer":
+            raise RuntimeError(f"{KILL}: {answer!r}")  # it lives
         first.ends.append(await first.program.ended())
         await first.start()
         self._note(
@@ -226,8 +244,11 @@ class Roll:
         await asyncio.sleep(HELD_S)
         self._tally.phase = "the other server follows"
         body = {"reason": "after it"}
-        answer = await answer_of(second, f"/admin/engines/{NAME}/load", body, ADMIN_KEY)
-        self._note(self._tally.phase, answer, "200 promoted")
+        self._note(self._tally.phase, await self._good(second, "load", body), "200 promoted")
+
+
+def was_slow(answer: str) -> bool:
+    return any(reason in answer for reason in TOO_SLOW)
 
 
 async def answer_of(server: Server, path: str, body: dict[str, Any], key: str) -> str:
