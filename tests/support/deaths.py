@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 
 from tests.support.echo_engines import process_of
 from tests.support.gather import begin, generated
-from tests.support.polling import until_seen
+from tests.support.polling import polled, until_seen
 from tests.support.processes import children_of, is_alive
 from tests.support.server_processes import asked
 from tests.support.serving import listening
@@ -135,12 +135,15 @@ async def _ready(engine: RemoteEngine) -> None:
 
 
 async def ask_live(port: int, found: Seen) -> None:
-    """Ask `/health/live` again and again, and keep what the slowest answer took."""
-    while True:
+    """Ask `/health/live` now and then, and keep what the slowest answer took."""
+
+    async def look() -> None:
         begun_s = time.monotonic()
         status, _ = await asyncio.to_thread(asked, port, "GET", "/health/live")
         found.live_s = max(found.live_s, time.monotonic() - begun_s)
         found.live_statuses.add(status)
+
+    await polled(look)
 
 
 def how_of(error: str | None, liveness: Liveness | None = None, *, dies: str = "") -> str:
