@@ -118,7 +118,7 @@ class Link:
         if server.secure:
             kind = http.client.HTTPSConnection
             options["context"] = ssl.create_default_context()
-        self._server = server
+        self.server = server
         self.patience_s = server.patience_s
         self._connection: http.client.HTTPConnection = kind(server.host, server.port, **options)
 
@@ -129,7 +129,7 @@ class Link:
         body unread."""
         raw = json.dumps(body).encode() if isinstance(body, dict) else body
         exchange = Exchange(method, path, raw, has_key=key)
-        self._server.trace.append(exchange)
+        self.server.trace.append(exchange)
         response = self._send(exchange)
         for _ in range(LIMITED_TRIES):
             if response.status != 429:
@@ -141,7 +141,7 @@ class Link:
         return exchange, response
 
     def _send(self, exchange: Exchange) -> http.client.HTTPResponse:
-        path, keyed = self._server.base + exchange.path, self._server.keyed(exchange)
+        path, keyed = self.server.base + exchange.path, self.server.keyed(exchange)
         headers = {"content-type": "application/json", **keyed}
         self._connection.request(exchange.method, path, exchange.body, headers)
         response = self._connection.getresponse()
@@ -154,6 +154,10 @@ class Link:
         exchange, response = self.send(method, path, body)
         exchange.reply = response.read()
         return exchange
+
+    def open(self) -> None:
+        """Connect now, and not by the first request."""
+        self._connection.connect()
 
     def close(self) -> None:
         self._connection.close()
