@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
+import socket
 import ssl
 import time
+from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 
 Json = dict[str, Any]
+WEBSOCKET = "WEBSOCKET"
+"""The method of an exchange over a WebSocket, whose body is the frames that were sent."""
 LIMITED_TRIES, LIMITED_S = 3, 20
 """How often a request is sent that gets a 429, and the longest pause between."""
 
@@ -148,6 +153,18 @@ class Link:
         exchange.status = response.status
         exchange.headers = {name.lower(): value for name, value in response.getheaders()}
         return response
+
+    def upgraded(self, exchange: Exchange) -> tuple[socket.socket, BinaryIO]:
+        """Ask for a WebSocket. Returns what it is written to and read from."""
+        self.server.trace.append(exchange)
+        key = b64encode(os.urandom(16)).decode()
+        headers = {"connection": "Upgrade", "upgrade": "websocket", "sec-websocket-version": "13"}
+        headers |= {"sec-websocket-key": key, **self.server.keyed(exchange)}
+        self._connection.request("GET", self.server.base + exchange.path, None, headers)
+        response: Any = self._connection.getresponse()
+        exchange.status = response.status
+        exchange.reply = b"" if response.status == 101 else response.read()
+        return self._connection.sock, response.fp
 
     def call(self, method: str, path: str, body: Json | bytes | None = None) -> Exchange:
         """Send one request and read its reply."""
