@@ -13,6 +13,7 @@ unexport PIP_CONSTRAINT  # NVIDIA's images pin the packages of their own Python 
 unexport PYTHONDONTWRITEBYTECODE  # containers set it, and each of a thousand processes would compile all anew
 WORKERS ?= 2
 PYTEST = $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
+JUDGED := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/responses-conformance/engines
 ENGINES := tests/unit/engines tests/unit/prepare tests/unit/tools
 SPEECH := $(addprefix tests/unit/,dialects harmony log run schema steering tokens wire)
 GRAPHS_E2E := tests/e2e/test_steering.py tests/e2e/test_prepare_numeric.py
@@ -101,7 +102,9 @@ bench: $(ENV) ## Time the server against the floor, as ratios of one run, with p
 	$(BIN)/python -m bench $(if $(PEERS),--peers $(PEERS))
 
 conformance: $(ENV) ## Judge every server that can be had here by its tokens, and write the table of docs/conformance.md: [SERVERS=ours,smg]
+	$(if $(CONFORMANCE_GGUF),,$(BIN)/trt-responses engine build --engines-dir $(JUDGED))
 	TIKTOKEN_ENCODINGS_BASE=$${TIKTOKEN_ENCODINGS_BASE:-$(HOME)/.cache/trt_responses/vocabulary} \
+		CONFORMANCE_GGUF=$(or $(CONFORMANCE_GGUF),$$(ls -t $(JUDGED)/demo/*/model.gguf | head -1)) \
 		$(BIN)/python -m responses_conformance.table $(if $(SERVERS),--servers $(SERVERS)) --out conformance/results.json --page docs/conformance.md
 
 cost: $(ENV) ## CPU of requests beside the commit before, in turns; refuses more than 5 %: [AGAINST=commit]

@@ -39,7 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     profile = add("--profile", choices=tuple(REPEATS), default="hosted", metavar="NAME")
     profile.help = "Profile, hosted, scripted or transcripts (default: hosted)"
     repeats = add("--repeat", type=int, metavar="K")
-    repeats.help = "Attempts of each check (default: 3 of hosted, else 1)"
+    repeats.help = (
+        "Attempts of each check (default: 3 of hosted, else 1), or rounds of each writer (10)"
+    )
     only = add("--only", action="append", default=[], metavar="NAME")
     only.help = "Check, or beginning of names such as chat, repeatable (default: all)"
     record = add("--record", type=Path, metavar="FILE")
@@ -52,6 +54,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     report = add("--report", type=Path, default=Path("conformance"), metavar="DIR")
     report.help = "Directory for the JSON, the table and the badge (default: conformance)"
+    writes = add("--read-your-writes", metavar="URL[,URL]")
+    writes.help = "Judge only this, over servers of one store: each knows what another has streamed"
+    add("--writers", type=int, default=4, metavar="N", help="Writers of that at once (default: 4)")
     add("--list", action="store_true", help="The checks, what they judge and by which clause")
     add("--script", action="store_true", help="The script that the profile scripted expects")
 
@@ -87,6 +92,8 @@ def run(options: argparse.Namespace) -> int:
     if options.script:
         print(Path(__file__).with_name("script.yaml").read_text("utf-8"), end="")
         return 0
+    if options.read_your_writes:
+        return _read_your_writes(options)
     every = known.CHECKS
     if options.profile == "transcripts":
         from responses_conformance.playing import all_checks
@@ -102,10 +109,8 @@ def run(options: argparse.Namespace) -> int:
             if options.url
             else "no address: give the URL of a server, such as http://127.0.0.1:8000/v1."
         )
-    key = options.key or os.environ.get("OPENAI_API_KEY", "")
     try:
-        server = Server(options.url, key, options.model or "", options.patience or 120)
-        about = description_of(server)
+        server, about = _described(options, options.url)
     except (OSError, http.client.HTTPException, ValueError) as fault:
         return _wrong(f"{options.url} does not answer: {fault}.")
     repeats = options.repeat or REPEATS[options.profile]
@@ -119,6 +124,32 @@ def run(options: argparse.Namespace) -> int:
     counts = ", ".join(f"{count} {verdict}" for verdict, count in made["summary"].items())
     print(f"{counts}: {', '.join(map(str, report.write(made, options.report)))}")
     return 1 if made["summary"].get("failed") else 0
+
+
+def _described(options: argparse.Namespace, url: str) -> tuple[Server, Json]:
+    """The server of an address, and what it says of itself."""
+    key = options.key or os.environ.get("OPENAI_API_KEY", "")
+    server = Server(url, key, options.model or "", options.patience or 120)
+    return server, description_of(server)
+
+
+def _read_your_writes(options: argparse.Namespace) -> int:
+    """Judge what servers of one store know of each other, and print it."""
+    from responses_conformance.writes import Writers
+
+    servers = []
+    for url in options.read_your_writes.split(","):
+        try:
+            servers.append(_described(options, url)[0])
+        except (OSError, http.client.HTTPException, ValueError) as fault:
+            return _wrong(f"{url} does not answer: {fault}.")
+    found = Writers(servers, options.writers)
+    found.run(options.repeat or 10)
+    for violation in found.violations:
+        print(f"✗ {violation}")
+    counts = ", ".join(f"{count} {what}" for what, count in sorted(found.counts.items()))
+    print(f"{len(found.violations)} violations: {counts}")
+    return 1 if found.violations or not found.counts["uses"] else 0
 
 
 def description_of(server: Server) -> Json:

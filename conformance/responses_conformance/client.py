@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
+import socket
 import ssl
 import time
+from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 
 Json = dict[str, Any]
+WEBSOCKET = "WEBSOCKET"
+"""The method of an exchange over a WebSocket, whose body is the frames that were sent."""
 LIMITED_TRIES, LIMITED_S = 3, 20
 """How often a request is sent that gets a 429, and the longest pause between."""
 
@@ -118,7 +123,7 @@ class Link:
         if server.secure:
             kind = http.client.HTTPSConnection
             options["context"] = ssl.create_default_context()
-        self._server = server
+        self.server = server
         self.patience_s = server.patience_s
         self._connection: http.client.HTTPConnection = kind(server.host, server.port, **options)
 
@@ -129,7 +134,7 @@ class Link:
         body unread."""
         raw = json.dumps(body).encode() if isinstance(body, dict) else body
         exchange = Exchange(method, path, raw, has_key=key)
-        self._server.trace.append(exchange)
+        self.server.trace.append(exchange)
         response = self._send(exchange)
         for _ in range(LIMITED_TRIES):
             if response.status != 429:
@@ -141,7 +146,7 @@ class Link:
         return exchange, response
 
     def _send(self, exchange: Exchange) -> http.client.HTTPResponse:
-        path, keyed = self._server.base + exchange.path, self._server.keyed(exchange)
+        path, keyed = self.server.base + exchange.path, self.server.keyed(exchange)
         headers = {"content-type": "application/json", **keyed}
         self._connection.request(exchange.method, path, exchange.body, headers)
         response = self._connection.getresponse()
@@ -149,11 +154,27 @@ class Link:
         exchange.headers = {name.lower(): value for name, value in response.getheaders()}
         return response
 
+    def upgraded(self, exchange: Exchange) -> tuple[socket.socket, BinaryIO]:
+        """Ask for a WebSocket. Returns what it is written to and read from."""
+        self.server.trace.append(exchange)
+        key = b64encode(os.urandom(16)).decode()
+        headers = {"connection": "Upgrade", "upgrade": "websocket", "sec-websocket-version": "13"}
+        headers |= {"sec-websocket-key": key, **self.server.keyed(exchange)}
+        self._connection.request("GET", self.server.base + exchange.path, None, headers)
+        response: Any = self._connection.getresponse()
+        exchange.status = response.status
+        exchange.reply = b"" if response.status == 101 else response.read()
+        return self._connection.sock, response.fp
+
     def call(self, method: str, path: str, body: Json | bytes | None = None) -> Exchange:
         """Send one request and read its reply."""
         exchange, response = self.send(method, path, body)
         exchange.reply = response.read()
         return exchange
+
+    def open(self) -> None:
+        """Connect now, and not by the first request."""
+        self._connection.connect()
 
     def close(self) -> None:
         self._connection.close()

@@ -112,7 +112,11 @@ def _prompt(conversation: Conversation, api: str, record: Path | None, kit: Kit)
         raise Failure(why, exchange)
 
 
-def _exchanged(server: Server, transcript: Transcript, api: str, fields: Mapping[str, Any]) -> Read:
+def _exchanged(
+    server: Server, transcript: Transcript, api: str, fields: Mapping[str, Any], tries: int = 2
+) -> Read:
+    """What a client reads of the reply; of another one, if the first is late, for the machine may
+    be busy."""
     path, read, read_stream = READERS[api]
     body = request(server.model, transcript.wish, transcript.tools, api) | dict(fields)
     try:
@@ -132,6 +136,9 @@ def _exchanged(server: Server, transcript: Transcript, api: str, fields: Mapping
     except ConnectionRefusedError:
         raise  # the server is gone: no law is broken
     except (OSError, http.client.HTTPException) as fault:
+        if isinstance(fault, TimeoutError) and tries > 1:
+            del server.trace[-1:]
+            return _exchanged(server, transcript, api, fields, tries - 1)
         return Read(error=f"the connection broke: {fault or type(fault).__name__}")
     except (LookupError, TypeError, ValueError, AttributeError) as fault:
         return Read(error=f"a reply of another shape: {type(fault).__name__} {fault}")

@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Sequence
 
-from responses_conformance.client import Exchange, Server
+from responses_conformance.client import WEBSOCKET, Exchange, Server
 
 MOST_STEPS = 8
 MOST_BYTES = 4000
@@ -27,6 +27,9 @@ def script(server: Server, exchanges: Sequence[Exchange]) -> str:
     steps = list(exchanges)[-MOST_STEPS:]
     if not steps:
         return ""
+    if steps[-1].method == WEBSOCKET:
+        frames = (steps[-1].body or b"").decode("utf-8", "replace").splitlines()
+        return shlex.join(["python", "-m", "responses_conformance.sockets", server.url, *frames])
     if len(steps) == 1 or any(len(step.body or b"") > MOST_BYTES for step in steps):
         return _curl(server, steps[-1])
     return _python(server, steps)

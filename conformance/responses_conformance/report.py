@@ -98,7 +98,11 @@ def markdown(report: Json) -> str:
         if entry["verdict"] == "failed":
             lines += ["", f"## {entry['name']}", "", f"{entry['judges']} ({entry['clause']})", ""]
             lines += [f"{entry['why']}.", "", *_block("text", entry["bytes"])]
-            kind = "sh" if entry["repeat"].lstrip("# ").startswith(("curl", "of")) else "python"
+            kind = (
+                "sh"
+                if entry["repeat"].lstrip("# ").startswith(("curl", "of", "python -m"))
+                else "python"
+            )
             lines += ["", "To repeat it:", "", *_block(kind, entry["repeat"])]
     return "\n".join(lines) + "\n"
 

@@ -8,14 +8,20 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import platform
 import sys
 import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib import metadata
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from responses_conformance import __version__
 from responses_conformance.client import Server
 from responses_conformance.laws import LAWS, READERS
 from responses_conformance.mocks import llama_cpp
@@ -36,7 +42,9 @@ Json = dict[str, Any]
 BEGIN, END = "<!-- begin: made by make conformance -->", "<!-- end -->"
 MOST_NAMED = 20
 NAMES = {"vllm": "vLLM", "smg": "SMG"}
-SETTLES_S = 2
+TRIES = 2
+"""How often a server is started that dies, or whose port another process takes."""
+SETTLES_S, PAUSE_S = 60, 0.5
 """Until a router has found its engine."""
 
 
@@ -57,7 +65,10 @@ class Peer:
 
 def _version(package: str) -> str:
     name, _, version = package.partition("==")
-    return f"{NAMES.get(name, name)} {version}"
+    if not version:
+        with suppress(PackageNotFoundError):
+            version = metadata.version(name)
+    return f"{NAMES.get(name, name)} {version}".strip()
 
 
 def _not_cut(transcript: Transcript) -> bool:
@@ -65,7 +76,7 @@ def _not_cut(transcript: Transcript) -> bool:
 
 
 PEERS = {
-    "ours": Peer("trt-responses", start.ours, "TensorRT-LLM gRPC"),
+    "ours": Peer(_version("trt-responses"), start.ours, "TensorRT-LLM gRPC"),
     "vllm-rs": Peer(f"{_version(VLLM)}, vllm-rs", start.rust_vllm, "vLLM ZMQ"),
     "vllm": Peer(f"{_version(VLLM)}, Python", start.python_vllm, "vLLM ZMQ"),
     "smg": Peer(_version(SMG), start.smg, "vLLM ZMQ"),
@@ -82,29 +93,60 @@ PEERS = {
 
 def judged(name: str, peer: Peer) -> Json:
     """What came of one server."""
+    began, made = time.monotonic(), _about(name, peer)
+    for left in reversed(range(TRIES)):
+        try:
+            made |= _judged(peer)
+            break
+        except Exception as fault:  # one server must not cost the rows of all
+            made["absent"] = f"{fault or type(fault).__name__}"
+            if isinstance(fault, Absent) or not left:
+                return made
+    made.pop("absent", None)
+    return made | {"seconds": round(time.monotonic() - began)}
+
+
+def _about(name: str, peer: Peer) -> Json:
+    return {
+        "name": name,
+        "server": peer.label,
+        "wire": peer.wire,
+        "repeat": f"python -m responses_conformance.table --servers {name}",
+    }
+
+
+def _judged(peer: Peer) -> Json:
     transcripts = [each for each in load() if peer.takes(each)]
     with TemporaryDirectory() as folder:
         record = Path(folder) / "prompts.jsonl"
         with peer.start({"record": str(record)}) as begun:
             begun.wait()
-            time.sleep(SETTLES_S)
             server = Server(f"http://127.0.0.1:{begun.port}/v1", model=start.MODEL, patience_s=120)
+            _settle(server, peer, transcripts[:1])
             found = play(server, transcripts, peer.apis, peer.extra)
             apis = tuple(api for api, cases in found.items() if not isinstance(cases, str))
             wanted = tuple(f"{api}.prompt." for api in apis) if peer.notes else ()
             checks = [c for c in all_checks(record=record) if c.name.startswith(wanted)]
             outcomes = judge(server, checks, "transcripts", 1, lambda *_: None)
     return {
-        "name": name,
-        "server": peer.label,
-        "wire": peer.wire,
-        "repeat": f"python -m responses_conformance.table --servers {name}",
+        "settings": begun.settings,
         "apis": {api: _api(cases) for api, cases in found.items()},
         "prompts": {
             "judged": len(outcomes),
             "failures": {o.check.name: o.why for o in outcomes if o.verdict == "failed"},
         },
     }
+
+
+def _settle(server: Server, peer: Peer, first: Sequence[Transcript]) -> None:
+    """Wait until the first transcript is no error; a while, for it may be one."""
+    end_s = time.monotonic() + SETTLES_S
+    while time.monotonic() < end_s:
+        found = play(server, first, peer.apis, peer.extra).values()
+        cases = [case for each in found if not isinstance(each, str) for case in each]
+        if not any(law == "error" for case in cases for law, _ in case.broken):
+            return
+        time.sleep(PAUSE_S)
 
 
 def _api(cases: list[Case] | str) -> Json:
@@ -189,13 +231,28 @@ def write_into(page: Path, text: str) -> None:
     page.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", "utf-8")
 
 
+def runs(results: Sequence[Json]) -> str:
+    """How each server was run: its front end's command, which the kit starts over a mock."""
+    ran = [each for each in results if "absent" not in each]
+    return "\n".join(
+        f"- {each['server']}, {each['wire']}: {_code(each['settings'])}" for each in ran
+    )
+
+
 def write(results: Sequence[Json], out: Path, page: Path | None) -> None:
     """Write the results, the page of failures, and the table into another page."""
-    made = {"date": time.strftime("%Y-%m-%d", time.gmtime()), "transcripts": len(load())}
+    made = {
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "kit": __version__,
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, "
+        f"Python {platform.python_version()}",
+        "transcripts": len(load()),
+    }
     about = f"{made['date']}, {made['transcripts']} transcripts.\n\n{summary(results)}"
     text = json.dumps({**made, "results": results}, ensure_ascii=False, indent=1)
     out.write_text(f"{text}\n", "utf-8")
     found = f"# What servers make of tokens\n\n{about}\n\n{failures(results)}\n"
+    found += f"\n## Settings\n\n{made['machine']}.\n\n{runs(results)}\n"
     out.with_suffix(".md").write_text(found, "utf-8")
     if page:
         write_into(page, about)
@@ -203,21 +260,18 @@ def write(results: Sequence[Json], out: Path, page: Path | None) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m responses_conformance.table")
-    default = ",".join(name for name in PEERS if name != "llama.cpp")  # it takes half an hour
-    parser.add_argument("--servers", default=default, help=f"of {', '.join(PEERS)}")
+    servers = parser.add_argument("--servers", default=",".join(PEERS))
+    servers.help = f"of {', '.join(PEERS)} (default: all)"
     out = parser.add_argument("--out", type=Path, default=Path("results.json"))
     out.help = "JSON file; beside it a page of the same name, with the failures"
     parser.add_argument("--page", type=Path, help="page whose table is replaced")
     options = parser.parse_args(arguments)
-    results = []
+    results: list[Json] = []
     for name in options.servers.split(","):
-        peer, began = PEERS[name], time.monotonic()
-        try:
-            results.append(judged(name, peer))
-        except (Absent, OSError, RuntimeError) as fault:
-            results.append({"server": peer.label, "wire": peer.wire, "absent": str(fault)})
-        shares = {api: _share(found) for api, found in results[-1].get("apis", {}).items()}
-        print(f"{name}: {shares or results[-1]} in {time.monotonic() - began:.0f} s", flush=True)
+        results.append(made := judged(name, PEERS[name]))
+        shares = {api: _share(found) for api, found in made.get("apis", {}).items()}
+        print(f"{name}: {shares or made['absent']} in {made.get('seconds', 0)} s", flush=True)
+        write(results, options.out, None)  # a run that is cut keeps what it has
     write(results, options.out, options.page)
     return 0
 

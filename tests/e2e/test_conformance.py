@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 import shutil
 import subprocess
 import sys
@@ -43,7 +44,9 @@ def url() -> Iterator[str]:
     settings = Settings(
         engine=f"script://{SCRIPT}", store="memory://", model_aliases=("*",), max_calls=16
     )
-    with threaded(Planted(create_app(settings))) as address:
+    app = create_app(settings)
+    ws = app.state.sockets.protocol(settings.read_timeout_s)
+    with threaded(Planted(app), ws) as address:
         yield address
 
 
@@ -96,6 +99,32 @@ def test_a_failure_has_its_bytes_and_a_script_that_repeats_it(url: str) -> None:
     for command in (["sh", "-c", one], [sys.executable, "-c", several]):
         again = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         assert '"previous_response_id": null' in again
+
+
+def test_a_failure_over_a_websocket_has_a_command_that_repeats_it(url: str) -> None:
+    server, outcomes = judged(
+        f"{url}/an_error_without_message_over_websocket/v1", "responses.websocket.errors"
+    )
+    [entry] = document(server, {}, outcomes, "scripted", 1)["checks"]
+    python, *words = shlex.split(entry["repeat"])
+    command = [sys.executable, *words]
+    again = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert python == "python"
+    assert [json.loads(line)["type"] for line in again.splitlines()] == ["error"]
+    assert again.replace(" ", "") in entry["bytes"].replace(" ", "")
+
+
+def test_a_server_without_websockets_does_not_offer_them() -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            await send({"type": "http.response.start", "status": 404, "headers": []})
+            await send({"type": "http.response.body", "body": b""})
+
+    with threaded(app) as address:
+        _, outcomes = judged(address, "responses.websocket")
+    assert {(o.verdict, o.why) for o in outcomes} == {
+        ("not offered", "404 for an upgrade of GET /responses")
+    }
 
 
 def test_the_command_writes_a_report_in_three_forms(

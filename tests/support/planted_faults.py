@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -315,6 +316,19 @@ FAULTS = {
         "messages.stream.stop",
         changed("message_delta", lambda e: e["delta"].update(stop_reason="end_turn")),
     ),
+    "a_part_not_added_over_websocket": Fault(
+        "responses.websocket.events", without("content_part.added")
+    ),
+    "a_chain_ignored_over_websocket": Fault(
+        "responses.websocket.chain", request=ignoring("previous_response_id")
+    ),
+    "an_error_without_message_over_websocket": Fault(
+        "responses.websocket.errors", changed("error", lambda e: e["error"].pop("message"))
+    ),
+    "a_later_response_first": Fault(
+        "responses.websocket.order",
+        changed("response.created", lambda e: e["response"].update(id="resp_1")),
+    ),
     "another_count_of_messages": Fault("messages.count", reply=miscount),
 }
 
@@ -331,6 +345,9 @@ class Planted:
             await self._app(scope, receive, send)
             return
         fault, path = FAULTS[name], f"/{rest}"
+        if scope["type"] == "websocket":
+            await self._app({**scope, "path": path}, _hearing(fault, receive), _saying(fault, send))
+            return
         body = await _read(receive)
         if fault.deaf:
             await self._app(_at(scope, path, body), _given(body), send)
@@ -363,6 +380,29 @@ class Planted:
         await self._app(_at(scope, path, body), _given(body), send)
         start = next(each for each in got if each["type"] == "http.response.start")
         return start["status"], dict(start["headers"]), b"".join(m.get("body", b"") for m in got)
+
+
+def _hearing(fault: Fault, receive: Receive) -> Receive:
+    async def hear() -> Message:
+        message = await receive()
+        with suppress(ValueError):  # what is no JSON stays so
+            if text := message.get("text"):
+                body = fault.request("WEBSOCKET", "/responses", json.loads(text))
+                message["text"] = json.dumps(body)
+        return message
+
+    return hear
+
+
+def _saying(fault: Fault, send: Send) -> Send:
+    async def say(message: Message) -> None:
+        if "text" not in message:
+            await send(message)
+            return
+        for event in fault.events([json.loads(message["text"])]):
+            await send({**message, "text": json.dumps(event)})
+
+    return say
 
 
 def _at(scope: Scope, path: str, body: bytes) -> Scope:

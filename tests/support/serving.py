@@ -59,13 +59,13 @@ class Address:
 
 
 @contextmanager
-def threaded(app: ASGIApp) -> Iterator[str]:
+def threaded(app: ASGIApp, ws: Any = "none") -> Iterator[str]:
     """The address of a server in a thread, for a client that waits in this one."""
     found: list[str] = []
     up, over = threading.Event(), asyncio.Event()
 
     async def serve() -> None:
-        async with serving(app) as address:
+        async with serving(app, ws=ws) as address:
             found.append(address.url)
             up.set()
             await over.wait()
@@ -84,12 +84,14 @@ def threaded(app: ASGIApp) -> Iterator[str]:
 
 @asynccontextmanager
 async def serving(
-    app: ASGIApp, *, http: type[asyncio.Protocol] | Literal["auto"] = "auto", port: int = 0
+    app: ASGIApp,
+    *,
+    http: type[asyncio.Protocol] | Literal["auto"] = "auto",
+    port: int = 0,
+    ws: Any = "none",
 ) -> AsyncIterator[Address]:
     """The app under uvicorn on this event loop, so that a test can step the engine's clock."""
-    config = uvicorn.Config(
-        app, http=http, port=port, log_level="warning", lifespan="on", ws="none"
-    )
+    config = uvicorn.Config(app, http=http, port=port, log_level="warning", lifespan="on", ws=ws)
     server = _Announcing(config)
     life = asyncio.create_task(server.serve())
     await server.up.wait()

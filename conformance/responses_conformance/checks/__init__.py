@@ -7,4 +7,5 @@ from responses_conformance.checks import output as output
 from responses_conformance.checks import runs as runs
 from responses_conformance.checks import state as state
 from responses_conformance.checks import stream as stream
+from responses_conformance.checks import websocket as websocket
 from responses_conformance.checks.base import CHECKS as CHECKS

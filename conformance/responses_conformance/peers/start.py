@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -16,7 +18,7 @@ import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.error import URLError
 from urllib.request import urlopen
 
@@ -32,7 +34,7 @@ from responses_conformance.peers.installed import (
 from responses_conformance.peers.model import model, ranks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     Starter = Callable[[Mapping[str, Any]], AbstractContextManager["Server"]]
@@ -51,6 +53,13 @@ class Server:
     port: int
     pids: tuple[int, ...]
     processes: tuple[subprocess.Popen[str], ...]
+
+    @property
+    def settings(self) -> str:
+        """The front end's command, without this machine's folders and ports."""
+        words = [str(word) for word in cast("Sequence[str]", self.processes[0].args)]
+        names = re.sub(r"(?:/[\w.=+-]+)+/([\w.=+-]+)", r"\1", shlex.join(words))
+        return re.sub(r"\b\d{4,5}\b", "PORT", names)
 
     def fault(self) -> str | None:
         """Why it cannot answer any more, if one of its processes has ended."""
