@@ -304,7 +304,7 @@ def test_the_command_lists_the_engines_of_its_flags(capsys: pytest.CaptureFixtur
     assert "several://a=script://auto,b=grpc://127.0.0.1:1/x" in capsys.readouterr().out
     for more, why in (
         (["--engine", "demo"], "--engine: 'demo' does not name its model"),
-        (["--frontends", "2"], "--frontends: several engines are served by one front end"),
+        (["--frontends", "2", "--engine", "c=no such"], "--engine: "),
     ):
         assert main(["serve", *flags, *more, "--port", "0"]) == 2
         assert why in capsys.readouterr().err

@@ -108,7 +108,11 @@ def _several(
         from trt_responses.features.several.spec import entries_of
     entries = entries_of(listed)
     alone = {place: settings.model_copy(update={"engine": place}) for _, place in entries}
-    selections = {each.place: chosen_engine(alone[each.place]) for each in entries if each.local}
+    selections = {
+        place: chosen_engine(settings.model_copy(update={"engine": place.partition("#")[0]}))
+        for place in alone
+        if "://" not in place
+    }
 
     def new_engine(place: str) -> Engine:
         if (elsewhere := alone[place].engine_elsewhere()) is not None:
