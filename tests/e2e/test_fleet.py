@@ -6,6 +6,7 @@ Budget: 30 s on one core, most of it processes that load.
 from __future__ import annotations
 
 import asyncio
+import http.client
 import os
 import re
 import resource
@@ -151,6 +152,52 @@ def test_a_front_end_that_is_killed_costs_nobody_else_and_comes_back(
             assert not any(map(lives, children))
 
     asyncio.run(run())
+
+
+@pytest.mark.slow  # two front ends, and two engines with a process each
+@pytest.mark.xdist_group("embedded")
+def test_front_ends_share_the_processes_of_several_engines_and_what_is_known_of_them(
+    small_engines_dir: Path, tmp_path: Path
+) -> None:
+    several = {
+        "TRT_RESPONSES_ENGINE": "several://t=tiny,t=tiny",
+        "TRT_RESPONSES_ADMIN_KEY": "admin-key",
+    }
+    acts = {"/admin/replicas/t/1/drain": True, "/admin/replicas/t/1/resume": False}
+    wish = WISH | {"model": "t"}
+
+    async def run() -> None:
+        async with fleet(small_engines_dir, tmp_path, several) as server:
+            address = await server.ready()
+            engines = running(server, ENGINE)
+            assert len(engines) == 2
+            for path, drains in acts.items():
+                status = await asyncio.to_thread(as_admin, address.port, path)
+                assert status == 200
+                for _ in range(8):  # whichever front end is asked
+                    _, health = await ask(address, "GET", "/health")
+                    assert isinstance(health, dict)
+                    assert [each["draining"] for each in health["engines"]] == [drains, False]
+            os.kill(engines[0], signal.SIGKILL)
+            for _ in range(4):
+                assert (await ask(address, "POST", "/v1/responses", **wish))[0] == 200
+            await until_seen(lambda: len({*running(server, ENGINE)} - {engines[0]}) == 2)
+            children = server.children()
+            server.signal(signal.SIGTERM)
+            status, _, said = await server.ended()
+            assert status == 0, said
+            assert not any(map(lives, children))
+
+    asyncio.run(run())
+
+
+def as_admin(port: int, path: str) -> int:
+    connection = http.client.HTTPConnection("127.0.0.1", port)
+    try:
+        connection.request("POST", path, headers={"authorization": "Bearer admin-key"})
+        return connection.getresponse().status
+    finally:
+        connection.close()
 
 
 def test_front_ends_over_another_servers_engine_need_none_of_this_machine(tmp_path: Path) -> None:

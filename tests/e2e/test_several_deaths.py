@@ -107,12 +107,12 @@ async def hurt(replica: Replica, process: EngineProcess, number: signal.Signals)
 
 async def replace(replica: Replica, process: EngineProcess) -> None:
     """End its process when it has nothing left, and send it requests when there is another."""
-    replica.draining = True
+    replica.row.draining = True
     await until_seen(lambda: replica.running == 0)
     pid = process.pid
     process.restart("it is replaced")
     await until_seen(lambda: process.pid not in (None, pid) and replica.health().ready)
-    replica.draining = False
+    replica.row.draining = False
 
 
 @pytest.mark.slow  # six processes that begin

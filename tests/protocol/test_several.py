@@ -14,13 +14,16 @@ import pytest
 from tests.support.asgi import JSON, until
 from tests.support.cards import carded
 from tests.support.greedy import WHOLE, Model, texts
-from tests.support.served import ANSWER, script
+from tests.support.served import ANSWER, script, vocabulary
 from tests.support.several import ADMIN, several_served
 from tests.support.story import story
+from tests.support.template_served import dialect_of
+from tests.support.template_turns import ids_of
 from tests.support.ticks import Ticks
 from trt_responses.cli.main import main
-from trt_responses.engines.scripted.engine import ScriptedEngine, StepClock
+from trt_responses.engines.scripted.engine import Script, ScriptedEngine, StepClock
 from trt_responses.errors import StartupError, UsageError
+from trt_responses.harmony.dialect import harmony
 from trt_responses.prepare.files import DIALECT, engine_file, sha256_of
 from trt_responses.prepare.machine import library_versions
 from trt_responses.prepare.shelf.card import DialectFacts, write_card
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.support.several import SeveralServed
+    from trt_responses.dialect import Dialect
 
 AS_ADMIN = JSON | {"authorization": f"Bearer {ADMIN['admin_key']}"}
 LONG = "Tell me all that you know of the weather in Bern, day by day. " * 20
@@ -70,6 +74,46 @@ async def test_a_conversation_may_change_between_models() -> None:
         first = (await s.client.create()).json()
         next_ = (await s.client.create(model="other", previous_response_id=first["id"])).json()
         assert (next_["model"], texts(next_)) == ("other", ["two"])
+
+
+def qwen() -> ScriptedEngine:
+    return ScriptedEngine([Script(tuple((i,) for i in ids_of("qwen3", "Two.<|im_end|>")))])
+
+
+@story
+async def test_models_of_different_dialects_stand_beside_each_other() -> None:
+    dialects: dict[str, Dialect] = {
+        "demo": harmony(vocabulary()),
+        "qwen": dialect_of("qwen3"),
+        "other": harmony(vocabulary()),
+    }
+    makers = {"demo": [says("One.")], "qwen": [qwen], "other": [says("Three.")]}
+    shown = {"include": ["messages"]}
+    async with several_served(makers, dialects=dialects, explain="full") as s:
+        last, made = None, dict[str, Any]()
+        for model, word in (
+            ("demo", "One."),
+            ("qwen", "Two."),
+            ("other", "Three."),
+            ("qwen", "Two."),
+        ):
+            asked = {"model": model, "previous_response_id": last, "input": "Go on."}
+            counted = await s.client.send(
+                "POST", "/v1/responses/input_tokens", orjson.dumps(asked), JSON
+            )
+            made = (await s.client.create(**asked, **shown)).json()
+            assert (made["model"], texts(made)) == (model, [word])
+            assert counted.json()["input_tokens"] == made["usage"]["input_tokens"]
+            explained = (await s.client.get(f"/v1/responses/{made['id']}/explain")).json()
+            marks = {each.get("control") for each in explained["prompt"]["pieces"]}
+            mark = "<|im_start|>" if model == "qwen" else "<|start|>"
+            assert mark in marks
+            prompt = "".join(each["message"] for each in made["input_messages"])
+            assert mark in prompt
+            last = made["id"]
+        assert all(prompt.count(word) == 1 for word in ("One.", "Three."))
+        assert dialects["other"].several is dialects["demo"].several is not None
+        assert (await s.client.get("/health/ready")).status == 200
 
 
 @story
@@ -281,7 +325,7 @@ def test_a_list_that_cannot_be_used_is_refused_by_the_entry(listed: str, why: st
         asyncio.run(start())
 
 
-def test_prepared_engines_are_replicas_and_models_of_other_dialects_are_refused_by_name(
+def test_prepared_engines_are_replicas_and_those_of_one_model_speak_one_dialect(
     tmp_path: Path,
 ) -> None:
     libraries = dict(library_versions())
@@ -293,8 +337,8 @@ def test_prepared_engines_are_replicas_and_models_of_other_dialects_are_refused_
     write_card(other, replace(card, files=(*card.files, template)))
     served = served_by("several://gpt=gpt,gpt=gpt,test=script://auto", engines_dir=tmp_path)
     assert [each.label for each in served.new_engine().replicas()] == ["gpt/1", "gpt/2", "test/1"]
-    for listed in ("gpt=gpt,qwen=qwen", "gpt=script://auto,qwen=qwen"):
-        with pytest.raises(UsageError, match="ENGINE: gpt and qwen speak different dialects"):
+    for listed in ("gpt=gpt,gpt=qwen", "gpt=script://auto,test=gpt,gpt=qwen"):
+        with pytest.raises(UsageError, match="ENGINE: The engines of gpt speak different dialects"):
             served_by(f"several://{listed}", engines_dir=tmp_path)
 
 
@@ -304,7 +348,7 @@ def test_the_command_lists_the_engines_of_its_flags(capsys: pytest.CaptureFixtur
     assert "several://a=script://auto,b=grpc://127.0.0.1:1/x" in capsys.readouterr().out
     for more, why in (
         (["--engine", "demo"], "--engine: 'demo' does not name its model"),
-        (["--frontends", "2"], "--frontends: several engines are served by one front end"),
+        (["--frontends", "2", "--engine", "c=no such"], "--engine: "),
     ):
         assert main(["serve", *flags, *more, "--port", "0"]) == 2
         assert why in capsys.readouterr().err

@@ -25,6 +25,7 @@ from trt_responses.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
+    from trt_responses.dialect import Dialect
     from trt_responses.engine import Engine, GenerateOptions
 
 WORDS = 30
@@ -46,6 +47,7 @@ async def several_served(
     models: Mapping[str, Sequence[Callable[[], Engine]]],
     *,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    dialects: Mapping[str, Dialect] | None = None,
     **settings: Any,
 ) -> AsyncIterator[SeveralServed]:
     """Each model with what makes its engines; the first is the one that tests serve."""
@@ -59,7 +61,8 @@ async def several_served(
         )
         for name, makers in models.items()
     ]
-    engines = SeveralEngines(groups, harmony(vocabulary()))
+    dialects = dialects or dict.fromkeys(models, harmony(vocabulary()))
+    engines = SeveralEngines(groups, dialects)
     app = create_app(Settings(**(SETTINGS | ADMIN | settings)), engine=engines)
     async with living(app):
         yield SeveralServed(app, engines)

@@ -156,7 +156,7 @@ MAY_IMPORT = {
     "dialects.templates.write": f"{HARMONY} dialects.templates dialects.templates.read",
     "fleet": f"{LEAVES} settings engine engines.remote engines.triton engines.trtllm prepare.shelf"
     " app backends serve setup setup.engine features.limits features.metrics features.rollout"
-    " health",
+    " features.several health",
     # checkpoints to engines
     "prepare": f"{LEAVES} tokens engine prepare.checkpoint prepare.graph prepare.shelf",
     "prepare.checkpoint": f"{LEAVES} tokens engine prepare",

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from trt_responses.dialect import Dialect
     from trt_responses.dialects.templates.dialect import TemplateDialect
     from trt_responses.engine import Engine
     from trt_responses.engines.grpc.engine import GrpcEngine
@@ -102,31 +103,39 @@ def engine_elsewhere(
 def _several(
     listed: str, settings: Settings, prepared: Callable[[shelf.Selection, Settings], Engine]
 ) -> Engine:
-    """Several engines, whose models speak one dialect."""
+    """Several engines; those of one model speak one dialect."""
     with needed("Serving several engines"):
         from trt_responses.features.several.engine import several
         from trt_responses.features.several.spec import entries_of
     entries = entries_of(listed)
     alone = {place: settings.model_copy(update={"engine": place}) for _, place in entries}
-    selections = {each.place: chosen_engine(alone[each.place]) for each in entries if each.local}
+    selections = {
+        place: chosen_engine(settings.model_copy(update={"engine": place.partition("#")[0]}))
+        for place in alone
+        if "://" not in place
+    }
 
     def new_engine(place: str) -> Engine:
         if (elsewhere := alone[place].engine_elsewhere()) is not None:
             return engine_elsewhere(elsewhere, alone[place])
         return prepared(selections[place], alone[place])
 
-    first, *others = entries
-    language = _language(selections.get(first.place), settings)
-    for model, place in others:
-        if _language(selections.get(place), settings) != language:
-            raise StartupError(
-                f"{first.model} and {model} speak different dialects, and the models of one server "
-                "must share one: start a server for each."
-            )
-    selection = selections.get(first.place)
+    languages: dict[str, object] = {}
+    for model, place in entries:
+        language = _language(selections.get(place), settings)
+        if languages.setdefault(model, language) != language:
+            raise StartupError(f"The engines of {model} speak different dialects.")
+    known = {
+        languages[model]: _dialect_of(selections.get(place), settings) for model, place in entries
+    }
+    dialects = {model: known[language] for model, language in languages.items()}
+    return several(entries, new_engine, dialects)
+
+
+def _dialect_of(selection: shelf.Selection | None, settings: Settings) -> Dialect:
     if selection is None:
-        return several(entries, new_engine, dialect_named(settings.speaks))
-    return several(entries, new_engine, dialect_of(selection.directory, selection.card))
+        return dialect_named(settings.speaks)
+    return dialect_of(selection.directory, selection.card)
 
 
 def _language(selection: shelf.Selection | None, settings: Settings) -> object:

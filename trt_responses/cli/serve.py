@@ -151,10 +151,6 @@ def _prepared(settings: Settings, shown: str, *, move: bool) -> Settings:
         with needed(SEVERAL):
             from trt_responses.features.several.spec import entries_of, spelled
         entries = entries_of(elsewhere.place)
-        if isinstance(settings.frontends, int) and settings.frontends > 1:
-            raise UsageError(
-                f"{settings.option('frontends')}: several engines are served by one front end."
-            )
         places = {
             place: _prepared(settings.model_copy(update={"engine": place}), shown, move=move)
             for _, place in entries

@@ -5,11 +5,13 @@ Knows numbers and names; starts nothing.
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from trt_responses.backends.http import SERVERS, scheme_of
 from trt_responses.backends.store_place import store_place
 from trt_responses.setup.engine import selected
 
@@ -20,7 +22,7 @@ MOST = 8
 """About 500,000 tokens a second. More front ends spread work that one host's GPUs do not make."""
 FRONT_END_BYTES = 400 * 1024 * 1024
 """One front end with a thousand streams."""
-ENGINE_CORES = {"trtllm": 1, "tensorrt": 1, "grpc": 0, "triton": 0}
+ENGINE_CORES = {"trtllm": 1, "tensorrt": 1, "grpc": 0, "triton": 0, **dict.fromkeys(SERVERS, 0)}
 """Cores that an engine itself keeps busy; one that is not here computes on all of them."""
 
 
@@ -62,13 +64,23 @@ def choice(host: Host, engine: str, store: str) -> Choice:
 def with_front_ends(settings: Settings, free_bytes: int) -> Settings:
     """The settings with the number of front ends that this machine carries, of whose memory so much
     is free."""
-    elsewhere = settings.engine_elsewhere()
-    engine = elsewhere.kind if elsewhere else selected(settings).card.kind
+    engine = _kind_of(settings)
     # A server keeps responses in SQLite unless its settings name another store.
     store = store_place(settings).kind if settings.store else "sqlite"
     count, reason = choice(this_host(free_bytes), engine, store)
     print(f"front ends: {count} ({reason})", file=sys.stderr, flush=True)
     return settings.model_copy(update={"frontends": count})
+
+
+def _kind_of(settings: Settings) -> str:
+    """The kind of the engine; of several, that of the one which keeps the most cores busy."""
+    if (elsewhere := settings.engine_elsewhere()) is None:
+        return selected(settings).card.kind
+    if elsewhere.kind != "several":
+        return scheme_of(elsewhere.kind)
+    places = [entry.partition("=")[2] for entry in elsewhere.place.split(",")]
+    kinds = [_kind_of(settings.model_copy(update={"engine": place})) for place in places]
+    return max(kinds, key=lambda kind: ENGINE_CORES.get(kind, math.inf))
 
 
 def this_host(free_bytes: int, root: Path = Path("/")) -> Host:

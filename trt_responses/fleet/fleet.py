@@ -11,6 +11,7 @@ import json
 import logging
 import math
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -21,6 +22,7 @@ from contextlib import AsyncExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trt_responses.backends.installed import needed
 from trt_responses.backends.store_place import store_place
 from trt_responses.engines.remote.process import LOOKS
 from trt_responses.errors import StartupError, UsageError
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trt_responses.engines.remote.process import EngineProcess
+    from trt_responses.fleet.several import FleetEngines
     from trt_responses.prepare.shelf.shelf import Selection
     from trt_responses.settings import Settings
 
@@ -88,8 +91,14 @@ class Fleet:
         """None where another server serves the engine."""
         self._name = ""
         """The engine's on the shelf."""
-        if settings.engine_elsewhere() is None:
+        self._engines: FleetEngines | None = None
+        """Those of several, where some are of this machine."""
+        if (elsewhere := settings.engine_elsewhere()) is None:
             self._versions = self._first_of(process)
+        elif elsewhere.kind == "several":
+            with needed(f"{settings.option('engine')}: serving several engines"):
+                from trt_responses.fleet.several import FleetEngines
+            self._engines = FleetEngines(elsewhere.place, settings, self._fail)
         self._folder = Path(tempfile.mkdtemp(prefix="trt-fleet-"))
         self._counts = self._folder / COUNTS
         self._running: dict[int, asyncio.subprocess.Process] = {}
@@ -103,6 +112,8 @@ class Fleet:
         self._signal = signal.SIGTERM
         self._fault: str | None = None
         self._notifier = Notifier()
+        self._hash_seed = str(secrets.randbelow(2**32))
+        """Of all front ends, so that each finds what another has digested."""
 
     def _first_of(self, process: EngineProcess | None) -> FleetVersions:
         settings, may_pause = self._settings, self._settings.engine_pause_s > 0
@@ -128,8 +139,8 @@ class Fleet:
 
     async def run(self) -> None:
         async with AsyncExitStack() as stack:
-            if self._versions is not None:
-                await stack.enter_async_context(self._versions.life(self._folder))
+            for kept in filter(None, (self._versions, self._engines)):
+                await stack.enter_async_context(kept.life(self._folder))
             await self._run()
 
     async def _run(self) -> None:
@@ -271,6 +282,7 @@ class Fleet:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             start_new_session=True,  # Ctrl-C is for the fleet, which tells each
+            env=os.environ | {"PYTHONHASHSEED": self._hash_seed},
         )
         self._running[number] = process
         settings, path = self._settings, ""
@@ -279,6 +291,8 @@ class Fleet:
             place = self._versions.began(number)
             path, promoted = place["path"], f"{self._name}@{place['digest']}"
             settings = settings.model_copy(update={"engine": promoted})
+        if self._engines is not None:
+            settings = settings.model_copy(update={"engine": self._engines.setting(self._folder)})
         first = {
             "parent": os.getpid(),
             "number": number,

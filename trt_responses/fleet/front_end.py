@@ -49,7 +49,7 @@ def main() -> int:
     following = Following(folder, number, settings, first["name"])
 
     def engine_of(_: Selection, settings: Settings) -> Engine:
-        return following.engine(first["engine"])
+        return following.engine(first["engine"] or (settings.engine or "").partition("#")[2])
 
     log_to_stderr(settings)
     given = Given(counts=SharedCounts(folder / COUNTS, number))
@@ -59,6 +59,10 @@ def main() -> int:
         with bound(settings, shared=True) as address:
             app = create_app(settings, engine_of=engine_of, given=given)
             join(app, Siblings(folder, number, settings.frontends, app.state.server.of(Metrics)))
+            if (elsewhere := settings.engine_elsewhere()) and elsewhere.kind == "several":
+                from trt_responses.fleet.several import share
+
+                share(app, folder, number, settings.frontends)
             run_server(Server(app, settings, listen_when_ready=first["others_serve"]), address)
     except StartupError as error:
         print(f"trt-responses: {error}", file=sys.stderr)

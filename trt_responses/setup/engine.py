@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from trt_responses.backends.dialects import dialect_named, dialect_of
 from trt_responses.backends.engines import chosen_engine, engine_elsewhere
+from trt_responses.dialect import Dialect
 from trt_responses.errors import StartupError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
-    from trt_responses.dialect import Dialect
     from trt_responses.engine import Engine
     from trt_responses.features.limits.counts import Counts
     from trt_responses.features.rollout.acts import NewActs
@@ -46,6 +48,14 @@ class KnowsModel(Protocol):
     dialect: Dialect | None
 
 
+@runtime_checkable
+class KnowsDialects(Protocol):
+    """Engines of several models that may speak different dialects."""
+
+    dialects: Mapping[str, Dialect]
+    """By the models' names."""
+
+
 class Served(NamedTuple):
     """The engine that is served, and how it is made."""
 
@@ -59,6 +69,8 @@ class Served(NamedTuple):
     selection: Selection | None = None
     """Where it is prepared; None for one that was given, or is another server's."""
     engine_of: Callable[[Selection, Settings], Engine] | None = None
+    dialects: Mapping[str, Dialect] = MappingProxyType({})
+    """Those of several models, by name."""
 
 
 def served_engine(
@@ -68,7 +80,8 @@ def served_engine(
     if (engine := given.engine) is not None:  # by the program that embeds this one
         model = settings.model or settings.engine or "demo"
         dialect = given.speaks or _spoken(settings)
-        return Served(model, "given", dialect, lambda: engine, given, {"kind": "given"})
+        served = Served(model, "given", dialect, lambda: engine, given, {"kind": "given"})
+        return served._replace(dialects=_dialects(engine))
     if (elsewhere := settings.engine_elsewhere()) is not None:
         kind, place = elsewhere
         far = _elsewhere(elsewhere, settings, engine_of)
@@ -78,7 +91,8 @@ def served_engine(
             named, known = far.model, far.dialect
         model = settings.model or named or kind
         about = {"kind": kind, "name": place}
-        return Served(model, kind, known or _spoken(settings), lambda: far, given, about)
+        served = Served(model, kind, known or _spoken(settings), lambda: far, given, about)
+        return served._replace(dialects=_dialects(far))
     selection = selected(settings)
     card = selection.card
     logger.info("serving %s (%s)", card.label, selection.reason)
@@ -107,6 +121,10 @@ def _spoken(settings: Settings) -> Dialect:
         return dialect_named(settings.speaks)
     except StartupError as error:
         raise UsageError(f"{settings.option('speaks')}: {error}") from None
+
+
+def _dialects(engine: object) -> Mapping[str, Dialect]:
+    return engine.dialects if isinstance(engine, KnowsDialects) else {}
 
 
 def _elsewhere(

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import ASGIApp
 
+    from trt_responses.dialect import Dialect
     from trt_responses.engine import Engine
     from trt_responses.feature import Feature
     from trt_responses.features.references.sealed import Sealing
@@ -195,6 +196,16 @@ class Server:
     def when_built(self, then: Callable[[], None]) -> None:
         """Call it when the parts, the runs and the health are there."""
         self._later.append(then)
+
+    def dialect_of(self, model: str) -> Dialect:
+        """The dialect of a model, by its name in a response."""
+        served = self.served
+        return served.dialects.get(model.partition(":")[0], served.dialect)
+
+    def dialects(self) -> list[Dialect]:
+        """The dialects of all models."""
+        served = self.served
+        return list({id(one): one for one in (served.dialect, *served.dialects.values())}.values())
 
     def places(self) -> int:
         """The engine's places, now; none while it mends itself."""

@@ -49,6 +49,21 @@ def test_the_reason_names_what_bounds_the_number() -> None:
         assert words in reason
 
 
+@pytest.mark.parametrize(
+    ("engine", "many"),
+    [
+        ("vllm://127.0.0.1:1/gpt", True),
+        ("several://a=sglang+https://127.0.0.1:1,a=grpc://127.0.0.1:1/x", True),
+        ("several://a=vllm://127.0.0.1:1,b=script://auto", False),
+    ],
+)
+def test_engines_of_other_servers_leave_all_cores_to_front_ends(
+    engine: str, many: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chosen(Settings(engine=engine, frontends="auto"), PLENTY)
+    assert ("computes on the same cores" not in capsys.readouterr().err) is many
+
+
 def test_a_container_has_the_whole_cores_of_its_quota(tmp_path: Path) -> None:
     (tmp_path / "sys/fs/cgroup").mkdir(parents=True)
     usable = len(os.sched_getaffinity(0))

@@ -20,6 +20,13 @@ def install(server: Server) -> None:
     server.when_built(partial(_build, server))
 
 
+def _whose(server: Server) -> str:
+    """The models that this server can go on with, each with its vocabulary: another server that
+    has the same ones takes over its jobs."""
+    models = server.served.dialects or {server.parts.model: server.parts.dialect}
+    return ", ".join(f"{name} {one.vocabulary}".rstrip() for name, one in sorted(models.items()))
+
+
 def _build(server: Server) -> None:
     parts, settings = server.parts, server.settings
     background = Background(
@@ -27,7 +34,7 @@ def _build(server: Server) -> None:
         server.store,
         count=parts.admission.count_background,
         max_per_owner=settings.max_background,
-        model=f"{parts.model} {parts.dialect.vocabulary}".rstrip(),  # whose ids a job's are
+        model=_whose(server),
         check_streams=server.lifecycle.check_streams,
         sleep=server.sleep,
     )

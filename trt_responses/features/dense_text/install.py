@@ -12,6 +12,6 @@ if TYPE_CHECKING:
 
 
 def install(server: Server) -> None:
-    renderer = server.served.dialect.renderer
-    if isinstance(renderer, Renderer) and renderer.tokeniser.shortcut is None:
-        renderer.tokeniser.shortcut = Dense(renderer.tokeniser.token_bytes)
+    for renderer in (dialect.renderer for dialect in server.dialects()):
+        if isinstance(renderer, Renderer) and renderer.tokeniser.shortcut is None:
+            renderer.tokeniser.shortcut = Dense(renderer.tokeniser.token_bytes)

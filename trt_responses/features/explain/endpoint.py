@@ -18,25 +18,22 @@ from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import ColdRoute, Owner, replies
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trt_responses.dialect import Dialect
     from trt_responses.web.shared import Shared
 
 Name = Annotated[str | None, Query(pattern="^[a-z0-9_]{1,64}$")]
 
 
-def routes(shared: Shared) -> list[Explain]:
-    """The endpoint of this folder."""
-    return [Explain(shared)]
-
-
 class Explain:
-    """The endpoint; without an explainer it is off."""
+    """The endpoint; `dialect_of` returns the dialect of a model."""
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: Shared, dialect_of: Callable[[str], Dialect]) -> None:
         self._kept = shared.of(Explanations)
         self._headers = shared.headers
-        parts, level = shared.parts, shared.settings.explain
-        explainer = Explainer(parts.dialect, shared.card_of, redacts=level == "redacted")
-        self._explainer = None if level == "off" else explainer
+        self._level, self._card_of = shared.settings.explain, shared.card_of
+        self._dialect_of = dialect_of
 
     def router(self) -> APIRouter:
         router = APIRouter(route_class=ColdRoute)
@@ -51,8 +48,7 @@ class Explain:
         self, request: Request, response_id: str, owner: Owner, transcript: Name = None
     ) -> Response:
         """With `transcript=name` it is a file for `tests/transcripts/`."""
-        explainer = self._explainer
-        if explainer is None:
+        if self._level == "off":
             raise Forbidden(
                 "Responses are not explained here: TRT_RESPONSES_EXPLAIN is off.",
                 code="explain_off",
@@ -64,6 +60,8 @@ class Explain:
                 param="response_id",
                 code="explanation_not_kept",
             )
+        redacts, dialect = self._level == "redacted", self._dialect_of(run.model)
+        explainer = Explainer(dialect, self._card_of, redacts=redacts)
         if transcript is None:
             reply = await asyncio.to_thread(lambda: orjson.dumps(explainer.explanation(run)))
         else:

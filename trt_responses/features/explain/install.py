@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trt_responses.features.explain.endpoint import routes
+from trt_responses.features.explain.endpoint import Explain
 from trt_responses.features.explain.explanations import Explanations
 
 if TYPE_CHECKING:
@@ -18,4 +18,4 @@ def install(server: Server) -> None:
     server.on_delete.append(kept.forget)
     if settings.explain != "off":
         server.listeners.append(kept)
-    server.add_routes(35, routes)
+    server.add_routes(35, lambda shared: [Explain(shared, server.dialect_of)])

@@ -15,6 +15,8 @@ from trt_responses.frozen import dataclass, replace
 from trt_responses.wire.response import Response
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from trt_responses.accept.accepted import Accepted
     from trt_responses.dialect import Dialect
     from trt_responses.run.draft import Draft
@@ -42,8 +44,11 @@ class Inclusion:
 
     reads = ("included",)
 
-    def __init__(self, dialect: Dialect, *, tells_messages: bool = True) -> None:
-        self._dialect = dialect
+    def __init__(
+        self, dialect_of: Callable[[str], Dialect], *, tells_messages: bool = True
+    ) -> None:
+        """`dialect_of` returns the dialect of a model."""
+        self._dialect_of = dialect_of
         self._tells_messages = tells_messages
 
     def accept(self, accepted: Accepted) -> Step | None:
@@ -69,19 +74,20 @@ class Inclusion:
         return InspectedResponse(**vars(last), **extra)
 
     def _messages(self, facts: RunFacts) -> Json:
-        trace = facts.trace
+        trace, dialect = facts.trace, self._dialect_of(facts.response.model)
         written = [i for s in trace.segments for i in (*s.forced, *s.kept)]
         return {
             "input_messages": [
-                self._message(ids) for ids in self._dialect.messages(trace.prompt_ids)
+                _message(ids, dialect) for ids in dialect.messages(trace.prompt_ids)
             ],
-            "output_messages": [self._message(ids) for ids in self._dialect.messages(written)],
+            "output_messages": [_message(ids, dialect) for ids in dialect.messages(written)],
         }
 
-    def _message(self, ids: Sequence[int]) -> Json:
-        """A message in the shape that vLLM's `enable_response_messages` gives."""
-        text = self._dialect.lexicon.text(list(ids))
-        return {"type": "raw_message_tokens", "message": text, "tokens": list(ids)}
+
+def _message(ids: Sequence[int], dialect: Dialect) -> Json:
+    """A message in the shape that vLLM's `enable_response_messages` gives."""
+    text = dialect.lexicon.text(list(ids))
+    return {"type": "raw_message_tokens", "message": text, "tokens": list(ids)}
 
 
 class IncludeStep(Step):

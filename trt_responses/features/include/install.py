@@ -12,4 +12,4 @@ if TYPE_CHECKING:
 
 def install(server: Server) -> None:
     shows = server.settings.explain == "full"
-    server.features.append(Inclusion(server.served.dialect, tells_messages=shows))
+    server.features.append(Inclusion(server.dialect_of, tells_messages=shows))

@@ -12,6 +12,6 @@ if TYPE_CHECKING:
 
 
 def install(server: Server) -> None:
-    dialect = server.served.dialect
-    if isinstance(dialect, Harmony):
-        dialect.several = ParallelCalls
+    for dialect in server.dialects():
+        if isinstance(dialect, Harmony):
+            dialect.several = ParallelCalls

@@ -63,5 +63,5 @@ class ReplicaActs:
             raise NotFound(f"No engine {label!r:.100}: this server has {known}.")
         act = "replica.drain" if draining else "replica.resume"
         await note(self._audit, act, admin, engine=label)
-        replica.draining = draining
+        replica.row.draining = draining
         return json_reply(orjson.dumps(replica.state()), self._headers(request))

@@ -12,7 +12,7 @@ from trt_responses.features.several.group import Group
 from trt_responses.features.several.replica import Replica
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from trt_responses.dialect import Dialect
     from trt_responses.engine import Engine, GenerateOptions, Handle, Health, Limits, Sink
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 
 def several(
-    entries: Sequence[Entry], new_engine: Callable[[str], Engine], dialect: Dialect
+    entries: Sequence[Entry],
+    new_engine: Callable[[str], Engine],
+    dialects: Mapping[str, Dialect],
 ) -> SeveralEngines:
     """The engines that a setting lists; `new_engine` makes one from its place."""
     count = Counter[str]()
@@ -29,18 +31,19 @@ def several(
         count[model] += 1
         replica = Replica(f"{model}/{count[model]}", place, partial(new_engine, place))
         replicas.setdefault(model, []).append(replica)
-    return SeveralEngines([Group(model, found) for model, found in replicas.items()], dialect)
+    return SeveralEngines([Group(model, found) for model, found in replicas.items()], dialects)
 
 
 class SeveralEngines:
     """The groups of replicas. As one engine it is the first model's, with the places of all."""
 
-    def __init__(self, groups: Sequence[Group], dialect: Dialect) -> None:
-        """`dialect`: that of all the models."""
+    def __init__(self, groups: Sequence[Group], dialects: Mapping[str, Dialect]) -> None:
+        """`dialects` by the models' names."""
         self.groups = {group.model: group for group in groups}
         self.first = groups[0]
         self.model = self.first.model
-        self.dialect: Dialect | None = dialect
+        self.dialects = dialects
+        self.dialect: Dialect | None = dialects[self.model]
 
     def replicas(self) -> Iterator[Replica]:
         for group in self.groups.values():
@@ -67,6 +70,8 @@ class SeveralEngines:
         for result in await asyncio.gather(*stops, return_exceptions=True):
             if isinstance(result, BaseException):
                 raise result
+        for dialect in self.dialects.values():
+            await dialect.close()
 
     def generate(self, prompt_ids: Sequence[int], options: GenerateOptions, sink: Sink) -> Handle:
         return self.first.generate(prompt_ids, options, sink)

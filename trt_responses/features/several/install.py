@@ -21,12 +21,13 @@ def install(server: Server) -> None:
     if not isinstance(engines, SeveralEngines):
         return
     from trt_responses.features.several.endpoint import routes
-    from trt_responses.features.several.leases import Model, ModelLeases
+    from trt_responses.features.several.leases import Counted, Model, ModelLeases
 
     before, about, card_of = server.loaded, server.about, server.card_of
     others = [Model(name) for name in engines.groups if name != engines.model]
     server.engine = server.engine or engines
-    server.leases = ModelLeases(engines)
+    server.leases = leases = ModelLeases(engines, server.settings)
+    server.features.append(Counted(leases, served.model))
     server.loaded = lambda: (*before(), *others)
     server.about = lambda: {**about(), "engines": engines.state()}
     server.card_of = lambda id: {**card_of(id), "engines": list(engines.made(id))}

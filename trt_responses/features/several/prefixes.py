@@ -19,9 +19,10 @@ MOST_BLOCKS = 32_768
 
 
 def blocks_of(prompt_ids: Sequence[int], salt: str | None) -> list[int]:
-    """The digest of each whole block of a prompt. They hold within this process."""
+    """The digest of each whole block of a prompt. They hold within this process, and within a
+    fleet, whose front ends share the seed of hashes."""
     raw = array("I", prompt_ids).tobytes()
-    size, digest, blocks = 4 * BLOCK, hash(salt), []
+    size, digest, blocks = 4 * BLOCK, hash(salt or ""), []
     for end in range(size, len(raw) + 1, size):
         digest = hash((digest, raw[end - size : end]))
         blocks.append(digest)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from trt_responses.engine import Chunk, Health
 from trt_responses.errors import EngineUnavailable, StartupError
-from trt_responses.features.several.prefixes import Prefixes
+from trt_responses.features.several.board import Row
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -34,12 +34,10 @@ class Replica:
         self.label, self.place = label, place
         self.engine: Engine | None = None
         """None until it has started."""
-        self.running = 0
-        self.draining = False
-        """Whether it gets no new requests; those that it has go on."""
+        self.row = Row()
+        """What other front ends know of it, too."""
         self.requests = self.warm_requests = 0
         """Since the server's start: all, and those of which most of the prompt was known."""
-        self._prefixes = Prefixes()
         self._restarts = 0
         self._new_engine = new_engine
         self._sleep = sleep
@@ -84,8 +82,17 @@ class Replica:
         health = self.engine.health()
         if health.restarts != self._restarts:
             self._restarts = health.restarts
-            self._prefixes.clear()
+            self.row.prefixes.clear()
         return health
+
+    @property
+    def draining(self) -> bool:
+        """Whether it gets no new requests; those that it has go on."""
+        return self.row.draining
+
+    @property
+    def running(self) -> int:
+        return self.row.running
 
     @property
     def able(self) -> bool:
@@ -106,7 +113,7 @@ class Replica:
 
     def warm(self, blocks: Sequence[int]) -> int:
         """How many blocks of a prompt, from its first on, it has read lately."""
-        return self._prefixes.warm(blocks)
+        return self.row.prefixes.warm(blocks)
 
     def state(self) -> dict[str, object]:
         """How it is, as the health route and an admin see it."""
@@ -130,15 +137,15 @@ class Replica:
         if self.engine is None:
             raise EngineUnavailable(self._fault, retry_after_s=5)
         request = Request(self, sink)
-        self.running += 1
+        self.row.add(1)
         try:
             request.handle = self.engine.generate(prompt_ids, options, request)
         except BaseException:
-            self.running -= 1
+            self.row.add(-1)
             raise
         self.requests += 1
-        self.warm_requests += 2 * self._prefixes.warm(blocks) > len(blocks)
-        self._prefixes.add(blocks)
+        self.warm_requests += 2 * self.warm(blocks) > len(blocks)
+        self.row.prefixes.add(blocks)
         return request
 
     def judged(self, chunk: Chunk) -> Chunk:
@@ -148,7 +155,7 @@ class Replica:
         if chunk.lost is None and chunk.refusal is None and not self.health().alive:
             chunk = chunk._replace(lost="died")
         if chunk.lost is not None:
-            self._prefixes.clear()
+            self.row.prefixes.clear()
         return chunk
 
 
@@ -178,4 +185,4 @@ class Request:
     def _end(self) -> None:
         if not self._over:
             self._over = True
-            self._replica.running -= 1
+            self._replica.row.add(-1)

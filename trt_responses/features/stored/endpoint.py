@@ -26,8 +26,11 @@ from trt_responses.web.jobs import installed
 from trt_responses.wire.dialect import DIALECTS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from starlette.types import ASGIApp
 
+    from trt_responses.dialect import Dialect
     from trt_responses.store import Found
     from trt_responses.web.shared import Shared
 
@@ -42,9 +45,10 @@ LENGTH = len(str(LARGEST))
 class Stored:
     """The endpoints of a response after its creation."""
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: Shared, dialect_of: Callable[[str], Dialect]) -> None:
+        """`dialect_of` returns the dialect of a model."""
         self._store = shared.parts.store
-        self._speaks = shared.parts.dialect
+        self._dialect_of = dialect_of
         self._jobs = shared.jobs
         self._headers = shared.headers
         self._dialect = DIALECTS[shared.settings.dialect]
@@ -123,13 +127,14 @@ class Stored:
         """The last snapshot with the outputs of code that was run here, which stand in the block of
         each call."""
         last = orjson.loads(found.body)
+        dialect = self._dialect_of(last["model"])
         calls = [block for block in found.blocks if b'"code_interpreter_call"' in block.item]
         blocks = {orjson.loads(block.item)["id"]: block.ids for block in calls}
         for item in last["output"]:
             if item["type"] == "code_interpreter_call" and item["outputs"] is None:
-                ids = self._speaks.renderer.answer_in(blocks.get(item["id"], b""))
+                ids = dialect.renderer.answer_in(blocks.get(item["id"], b""))
                 if ids is not None:
-                    text = self._speaks.lexicon.text(ids)
+                    text = dialect.lexicon.text(ids)
                     item["outputs"] = [{"type": "logs", "logs": text}] if text else []
         return orjson.dumps(last)
 
@@ -190,9 +195,9 @@ def _last_event(request: Request) -> int:
     return int(value) if value.isdecimal() and len(value) < LENGTH else -1
 
 
-def retrieve_route(shared: Shared) -> list[HotRoute]:
+def retrieve_route(shared: Shared, dialect_of: Callable[[str], Dialect]) -> list[HotRoute]:
     """The route that may write a stream."""
-    stored = Stored(shared)
+    stored = Stored(shared, dialect_of)
 
     async def with_id(response_id: str) -> None: ...
 

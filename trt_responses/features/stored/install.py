@@ -11,5 +11,5 @@ if TYPE_CHECKING:
 
 
 def install(server: Server) -> None:
-    server.add_routes(0, retrieve_route)
-    server.add_routes(30, lambda shared: [Stored(shared)])
+    server.add_routes(0, lambda shared: retrieve_route(shared, server.dialect_of))
+    server.add_routes(30, lambda shared: [Stored(shared, server.dialect_of)])
