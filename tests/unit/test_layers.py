@@ -115,6 +115,7 @@ MAY_IMPORT = {
     "features.second_chance": CORE,
     "features.several": f"{CORE} features.limits",
     "features.stall": CORE,
+    "features.steer": f"{CORE} features.stored",
     "features.stop": CORE,
     "features.stored": f"{CORE} features.listing",
     "features.tool_items": CORE,
