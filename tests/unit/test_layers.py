@@ -129,7 +129,7 @@ MAY_IMPORT = {
     "apis.decisions": CORE,
     "apis.kserve": f"{CORE} apis.chat features.limits features.metrics features.rollout",
     "apis.playground": CORE,
-    "apis.websocket": CORE,
+    "apis.websocket": f"{CORE} features.steer",
     # engines, stores, tools, dialects
     "engines": f"{LEAVES} engine tokens",
     "engines.grpc": ENGINE,
