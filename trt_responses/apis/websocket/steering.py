@@ -112,7 +112,10 @@ def failed(response_id: str, sent: bytes, error: ApiError, steer_id: str | None 
     """The event of a message that no response takes."""
     code = error.code if error.code in (*CODES, NO_SUCCESSOR) else INVALID
     body = {"type": "invalid_request_error", "code": code, "message": error.message}
-    steer = {"input": orjson.loads(sent), "previous_response_id": response_id}
+    items = orjson.loads(sent)
+    if isinstance(items, list):  # the event's messages name their type, which clients may leave out
+        items = [{"type": "message"} | each if isinstance(each, dict) else each for each in items]
+    steer = {"input": items, "previous_response_id": response_id}
     named = {"id": steer_id} if steer_id else {}
     return {"type": "response.steer.failed", "error": body, "steer": named | steer}
 
