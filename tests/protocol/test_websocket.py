@@ -501,19 +501,6 @@ def test_requests_that_are_refused_one_after_another_let_others_run_between() ->
     asyncio.run(story())
 
 
-def test_steering_is_refused_and_the_input_given_back() -> None:
-    async def story() -> None:
-        async with talking() as (_, socket):
-            steered = {"previous_response_id": "resp_1", "input": "Faster."}
-            socket.send({"type": "response.steer"} | steered)
-            await socket.until(lambda w: bool(w.frames))
-            assert socket.frames[0]["type"] == "response.steer.failed"
-            assert socket.frames[0]["error"]["code"] == "steering_not_supported"
-            assert socket.frames[0]["steer"] == steered
-
-    asyncio.run(story())
-
-
 KEYS = {"api_keys": "ann:secret"}
 
 

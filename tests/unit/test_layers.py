@@ -115,6 +115,7 @@ MAY_IMPORT = {
     "features.second_chance": CORE,
     "features.several": f"{CORE} features.limits",
     "features.stall": CORE,
+    "features.steer": f"{CORE} features.stored",
     "features.stop": CORE,
     "features.stored": f"{CORE} features.listing",
     "features.tool_items": CORE,
@@ -128,7 +129,7 @@ MAY_IMPORT = {
     "apis.decisions": CORE,
     "apis.kserve": f"{CORE} apis.chat features.limits features.metrics features.rollout",
     "apis.playground": CORE,
-    "apis.websocket": CORE,
+    "apis.websocket": f"{CORE} features.steer",
     # engines, stores, tools, dialects
     "engines": f"{LEAVES} engine tokens",
     "engines.grpc": ENGINE,

@@ -32,6 +32,8 @@ class End:
     """The client's text at which it stopped."""
     lost: Loss | None = None
     """The way in which the engine went away under a segment."""
+    reason: Literal["max_output_tokens", "steered"] = "max_output_tokens"
+    """Why it is incomplete."""
 
 
 def last_snapshot(
@@ -45,7 +47,7 @@ def last_snapshot(
         completed_at=now_s if end.status == "completed" else None,
         error=r.ResponseFault("server_error", end.error.message) if end.error else None,
         incomplete_details=(
-            r.IncompleteDetails("max_output_tokens") if end.status == "incomplete" else None
+            r.IncompleteDetails(end.reason) if end.status == "incomplete" else None
         ),
         usage=used,
     )

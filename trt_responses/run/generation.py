@@ -138,12 +138,19 @@ class Generation:
         self.machine.take(Closed(whole=False))
         return broken(fault, self.options.request_id)
 
-    def decide(self, end: End) -> None:
-        """Stop now, if nothing has been decided yet."""
-        if self._sink.decide(end):
-            if self._aside is not None:
-                self._aside.decide(end)
-            self.leave()
+    @property
+    def verdict(self) -> End | None:
+        """How the run ends, once that is decided."""
+        return self._sink.verdict
+
+    def decide(self, end: End) -> bool:
+        """Stop now. Returns whether nothing had been decided yet."""
+        if not self._sink.decide(end):
+            return False
+        if self._aside is not None:
+            self._aside.decide(end)
+        self.leave()
+        return True
 
     def pause(self) -> bool:
         """Take the present request from the engine, which is exchanged: the segment goes on with

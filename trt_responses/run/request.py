@@ -34,3 +34,5 @@ class RunRequest:
     """Those of the caller that starts the run, besides the features'."""
     id: str | None = None
     """Of a response that is made again."""
+    body: bytes = b""
+    """The request as it came, where another server may go on with the run."""

@@ -132,7 +132,11 @@ class Run:
 
     def cancel(self) -> None:
         """Stop now: the owner has left, or the client cancels. Synchronous and idempotent."""
-        self._generation.decide(End("cancelled"))
+        self.end_as(End("cancelled"))
+
+    def end_as(self, end: End) -> bool:
+        """Stop now, with this end. Returns whether nothing had been decided yet."""
+        return self._generation.decide(end)
 
     async def abandon(self) -> None:
         """Give up a run that will not be made: those who wait for its end see that it was
@@ -181,7 +185,7 @@ class Run:
 
     def fail(self, error: ApiError) -> None:
         """Stop now, with a reason: a drain's deadline, or a reader that is too slow."""
-        self._generation.decide(End("failed", error))
+        self.end_as(End("failed", error))
 
     def _conclude(self, end: End, last: r.Response) -> None:
         """Append the terminal event, close the log and tell the listeners, once the record is

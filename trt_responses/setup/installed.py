@@ -59,6 +59,7 @@ FOLDERS = (
     "features.dense_text",
     "features.stored",
     "features.background",
+    "features.steer",
     "features.card",
     "features.description",
     "features.models",

@@ -72,7 +72,7 @@ class ResponseFault:
 class IncompleteDetails:
     """The reason why a response is incomplete."""
 
-    reason: Literal["max_output_tokens", "content_filter"]
+    reason: Literal["max_output_tokens", "content_filter", "steered"]
 
 
 @dataclass(frozen=True)

@@ -9,21 +9,32 @@ import asyncio
 import logging
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import orjson
 
 from trt_responses.accept.model_names import ModelNames
 from trt_responses.accept.responses import accept
 from trt_responses.apis.websocket.frames import (
     STEER,
+    ClientEvent,
     SocketSpelling,
     client_event,
     error_frame,
-    steer_refused,
+    frame_of,
 )
 from trt_responses.apis.websocket.lanes import Lanes, LaneStep, Waiting
 from trt_responses.apis.websocket.request import COLUMN, SocketRequest
+from trt_responses.apis.websocket.steering import (
+    NO_SUCCESSOR,
+    Steer,
+    failed,
+    lane_of,
+    submitted,
+)
 from trt_responses.apis.websocket.writer import FrameWriter
 from trt_responses.errors import ApiError, InvalidRequest, Overloaded
+from trt_responses.features.steer.messages import STEERED
 from trt_responses.run.request import RunRequest
 from trt_responses.web.body import COUNTED_AT_ONCE, check_values, in_pieces
 from trt_responses.web.headers import (
@@ -34,13 +45,14 @@ from trt_responses.web.headers import (
 from trt_responses.wire.parse import steps_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from starlette.types import Message, Receive, Send
 
-    from trt_responses.apis.websocket.frames import ClientEvent
+    from trt_responses.accept.accepted import Accepted
     from trt_responses.apis.websocket.intake import Intake
     from trt_responses.apis.websocket.lanes import Lane
+    from trt_responses.apis.websocket.steering import Steered
     from trt_responses.run.run import Run
     from trt_responses.web.shared import Shared
     from trt_responses.wire.dialect import Dialect
@@ -189,11 +201,52 @@ class Connection:
                 event = client_event(frame)
             stream_id = event.stream_id
             if event.fields["type"] == STEER:
-                await self._refuse(steer_refused(event.fields))
+                await self._steer(event)
             else:
                 self._queue(self._lanes.named(stream_id), event)
         except ApiError as error:
             await self._refuse(error_frame(error, stream_id))
+
+    async def _steer(self, event: ClientEvent) -> None:
+        """Take a message that steers a response: end that, and go on behind it."""
+        fields, size = event
+        named, sent = fields.get("previous_response_id"), orjson.dumps(fields.get("input"))
+        try:
+            async with self._turns.turn():
+                wanted = await in_pieces(steps_of(fields, size, Steer, self._shared.limits))
+                lane, one = submitted(self._lanes, wanted, sent)
+        except ApiError as error:
+            lane = lane_of(self._lanes, named)
+            refused = failed(named if isinstance(named, str) else "", sent, error)
+            await self._refuse(_numbered(refused, lane))
+            return
+        self._active, self.idle_looks = True, 0
+        steered, run = lane.steered[one.response_id], lane.run
+        await self._tell(_numbered(one.event("accepted"), lane))
+        if steered.required:
+            await self._tell(_numbered(steered.pending(one), lane))
+        elif run is not None and lane.run is run:
+            run.end_as(STEERED)
+
+    async def _go_on(self, lane: Lane, run: Run) -> None:
+        """Go on behind a response that was steered, or say why not."""
+        if (steered := lane.steered.get(lane.newest)) is None:
+            return
+        if (events := steered.ended(run)) is None:
+            if self._code is None:
+                event = ClientEvent({"previous_response_id": lane.newest}, 0)
+                self._waiting += 1
+                lane.waiting.appendleft(Waiting(event, time.monotonic_ns(), steered))
+            return
+        if not steered.required:
+            del lane.steered[lane.newest]
+        for each in events:
+            await self._tell(_numbered(each, lane))
+
+    async def _give_back(self, lane: Lane, steered: Steered, why: str) -> None:
+        """Give the messages back that nothing has taken."""
+        for one in steered.submissions:
+            await self._tell(_numbered(one.failed(NO_SUCCESSOR, why), lane))
 
     async def _refuse(self, frame: str) -> None:
         """Answer a request that makes no response; too many in a row end the connection."""
@@ -226,16 +279,25 @@ class Connection:
             async with self._places:
                 if lane.waiting:  # it may have been cleared meanwhile
                     await self._respond(lane, lane.waiting.popleft())
+        if self._code is not None:
+            for steered in lane.steered.values():
+                await self._give_back(lane, steered, "The connection is being closed.")
+            lane.steered.clear()
         lane.busy = False
         self._close_if_idle()
 
     async def _respond(self, lane: Lane, waiting: Waiting) -> None:
         named = waiting.event.fields.get("previous_response_id")
+        steered = lane.steered.pop(named, None) if isinstance(named, str) else None
         try:
-            run = await self._start(lane, waiting)
-        except Exception as error:
-            lane.forget(named)
-            await self._refuse(error_frame(_api_error(error), lane.stream_id))
+            run = await self._start(lane, waiting, steered)
+        except Exception as fault:
+            error = _api_error(fault)
+            if steered is not None:
+                await self._give_back(lane, steered, error.message)
+            if waiting.steered is None:
+                lane.forget(named)
+                await self._refuse(error_frame(error, lane.stream_id))
             await asyncio.sleep(0)  # the lane's next request may be refused, too
             return
         finally:
@@ -245,16 +307,27 @@ class Connection:
         await self._make(lane, run)
         if run.log.begun.status == "failed":
             lane.forget(named)
+        await self._go_on(lane, run)
 
-    async def _start(self, lane: Lane, waiting: Waiting) -> Run:
+    async def _accepted(self, waiting: Waiting) -> Accepted:
+        """What a request asks for."""
         shared, (fields, size) = self._shared, waiting.event
-        owner = self._owner()
         async with self._turns.turn():
             wanted = await in_pieces(steps_of(fields, size, SocketRequest, shared.limits))
             accepted = accept(wanted, self._dialect, shared.runs.built_in, COLUMN)
             if wanted.generate is False:
                 accepted = replace(accepted, generates=False)
         shared.of(ModelNames).check(wanted.model)
+        return accepted
+
+    async def _start(self, lane: Lane, waiting: Waiting, steered: Steered | None) -> Run:
+        shared, owner = self._shared, self._owner()
+        if waiting.steered is not None:
+            accepted = waiting.steered.successor
+        else:
+            accepted = await self._accepted(waiting)
+            if steered is not None:
+                accepted = steered.before(accepted)
         lane.stores = accepted.store
         ignored = shared.runs.ignored(accepted)
         headers = ignored_header(ignored) | dropped_header(accepted.unsupported_tools)
@@ -278,14 +351,20 @@ class Connection:
             if self._gone:
                 return
             writer = FrameWriter(run, self._send, limits.max_backlog_bytes)
-            lane.run, lane.writer = run, writer
+            lane.begin(run, writer)
             with limits.keep_alive.over(writer):
                 await runs.make(run)
                 if not (await writer.written() or self._gone):
                     raise SlowClient
         finally:
-            lane.run = lane.writer = None
+            lane.end()
             await runs.release(run)
+
+
+def _numbered(event: Mapping[str, Any], lane: Lane | None) -> str:
+    """A frame beside a response's own events, with the number of the last of them."""
+    number, stream_id = (lane.last_number, lane.stream_id) if lane is not None else (0, None)
+    return frame_of({**event, "sequence_number": number}, stream_id)
 
 
 def _api_error(error: Exception) -> ApiError:

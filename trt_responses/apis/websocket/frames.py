@@ -96,22 +96,10 @@ def error_frame(error: ApiError, stream_id: str | None) -> str:
         status, body["code"] = 400, NO_RECORD[0]
     if error.headers:
         body["headers"] = error.headers
-    return _frame({"type": "error", "status": status, "error": body}, stream_id)
+    return frame_of({"type": "error", "status": status, "error": body}, stream_id)
 
 
-def steer_refused(fields: Mapping[str, Any]) -> str:
-    """The reply to a steering event: a running response cannot change. It returns the input."""
-    steered = {name: fields.get(name) for name in ("input", "previous_response_id")}
-    error = {
-        "type": "invalid_request_error",
-        "code": "steering_not_supported",
-        "message": "This server does not steer a running response: send the input with the next "
-        "'response.create'.",
-    }
-    event = {"type": "response.steer.failed", "error": error, "steer": steered}
-    return _frame(event | {"sequence_number": 0}, None)
-
-
-def _frame(event: Mapping[str, Any], stream_id: str | None) -> str:
+def frame_of(event: Mapping[str, Any], stream_id: str | None) -> str:
+    """The frame of an event that stands in no log."""
     lane = {"stream_id": stream_id} if stream_id else {}
     return orjson.dumps({**event, **lane}).decode()

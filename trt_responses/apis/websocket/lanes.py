@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trt_responses.apis.websocket.frames import ClientEvent
+    from trt_responses.apis.websocket.steering import Steered, Submission
     from trt_responses.apis.websocket.writer import FrameWriter
     from trt_responses.run.commit import Write
     from trt_responses.run.draft import Draft
@@ -23,11 +24,17 @@ if TYPE_CHECKING:
     from trt_responses.store import Found, Record, Records
 
 
+REMEMBERED = 64
+"""Responses of which a lane knows that it has made them."""
+
+
 class Waiting(NamedTuple):
     """A request that waits for its turn."""
 
     event: ClientEvent
     arrival_ns: int
+    steered: Steered | None = None
+    """It goes on by itself from a response that was steered."""
 
 
 class Lane:
@@ -42,7 +49,31 @@ class Lane:
         self.latest: Record | None = None
         self.stores = False
         """Whether the store keeps what is being made."""
+        self.newest = ""
+        """The id of the response that is being made, or was made last."""
+        self.made: deque[str] = deque(maxlen=REMEMBERED)
+        """Its id, and those before it."""
+        self._last_number = 0
+        self.steered: dict[str, Steered] = {}
+        """Responses that were steered, while the messages wait."""
         self._lanes = lanes
+
+    def begin(self, run: Run, writer: FrameWriter) -> None:
+        self.run, self.writer, self.newest = run, writer, run.id
+        self.made.append(run.id)
+
+    def end(self) -> None:
+        self._last_number, self.run, self.writer = self.last_number, None, None
+
+    @property
+    def last_number(self) -> int:
+        """The number of the newest response's last event."""
+        return self._last_number if self.run is None else max(0, self.run.log.next_number - 1)
+
+    @property
+    def submissions(self) -> list[Submission]:
+        """The messages that wait."""
+        return [one for steered in self.steered.values() for one in steered.submissions]
 
     async def get(self, response_id: str, owner: str) -> Found:
         return await self._lanes.find(response_id, owner)

@@ -25,7 +25,7 @@ from trt_responses.features.background.resumable import (
     note_reader,
     resumable_s,
 )
-from trt_responses.features.background.source import run_of, source_of
+from trt_responses.features.background.source import request_in, run_of, source_of
 from trt_responses.features.background.step import BackgroundStep
 from trt_responses.frozen import replace
 from trt_responses.run.request import RunRequest
@@ -129,7 +129,7 @@ class Background:
         self._admit(owner)
         try:
             step = BackgroundStep(self._finish)
-            wanted = RunRequest(accepted, owner, arrival_ns, dialect, steps=(step,))
+            wanted = RunRequest(accepted, owner, arrival_ns, dialect, steps=(step,), body=request)
             run = await self._runs.start(wanted)
             source = source_of(run, accepted, request) if request and self.can_move else b""
             kept = await self._stored(run, owner, source)
@@ -225,6 +225,7 @@ class Background:
                 dialect,
                 steps=(step,),
                 id=before.id,
+                body=request_in(job),
             )
         )
         try:
@@ -338,6 +339,7 @@ class Background:
         except Exception:  # the edge of a run without a client
             logger.exception("failed to make background response %s", kept.run.id)
         finally:
+            self._forget(kept.owner)  # before anything else can start in its place
             heartbeat.cancel()
             if watching is not None:
                 watching.cancel()
@@ -347,7 +349,6 @@ class Background:
             del self._of_runs[kept.run]
             if self._kept.get(kept.run.id) is kept:
                 del self._kept[kept.run.id]
-            self._forget(kept.owner)
             if kept.left:
                 await self._given_up(kept)
 

@@ -44,6 +44,11 @@ def source_of(run: Run, accepted: Accepted, request: bytes) -> bytes:
     return orjson.dumps(head) + b"\n" + request
 
 
+def request_in(job: Job) -> bytes:
+    """The request in a job's source."""
+    return job.source.partition(b"\n")[2]
+
+
 def run_of(
     job: Job, built_in: Mapping[str, Sequence[str]]
 ) -> tuple[Accepted, Dialect, Before] | None:

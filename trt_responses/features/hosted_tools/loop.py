@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from trt_responses.language.reader import Reader
     from trt_responses.log.machine import NewCall
     from trt_responses.run.generation import Generation
-    from trt_responses.run.turns import Notes, Turns
+    from trt_responses.run.turns import Turns
     from trt_responses.tool import Listing, Session, Tool
     from trt_responses.wire.output import HostedStatus
 
@@ -43,6 +43,8 @@ CALLS = KINDS["mcp"].kind.channel
 """The types of items that are calls waiting for an approval."""
 GRACE_S = 5.0
 """Seconds after its deadline in which a tool may still answer by itself."""
+INTERRUPTED = ToolAnswer("The user interrupted this call with a new message.", failed=True)
+"""What the model reads of a call that was steered away from: it stays in the conversation."""
 CUT = "\n[… {} characters are left out here: print less, or a part at a time. …]\n"
 
 
@@ -123,7 +125,7 @@ class ToolLoop:
             return None  # another loop's
         began_ns, used = self._clock_ns(), self._tools[span.recipient]
         call = ToolCall(machine.call_text, span.content_type, used.name)
-        answer = await self._run(used, call, generation.notes)
+        answer = await self._run(used, call, generation)
         room = self._context_tokens - generation.context_used
         message = await self._message(answer, span.recipient, span.channel, generation, room)
         if message is None:
@@ -147,9 +149,8 @@ class ToolLoop:
             assert used is not None, "looked for when the request was accepted"
             facts = {**used.runner.facts, "approval_request_id": one.request_id}
             machine.call(Runner("mcp", facts).call, one.arguments)
-            answer = await self._run(
-                used, ToolCall(one.arguments, "json", used.name), generation.notes
-            )
+            call = ToolCall(one.arguments, "json", used.name)
+            answer = await self._run(used, call, generation)
             message = await self._message(answer, used.name, CALLS, generation, room)
             if message is None:
                 machine.answer(Outcome("incomplete", answer.text, answer.details))
@@ -177,11 +178,17 @@ class ToolLoop:
         status: HostedStatus = "failed" if answer.failed else "completed"
         generation.machine.answer(Outcome(status, text, answer.details))
 
-    async def _run(self, used: UsedTool, call: ToolCall, notes: Notes) -> ToolAnswer:
+    async def _run(self, used: UsedTool, call: ToolCall, generation: Generation) -> ToolAnswer:
         began_ns = self._clock_ns()
         try:
+            if generation.verdict is not None:  # an earlier one of several calls was interrupted
+                raise asyncio.CancelledError
             async with asyncio.timeout(used.tool.deadline_s + GRACE_S):
                 answer = await used.session.call(call)
+        except asyncio.CancelledError:
+            if (verdict := generation.verdict) is None or verdict.reason != "steered":
+                raise
+            answer = INTERRUPTED
         except TimeoutError:
             answer = ToolAnswer("The tool gave no answer in time, and was ended.", failed=True)
         except Exception as fault:  # the model reads that a tool failed; the log says why
@@ -189,7 +196,8 @@ class ToolLoop:
             answer = ToolAnswer(f"The tool failed ({type(fault).__name__}).", failed=True)
         duration_ns = self._clock_ns() - began_ns
         size = len(answer.text.encode("utf-8", "replace"))
-        notes.tool_runs.append(ToolRun(used.tool.name, answer.failed, duration_ns, size, began_ns))
+        ran = ToolRun(used.tool.name, answer.failed, duration_ns, size, began_ns)
+        generation.notes.tool_runs.append(ran)
         return answer
 
     async def _message(
