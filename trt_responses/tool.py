@@ -108,66 +108,6 @@ class Opening(NamedTuple):
     """The URLs that the model's answers in the conversation cite."""
 
 
-class ContainerFacts(NamedTuple):
-    """A container, as its owner sees it."""
-
-    id: str
-    name: str
-    created_at: int
-    last_active_at: int
-    idle_s: float
-    """It ends when it was unused for so long."""
-
-
-class FileFacts(NamedTuple):
-    """A file of a container, as its owner sees it."""
-
-    id: str
-    path: str
-    """Below the container's directory."""
-    size_bytes: int
-    created_at: int
-    is_users: bool
-    """The owner has added it; else code has written it."""
-
-
-class ContainerFileStore(Protocol):
-    """The files of containers, for their owners. A file or a container that an owner does not have
-    is an `InvalidRequest` of status 404, even if another has it."""
-
-    async def of(self, owner: str, container_id: str) -> list[FileFacts]:
-        """All of one container's, by path."""
-        ...
-
-    async def add(self, owner: str, container_id: str, name: str, data: bytes) -> FileFacts: ...
-
-    async def facts(self, owner: str, container_id: str, file_id: str) -> FileFacts: ...
-
-    async def open(self, owner: str, container_id: str, file_id: str) -> int:
-        """A descriptor to read from; the caller closes it."""
-        ...
-
-    async def delete(self, owner: str, container_id: str, file_id: str) -> None: ...
-
-
-class ContainerStore(Protocol):
-    """The containers of a tool, for their owners to see and to end. A container that an owner does
-    not have is an `InvalidRequest` of status 404, even if another has it."""
-
-    @property
-    def files(self) -> ContainerFileStore: ...
-
-    async def create(self, owner: str, name: str, idle_s: float | None) -> ContainerFacts: ...
-
-    def facts_of(self, owner: str) -> list[ContainerFacts]:
-        """The oldest first."""
-        ...
-
-    def facts(self, owner: str, container_id: str) -> ContainerFacts: ...
-
-    async def delete(self, owner: str, container_id: str) -> None: ...
-
-
 class Session(Protocol):
     """One response's use of a tool. One call at a time."""
 
@@ -256,11 +196,6 @@ class Tool(Protocol):
     @property
     def deadline_s(self) -> float:
         """When a call is broken off by the loop, should the tool not have done so itself."""
-        ...
-
-    @property
-    def containers(self) -> ContainerStore | None:
-        """The places in which its calls run, for a tool that keeps such places."""
         ...
 
     async def start(self) -> None:

@@ -14,20 +14,19 @@ from trt_responses.features.containers.bodies import ContainerRequest, container
 from trt_responses.features.containers.files import ContainerFileRoutes
 from trt_responses.features.listing.listing import Order, Page, page_of
 from trt_responses.features.listing.query import Limit  # likewise
+from trt_responses.tools.containers import containers_of
 from trt_responses.web.body import parsed, read_json
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import ColdRoute, Owner, replies
 
 if TYPE_CHECKING:
-    from trt_responses.tool import ContainerStore
+    from trt_responses.tools.containers import ContainerStore
     from trt_responses.web.shared import Cold, Shared
 
 
 def routes(shared: Shared) -> list[Cold]:
-    """The endpoints of this folder; none where no tool has containers. Those of all tools are the
-    same."""
-    found = (tool.containers for tool in shared.parts.tools.values())
-    held = next((each for each in found if each is not None), None)
+    """The endpoints of this folder; none where no tool has containers."""
+    held = containers_of(shared.parts.tools.values())
     if held is None:
         return []
     return [ContainerRoutes(held, shared), ContainerFileRoutes(held, shared)]

@@ -24,7 +24,7 @@ from trt_responses.web.headers import header
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from trt_responses.tool import ContainerStore, FileFacts
+    from trt_responses.tools.containers import ContainerStore, FileFacts
     from trt_responses.web.shared import Shared
 
 READ_BYTES = 256 * 1024

@@ -13,13 +13,13 @@ from trt_responses.features.limits.audit import Audit
 from trt_responses.features.limits.endpoint import note
 from trt_responses.features.listing.listing import whole
 from trt_responses.store import Job, Record
+from trt_responses.tools.containers import containers_of
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import Admin, ColdRoute, replies
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from trt_responses.tool import ContainerStore
     from trt_responses.web.shared import Shared
 
 LINES = "application/x-ndjson"
@@ -38,8 +38,7 @@ class OwnerActs:
         self._on_delete = shared.on_delete
         self._audit = shared.of(Audit)
         self._headers = shared.headers
-        found = (tool.containers for tool in shared.parts.tools.values())
-        self._containers: ContainerStore | None = next((c for c in found if c is not None), None)
+        self._containers = containers_of(shared.parts.tools.values())
 
     def router(self) -> APIRouter:
         router = APIRouter(route_class=ColdRoute, prefix="/admin/owners")

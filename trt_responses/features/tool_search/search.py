@@ -25,7 +25,7 @@ class Search:
     kind, name, recipients = NAME, NAME, (NAME,)
     description = None
     functions: Mapping[str, Function] = {NAME: Function("", PARAMETERS)}
-    deadline_s, containers = 10.0, None
+    deadline_s = 10.0
 
     async def start(self) -> None:
         """Do nothing: it is ready."""

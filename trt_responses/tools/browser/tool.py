@@ -52,7 +52,6 @@ class BrowserTool:
     recipients = ("browser.search", "browser.open", "browser.find")
     description = DESCRIPTION
     functions = FUNCTIONS
-    containers = None
 
     def __init__(
         self, service: SearchService, opens: Opens, bounds: Bounds, reading: Reading

@@ -69,7 +69,6 @@ class McpTool:
     recipients = ()
     functions: Mapping[str, Function] = {}
     description = None
-    containers = None
 
     def __init__(
         self,

@@ -15,7 +15,8 @@ from pathlib import Path
 from trt_responses.errors import InvalidRequest
 from trt_responses.frozen import dataclass
 from trt_responses.tasks import beside
-from trt_responses.tool import ContainerFacts, ToolAnswer
+from trt_responses.tool import ToolAnswer
+from trt_responses.tools.containers import ContainerFacts
 from trt_responses.tools.python.command import Command, Finished, Shell
 from trt_responses.tools.python.directories import Usage, remove_tree, unlinked_bytes, usage
 from trt_responses.tools.python.process import Ended, Interpreter, PythonProcess

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable
 
 from trt_responses.errors import InvalidRequest, invalid_value
-from trt_responses.tool import FileFacts
+from trt_responses.tools.containers import FileFacts
 from trt_responses.tools.python import files
 from trt_responses.tools.python.container import Container, not_found
 from trt_responses.tools.python.directories import Usage, usage

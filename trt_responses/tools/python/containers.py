@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from pathlib import Path
 
 from trt_responses.errors import InvalidRequest
-from trt_responses.tool import ContainerFacts
+from trt_responses.tools.containers import ContainerFacts
 from trt_responses.tools.python.container import Bounds, Container, not_found
 from trt_responses.tools.python.container_files import ContainerFiles
 from trt_responses.tools.python.directories import ServerDirectory
