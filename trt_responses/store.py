@@ -235,6 +235,15 @@ class Store(Records, Protocol):
         """The ids of all that is kept of an owner: records and jobs."""
         ...
 
+    async def owners(self) -> list[str]:
+        """The owners of all records."""
+        ...
+
+    async def replace(self, record: Record) -> bool:
+        """Keep the same record in another form: its age goes on. False, and nothing is kept, when
+        none of this owner and version is stored."""
+        ...
+
     # --- conversations: records that change ---------------------------------------------------
 
     async def change(

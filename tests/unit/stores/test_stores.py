@@ -280,6 +280,41 @@ def test_all_that_is_kept_of_an_owner_is_listed(history: History) -> None:
     run(story())
 
 
+def test_a_record_is_replaced_only_where_it_is_and_keeps_its_age(history: History) -> None:
+    async def story() -> None:
+        async with opened(history) as store:
+            prior = record("a", block("hello"), body="one")
+            talk = replace(record("t", block("talk"), owner="bob"), version=1)
+            await store.put(prior)
+            assert await store.change(talk)
+            assert sorted(await store.owners()) == ["ann", "bob"]
+            newer = replace(prior, body=b'{"body": "two"}', blocks=(block("moon"), block("hello")))
+            history.advance(AGE_S / 2)
+            assert await store.replace(newer)
+            assert await store.get("a", "ann") == newer
+            spoken = replace(talk, blocks=(block("more"),))
+            assert await store.replace(spoken)
+            assert await store.get("t", "bob") == spoken
+            for other in (replace(newer, owner="bob"), replace(newer, id="b"), talk):
+                assert not await store.replace(replace(other, version=other.version * 2))
+            assert await store.change(replace(talk, version=2))
+            assert not await store.replace(spoken), "it has changed since it was read"
+            await store.delete("a", "ann")
+            assert not await store.replace(newer)
+            assert await store.get("a", "ann") is None
+            assert await store.owners() == ["bob"]
+            last = record("c", at=history.now_s)
+            await store.put(last)
+            assert await store.replace(replace(last, blocks=(block("again"),)))
+            history.advance(AGE_S / 2)
+            assert isinstance(await store.get("c", "ann"), Record)
+            assert await store.replace(last)
+            history.advance(AGE_S / 2 + 1)
+            assert await store.get("c", "ann") == Expired("c")
+
+    run(story())
+
+
 def test_what_is_too_old_has_expired_and_only_its_owner_hears_so(history: History) -> None:
     async def story() -> None:
         async with opened(history) as store:

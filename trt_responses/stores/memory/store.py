@@ -189,6 +189,18 @@ class MemoryStore:
         records = [name for name, kept in self._records.items() if kept.owner == owner]
         return records + self._jobs.ids_of(owner)
 
+    async def owners(self) -> list[str]:
+        self._sweep()
+        return [*{kept.owner for kept in self._records.values()}]
+
+    async def replace(self, record: Record) -> bool:
+        parts = await self._packed(record)
+        kept = self._records.get(record.id)
+        if kept is None or (kept.owner, kept.version) != (record.owner, record.version):
+            return False
+        self._keep(record, parts)
+        return True
+
     async def change(
         self, conversation: Record, response: Record | None = None, *, lock: Lock | None = None
     ) -> bool:

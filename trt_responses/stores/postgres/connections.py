@@ -7,8 +7,8 @@ transaction another connection. No prepared statements and no session state, for
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 from psycopg import errors as faults
@@ -18,7 +18,9 @@ from psycopg.conninfo import conninfo_to_dict
 from trt_responses.errors import ApiError, StoreUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+T = TypeVar("T")
 
 CONNECT_S = 2
 RETRY_AFTER_S = 5
@@ -62,13 +64,24 @@ class Connections:
     async def rows(self, statement: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """The rows of one statement. Repeats it once, on a new connection, after a failure of the
         server, for which it must be safe to repeat."""
+        async with self._bounded():
+            try:
+                return await self._rows(statement, values)
+            except LEFT:
+                await self.close()
+                return await self._rows(statement, values)
+
+    async def at_once(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """The result of some statements in one transaction, on a connection of their own."""
+        async with self._bounded(), await self.connect() as connection, connection.transaction():
+            return await work(connection)
+
+    @asynccontextmanager
+    async def _bounded(self) -> AsyncIterator[None]:
+        """A place among the connections. Errors of the server become those of the store."""
         try:
             async with asyncio.timeout(self._answer_s), self._free:
-                try:
-                    return await self._rows(statement, values)
-                except LEFT:
-                    await self.close()
-                    return await self._rows(statement, values)
+                yield
         except (faults.DiskFull, faults.OutOfMemory):
             raise StoreUnavailable(
                 "The store's PostgreSQL server is full.", retry_after_s=RETRY_AFTER_S

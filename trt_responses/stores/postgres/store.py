@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trt_responses.store import Block, Found, Spell, Standing
+    from trt_responses.stores.postgres.connections import Connection
 
 logger = logging.getLogger(__name__)
 
@@ -71,6 +72,15 @@ PUT = (
     "%s::bigint[], %s::int[], %s::text[], %s::int[], %s::bytea[], %s::bytea[], "
     "%s::bigint, %s::bigint, %s::bytea, %s::bool, %s::bytea)"
 )
+ALONE = (
+    "SELECT pg_advisory_xact_lock_shared(29298, hashtext(%s)), "
+    "pg_advisory_xact_lock(29299, hashtext(%s))"
+)
+LEFT_S = (
+    "SELECT expires_at - trt_responses.now() FROM trt_responses.records "
+    "WHERE id = %s AND owner = %s AND version = %s"
+)
+VERSION = "UPDATE trt_responses.records SET version = %s WHERE id = %s"
 PUT_JOB = (
     "INSERT INTO trt_responses.jobs (id, owner, body, created_at, source, model, lease_until, "
     "expires_at) VALUES (%s, %s, %s, %s, %s, %s, trt_responses.now() + %s::float8, "
@@ -280,6 +290,29 @@ class PostgresStore:
             (owner, owner),
         )
         return [name for (name,) in rows]
+
+    async def owners(self) -> list[str]:
+        rows = await self._server.rows("SELECT DISTINCT owner FROM trt_responses.records")
+        return [owner for (owner,) in rows]
+
+    async def replace(self, record: Record) -> bool:
+        rest = await at_rest(replace(record, version=0), self._spell)
+        row = rest.row
+        digests, data = rest.digests, [rest.data(place) for place in range(len(rest.packed))]
+
+        async def work(connection: Connection) -> bool:
+            await connection.execute(ALONE, (row.owner, row.id))
+            found = await connection.execute(LEFT_S, (row.id, row.owner, record.version))
+            if (left := await found.fetchone()) is None:
+                return False
+            values = list(self._values((rest,), None, None, None))
+            values[1] = left[0]
+            values[7] = [replace(row, version=record.version).seal(digests)]
+            await connection.execute(PUT, (*values[:16], digests, data, *values[16:]), binary=True)
+            await connection.execute(VERSION, (record.version, row.id))
+            return True
+
+        return await self._server.at_once(work)
 
     async def _put(
         self,

@@ -7,6 +7,8 @@ share.
 
 from __future__ import annotations
 
+AGAIN = "again"
+"""In place of a job's term: the record replaces one of its owner and version, and keeps its age."""
 BLOCK = b"trt:b:"
 """Prefix of a block's key, followed by its digest: a hash of its data and its reference count.
 
@@ -94,9 +96,17 @@ while ARGV[at] do
   records[#records + 1] = record
   at = record.last + 1
 end
+if from_job == 'again' then
+  local key, fields = 'trt:r:' .. records[1].id, {}
+  for i = records[1].fields, records[1].last, 2 do fields[ARGV[i]] = ARGV[i + 1] end
+  local here = redis.call('HMGET', key, 'owner', 'version')
+  if here[1] ~= fields.owner or tonumber(here[2] or 0) ~= records[1].version then return 'gone' end
+  ttl = math.max(redis.call('PTTL', key), 0)
+end
 for i, record in ipairs(records) do
   local here = redis.call('HMGET', 'trt:r:' .. record.id, 'seal', 'version')
-  if here[1] ~= record.seal then  -- else it was stored before, and the reply was lost
+  -- else it was stored before, and the reply was lost
+  if here[1] ~= record.seal and from_job ~= 'again' then
     if record.version > 0 then
       local held = redis.call('GET', lock)
       if held and held ~= holder then return 'gone' end

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -224,27 +224,36 @@ class RedisStore:
         """Looks at each key, since Redis has no index of owners."""
         names = dict[str, None]()
         for prefix in (b"trt:r:", b"trt:j:"):
-            cursor: int | None = None
-            while cursor != 0:
-                with self._faults():
-                    cursor, keys = await self._server.scan(
-                        cursor or 0, prefix + b"*", SCANNED_AT_ONCE
-                    )
-                    pipeline = self._server.pipeline(transaction=False)
-                    for key in keys:
-                        pipeline.hget(key, "owner")
-                    owners = await pipeline.execute()
-                for key, its in zip(keys, owners, strict=True):
-                    if its == owner.encode():
-                        names[cast("bytes", key).removeprefix(prefix).decode()] = None
+            async for name, its in self._names(prefix):
+                if its == owner.encode():
+                    names[name] = None
         return [*names]
+
+    async def owners(self) -> list[str]:
+        return [*{its.decode() async for _, its in self._names(b"trt:r:") if its is not None}]
+
+    async def _names(self, prefix: bytes) -> AsyncIterator[tuple[str, bytes | None]]:
+        """The ids with this prefix, some twice, and their owners; None if it has gone since."""
+        cursor: int | None = None
+        while cursor != 0:
+            with self._faults():
+                cursor, keys = await self._server.scan(cursor or 0, prefix + b"*", SCANNED_AT_ONCE)
+                pipeline = self._server.pipeline(transaction=False)
+                for key in keys:
+                    pipeline.hget(key, "owner")
+                owners = await pipeline.execute()
+            for key, its in zip(keys, owners, strict=True):
+                yield cast("bytes", key).removeprefix(prefix).decode(), its
+
+    async def replace(self, record: Record) -> bool:
+        return await self._put((await at_rest(record, self._spell),), None, term=scripts.AGAIN)
 
     async def _put(
         self,
         rests: Sequence[AtRest],
         frames: Frames | None,
         *,
-        term: int | None = None,
+        term: int | str | None = None,
         lock: Lock | None = None,
     ) -> bool:
         """Store records, a conversation last. Sends the blocks that Redis probably lacks, then

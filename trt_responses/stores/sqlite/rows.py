@@ -186,6 +186,22 @@ def ids_of(db: sqlite3.Connection, owner: str) -> list[str]:
     return [str(name) for (name,) in found]
 
 
+def owners(db: sqlite3.Connection) -> list[str]:
+    """The owners of records."""
+    return [str(owner) for (owner,) in db.execute("SELECT DISTINCT owner FROM records")]
+
+
+def replace(db: sqlite3.Connection, rest: AtRest) -> list[int] | None:
+    """Put a record in place of the stored one of its version. Returns the numbers of its blocks;
+    None if there is none."""
+    row = rest.row
+    used = db.execute(
+        "SELECT used_at FROM records WHERE id = ? AND owner = ? AND version = ?",
+        (row.id, row.owner, row.version),
+    ).fetchone()
+    return None if used is None else put(db, rest, used[0])
+
+
 def follows(db: sqlite3.Connection, row: Row) -> bool:
     """Whether a conversation is the next version of the stored one."""
     stored = db.execute(

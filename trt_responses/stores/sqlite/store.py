@@ -220,6 +220,14 @@ class SqliteStore:
     async def ids_of(self, owner: str) -> list[str]:
         return await self._read(lambda db: rows.ids_of(db, owner))
 
+    async def owners(self) -> list[str]:
+        return await self._read(rows.owners)
+
+    async def replace(self, record: Record) -> bool:
+        rest = await at_rest(record, self._spell)
+        numbers = await self._write(lambda db: rows.replace(db, rest))
+        return self._remember_all((rest,), None if numbers is None else [numbers])
+
     async def _write_touched(self) -> None:
         """Write the times of use since the last write. They are lost on a full disk."""
         with suppress(StoreUnavailable):
