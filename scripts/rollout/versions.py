@@ -96,18 +96,15 @@ async def exchanged(conversations: int, folder: Path) -> list[str]:
         users = Users(client, tally, conversations, conversations)
         async with users.talking():
             acts = await Roll(servers, engines_dir, tally).all()
-        lost, doubled = await users.judged()
+        found = await users.judged()
     rows = {phase: (act.answer[:70], "yes" if act.good else "NO") for phase, act in acts.items()}
     report.show(f"versions, {len(users.held)} conversations", tally, ("answer", "right"), rows)
-    print(f"turns lost {lost}, turns doubled {doubled}")
-    found = report.breaches(tally, [KILL])
+    found += report.breaches(tally, [KILL])
     found += [
         f"{phase}: {act.expected!r} was expected, and it was {act.answer!r}"
         for phase, act in acts.items()
         if not act.good
     ]
-    if lost or doubled:
-        found.append(f"turns lost {lost}, turns doubled {doubled}")
     return found + journal_faults(engines_dir)
 
 
