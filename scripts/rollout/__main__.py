@@ -56,21 +56,18 @@ async def servers_replaced(
         users = Users(client, tally, users_at_once, conversations)
         async with users.talking():
             ends = await replaced(servers, tally)
-        lost, doubled = await users.judged()
+        found = await users.judged()
         resumed = servers.resumed
     rows = {phase: (f"{end.seconds:.1f}", str(end.status)) for phase, end in ends.items()}
     title = f"{proxy}: two servers, each replaced three times, {len(users.held)} conversations"
     report.show(title, tally, ("end s", "status"), rows)
-    print(f"turns lost {lost}, turns doubled {doubled}")
     print(f"background responses that another server resumed, after tokens: {resumed}")
-    found = report.breaches(tally, [phase for phase in ends if "SIGKILL" in phase])
+    found += report.breaches(tally, [phase for phase in ends if "SIGKILL" in phase])
     found += [
         f"{phase}: status {end.status}"
         for phase, end in ends.items()
         if end.status and "SIGTERM" in phase
     ]
-    if lost or doubled:
-        found.append(f"turns lost {lost}, turns doubled {doubled}")
     found += [
         f"{phase}: no server resumed {end.amid}, which the killed one was making"
         for phase, end in ends.items()

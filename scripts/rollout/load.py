@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections import Counter
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -42,6 +43,8 @@ TOOL: Any = {
 }
 REQUEST_ID = "x-request-id"
 """Every reply of a server has it, and none of a proxy."""
+MARK = re.compile(r"\((c\d+t\d+)\)")
+"""The end of a user's message, which tells turns apart."""
 ENDED = {"completed", "incomplete"}
 BEGUN = {"queued", "in_progress"}
 
@@ -71,6 +74,8 @@ class Tally:
     """Their request ids."""
     begun: Notices = field(default_factory=Notices)
     """The ids of background responses."""
+    sent: Counter[str] = field(default_factory=Counter)
+    """How often clients sent each turn, by its mark."""
 
     def add(self, what: str) -> None:
         self.counts.setdefault(self.phase, Counter())[what] += 1
@@ -93,6 +98,10 @@ class BrokenConnections(logging.Handler):
 async def client_of(url: str, tally: Tally) -> AsyncIterator[AsyncOpenAI]:
     """The client of all users, with its retries counted."""
 
+    async def sent(request: httpx.Request) -> None:
+        if request.method == "POST":
+            tally.sent.update(MARK.findall(request.content.decode()))
+
     async def counted(reply: httpx.Response) -> None:
         tally.add("requests")
         if reply.is_success:
@@ -108,7 +117,8 @@ async def client_of(url: str, tally: Tally) -> AsyncIterator[AsyncOpenAI]:
     log.propagate = False
     log.addHandler(broken)
     http = DefaultAsyncHttpxClient(
-        event_hooks={"response": [counted]}, limits=httpx.Limits(max_keepalive_connections=32)
+        event_hooks={"request": [sent], "response": [counted]},
+        limits=httpx.Limits(max_keepalive_connections=32),
     )
     try:
         async with AsyncOpenAI(base_url=f"{url}/v1", api_key=KEY, http_client=http) as client:
@@ -146,10 +156,18 @@ class Users:
             self.held.append(conversation)
             await conversation.hold()
 
-    async def judged(self) -> tuple[int, int]:
-        """The turns that are lost from the histories, and those that are in one twice."""
-        found = [await conversation.judged() for conversation in self.held]
-        return sum(lost for lost, _ in found), sum(twice for _, twice in found)
+    async def judged(self) -> list[str]:
+        """Print how many turns are lost from the histories, or in one twice; each that a server
+        lost or doubled."""
+        lost, doubled, again = [], [], 0
+        for conversation in self.held:
+            found = await conversation.marks()
+            lost += [mark for mark in conversation.seen if mark not in found]
+            doubled += [mark for mark in found if found[mark] > self.tally.sent[mark]]
+            again += sum(1 for n in found.values() if n > 1)
+        print(f"turns lost {len(lost)}, doubled {len(doubled)}")
+        print(f"turns in a history twice, since a client sent them again: {again - len(doubled)}")
+        return [f"lost {mark}" for mark in lost] + [f"doubled {mark}" for mark in doubled]
 
 
 @dataclass
@@ -270,16 +288,9 @@ class Conversation:
             response_id = (await self.client.responses.retrieve(response_id)).previous_response_id
         return found
 
-    async def judged(self) -> tuple[int, int]:
-        """How many of its turns are lost in the history, and how many are in it twice."""
-        found = await self.marks()
-        lost = sum(mark not in found for mark in self.seen)
-        return lost, sum(count - 1 for count in found.values())
-
 
 def marks_of(item: Any) -> list[str]:
     """The mark of a user's message; of other items none."""
     if item.type != "message" or item.role != "user":
         return []
-    text = "".join(getattr(part, "text", "") for part in item.content)
-    return [text.rpartition("(")[2].rstrip(")")]
+    return MARK.findall("".join(getattr(part, "text", "") for part in item.content))

@@ -96,18 +96,15 @@ async def exchanged(conversations: int, folder: Path) -> list[str]:
         users = Users(client, tally, conversations, conversations)
         async with users.talking():
             acts = await Roll(servers, engines_dir, tally).all()
-        lost, doubled = await users.judged()
+        found = await users.judged()
     rows = {phase: (act.answer[:70], "yes" if act.good else "NO") for phase, act in acts.items()}
     report.show(f"versions, {len(users.held)} conversations", tally, ("answer", "right"), rows)
-    print(f"turns lost {lost}, turns doubled {doubled}")
-    found = report.breaches(tally, [KILL])
+    found += report.breaches(tally, [KILL])
     found += [
         f"{phase}: {act.expected!r} was expected, and it was {act.answer!r}"
         for phase, act in acts.items()
         if not act.good
     ]
-    if lost or doubled:
-        found.append(f"turns lost {lost}, turns doubled {doubled}")
     return found + journal_faults(engines_dir)
 
 
@@ -191,17 +188,15 @@ class Roll:
         """The answer to a change to a good build, which is asked for again where a busy machine
         made it slow."""
         for _ in range(TRIES):
-            answer = await answer_of(server, f"/admin/engines/{NAME}/{act}", body, ADMIN_KEY)
+            answer = await changed(server, act, body)
             if not was_slow(answer):
                 break
         return answer
 
     async def _at_once(self, phase: str, expected: str, number: int) -> None:
         self._tally.phase = phase
-        load, body = f"/admin/engines/{NAME}/load", {"version": number}
-        for answer in await asyncio.gather(
-            *(answer_of(server, load, body, ADMIN_KEY) for server in self._servers)
-        ):
+        loads = (changed(server, "load", {"version": number}) for server in self._servers)
+        for answer in await asyncio.gather(*loads):
             self._note(phase, answer, expected)
         await asyncio.sleep(HELD_S)
 
@@ -224,8 +219,7 @@ class Roll:
 
     async def _makers(self, server: Server, number: int) -> list[str]:
         """Which versions make so many responses."""
-        asks = (answer_of(server, "/v1/responses", FIELDS, KEY) for _ in range(number))
-        return await asyncio.gather(*asks)
+        return await asyncio.gather(*(maker(server) for _ in range(number)))
 
     async def _killed(self) -> None:
         self._tally.phase = KILL
@@ -237,10 +231,8 @@ class Roll:
             raise RuntimeError(f"{KILL}: {answer!r}")  # it lives
         first.ends.append(await first.program.ended())
         await first.start()
-        self._note(
-            KILL, await answer_of(first, "/v1/responses", FIELDS, KEY), f"by {NAME}@{KILLED}"
-        )
-        self._note(KILL, await answer_of(second, "/v1/responses", FIELDS, KEY), f"by {NAME}@1")
+        self._note(KILL, await maker(first), f"by {NAME}@{KILLED}")
+        self._note(KILL, await maker(second), f"by {NAME}@1")
         await asyncio.sleep(HELD_S)
         self._tally.phase = "the other server follows"
         body = {"reason": "after it"}
@@ -249,6 +241,14 @@ class Roll:
 
 def was_slow(answer: str) -> bool:
     return any(reason in answer for reason in TOO_SLOW)
+
+
+async def changed(server: Server, act: str, body: dict[str, Any]) -> str:
+    return await answer_of(server, f"/admin/engines/{NAME}/{act}", body, ADMIN_KEY)
+
+
+async def maker(server: Server) -> str:
+    return await answer_of(server, "/v1/responses", FIELDS, KEY)
 
 
 async def answer_of(server: Server, path: str, body: dict[str, Any], key: str) -> str:
