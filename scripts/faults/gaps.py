@@ -17,6 +17,7 @@ import socket
 import sys
 import tempfile
 import time
+from asyncio.subprocess import DEVNULL
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -366,7 +367,7 @@ async def _made(body: Body) -> bytes:
 
 async def _flood(name: str, server: Server) -> str:
     arguments = ("-m", "tests.support.floods", str(server.port), name, "1")
-    flood = await asyncio.create_subprocess_exec(sys.executable, *arguments)
+    flood = await asyncio.create_subprocess_exec(sys.executable, *arguments, stdout=DEVNULL)
     return f"status {await flood.wait()}"
 
 

@@ -1,7 +1,8 @@
 """Raw WebSocket frames that no client library would send, and a client process that floods with
 them.
 
-`python -m tests.support.floods PORT NAME SECONDS` floods, connecting anew when it is closed.
+`python -m tests.support.floods PORT NAME SECONDS` floods, connecting anew when it is closed, and
+says on stdout that it begins.
 """
 
 from __future__ import annotations
@@ -102,6 +103,7 @@ def _read(client: socket.socket) -> None:
 
 def main(port: str, name: str, seconds: str) -> None:
     until_s = time.monotonic() + float(seconds)
+    print("flooding", flush=True)
     while time.monotonic() < until_s:
         with suppress(OSError, ValueError):  # the server has closed, or time is up
             _flood(int(port), name, until_s)

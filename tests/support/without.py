@@ -1,17 +1,20 @@
 """Serves from copies of the package that lack a folder: `python -m tests.support.without`.
 
 Takes the directories of the copies as JSON, by the folder that each lacks. Each copy is served in a
-process of its own, which is forked when what all of them import is loaded. Prints what is wrong.
+process of its own, which is forked when the app is loaded, for the app loads none of the folders:
+that is checked. What comes after is loaded from the copy. Prints what is wrong.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import sys
 import traceback
 from importlib import import_module
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,8 +30,8 @@ if TYPE_CHECKING:
     Json = dict[str, Any]
 
 PACKAGE = "trt_responses"
-SHARED = ("fastapi", "numpy", "openai_harmony")
-"""What every copy imports besides itself, and what takes the time."""
+SHARED = (f"{PACKAGE}.app", "tests.support.served", "numpy")
+"""What every copy imports, and what takes the time."""
 LOGPROBS = "message.output_text.logprobs"
 CODE = {"type": "code_interpreter", "container": {"type": "auto"}}
 ASKED = {"input": "Hello"}
@@ -276,16 +279,26 @@ def _called(folder: str) -> Iterator[str]:
 
 def serve_without(folder: str, directory: str) -> list[str]:
     """In a process of its own: what is wrong with the copy in this directory."""
-    sys.path.insert(0, directory)
-    package = import_module(PACKAGE)
-    assert (package.__file__ or "").startswith(directory), package.__file__
+    for name, module in tuple(sys.modules.items()):
+        if name.partition(".")[0] == PACKAGE and hasattr(module, "__path__"):
+            module.__path__ = [str(Path(directory, *name.split(".")))]
     return asyncio.run(faults(folder))
 
 
-def main(copies: Mapping[str, str]) -> int:
+def load_shared() -> None:
     for name in SHARED:
         import_module(name)
-    assert PACKAGE not in sys.modules, "each copy is to be imported anew"
+    loaded = [folder for folder in REFUSED if f"{PACKAGE}.{folder}" in sys.modules]
+    assert loaded == [], f"{loaded}: the app loads them, so a copy without them would not start"
+    from tests.support import tokens
+    from trt_responses.harmony.dialect import harmony
+
+    harmony(tokens.vocabulary())
+    gc.disable()  # a process ends before it would be worth it
+
+
+def main(copies: Mapping[str, str]) -> int:
+    load_shared()
     return max([_in_a_process(*each) for each in copies.items()])
 
 
