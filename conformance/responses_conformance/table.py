@@ -271,7 +271,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         results.append(made := judged(name, PEERS[name]))
         shares = {api: _share(found) for api, found in made.get("apis", {}).items()}
         print(f"{name}: {shares or made['absent']} in {made.get('seconds', 0)} s", flush=True)
-        write(results, options.out, None)  # a run that is cut keeps what it has
     write(results, options.out, options.page)
     return 0
 

@@ -7,7 +7,6 @@ from responses_conformance.checks.kit import CALL, Kit, function
 from responses_conformance.client import Exchange, Json
 
 CODES = "Guide, Error codes; API reference, errors: message, type, param, code"
-PLACES = {"responses": "/responses", "chat": "/chat/completions"}
 
 
 def shaped(exchange: Exchange, *statuses: int, param: str = "") -> None:
@@ -22,36 +21,32 @@ def shaped(exchange: Exchange, *statuses: int, param: str = "") -> None:
         expect(param in found, f"`error.param` is {found or 'empty'}, expected {param}", exchange)
 
 
-def _post(kit: Kit, **fields: object) -> Exchange:
-    return kit.server.call("POST", "/responses", kit.body(**fields))
-
-
 @check("responses.errors.value", CODES)
 def value(kit: Kit) -> None:
     """A value out of its bounds, or of another type, is a 400 whose `param` names the field."""
-    shaped(_post(kit, temperature=9), 400, param="temperature")
-    shaped(_post(kit, top_p="much"), 400, param="top_p")
-    shaped(_post(kit, max_output_tokens=-1), 400, param="max_output_tokens")
+    shaped(kit.post(temperature=9), 400, param="temperature")
+    shaped(kit.post(top_p="much"), 400, param="top_p")
+    shaped(kit.post(max_output_tokens=-1), 400, param="max_output_tokens")
 
 
 @check("responses.errors.input", CODES)
 def input_(kit: Kit) -> None:
     """An input item of an unknown type, or with an unknown role, is a 400 that names the place."""
-    shaped(_post(kit, input=[{"type": "no_such_item"}]), 400, param="input")
-    shaped(_post(kit, input=[{"role": "stranger", "content": "Hello"}]), 400, param="input")
+    shaped(kit.post(input=[{"type": "no_such_item"}]), 400, param="input")
+    shaped(kit.post(input=[{"role": "stranger", "content": "Hello"}]), 400, param="input")
 
 
 @check("responses.errors.missing", "API reference, Responses: input")
 def missing(kit: Kit) -> None:
     """A request without its input is a 400."""
-    shaped(_post(kit, input=None), 400)
+    shaped(kit.post(input=None), 400)
 
 
 @check("responses.errors.tool_choice", "API reference, Responses: tool_choice")
 def tool_choice(kit: Kit) -> None:
     """A `tool_choice` of a tool that the request does not have is a 400."""
     choice = {"type": "function", "name": "no_such_tool"}
-    found = _post(kit, input=CALL, tools=[function("get_weather")], tool_choice=choice)
+    found = kit.post(input=CALL, tools=[function("get_weather")], tool_choice=choice)
     shaped(found, 400, param="tool_choice")
 
 
@@ -62,7 +57,7 @@ def tool_choice(kit: Kit) -> None:
 def orphan(kit: Kit) -> None:
     """The result of a call that was not made is a 400."""
     item = {"type": "function_call_output", "call_id": "call_none", "output": "12"}
-    shaped(_post(kit, input=[item]), 400, 404)
+    shaped(kit.post(input=[item]), 400, 404)
 
 
 @check("responses.errors.json", CODES)
@@ -75,7 +70,7 @@ def malformed(kit: Kit) -> None:
 @check("responses.errors.stream", CODES)
 def stream(kit: Kit) -> None:
     """An invalid request with `stream` is refused before it streams."""
-    found = _post(kit, temperature=9, stream=True)
+    found = kit.post(temperature=9, stream=True)
     kind = found.headers.get("content-type", "")
     expect("json" in kind, f"the refusal is {kind}", found)
     shaped(found, 400, param="temperature")
@@ -98,7 +93,7 @@ def method(kit: Kit) -> None:
 @check("responses.errors.model", CODES)
 def model(kit: Kit) -> None:
     """An unknown model is a 404, or a 400, with a message."""
-    found = _post(kit, model="no-such-model")
+    found = kit.post(model="no-such-model")
     if found.status == 200:
         raise NotOffered("the server takes any model's name")
     shaped(found, 404, 400)
@@ -116,7 +111,7 @@ def key(kit: Kit) -> None:
 @check("responses.errors.long", "Guide, Error codes; API reference, Responses: truncation disabled")
 def long(kit: Kit) -> None:
     """An input beyond the context is refused with a 400 or 413, and is no server error."""
-    shaped(_post(kit, input="many words " * 300_000), 400, 413)
+    shaped(kit.post(input="many words " * 300_000), 400, 413)
 
 
 @check("responses.errors.odd", "Guide, Error codes: 5xx are the server's faults")
@@ -137,7 +132,7 @@ def odd(kit: Kit) -> None:
         {"metadata": {"a": "x" * 600}},
     ]
     for fields in odd_ones:
-        found = _post(kit, **fields)
+        found = kit.post(**fields)
         expect(found.status < 500, f"status {found.status} for {str(fields)[:60]}", found)
 
 

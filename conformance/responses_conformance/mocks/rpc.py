@@ -15,70 +15,60 @@ from responses_conformance.mocks.play import END_IDS
 from responses_conformance.mocks.protobuf import message, numbers, read
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Iterator, Mapping
 
-    from responses_conformance.mocks.play import Play, Player
+    from responses_conformance.mocks.play import Player
 
 CONTEXT, BATCH, VOCABULARY = 131_072, 256, 201_088
 
 
 @dataclass(frozen=True)
-class Request:
-    """What a mock reads of a `GenerateRequest`."""
-
-    name: bytes
-    prompt: list[int]
-    most: int | None
-    stops: list[int]
-    streaming: bool
-    keeps_stop: bool
-    """Whether the id that stops is among the output."""
-
-
-@dataclass(frozen=True)
 class Wire:
-    """One engine's service."""
+    """One engine's service: the numbers of the fields that a mock reads and writes."""
 
     service: str
-    request: Callable[[bytes], Request]
-    messages: Callable[[Request, Play, int], Iterator[bytes]]
-    """The `GenerateResponse`s of a play, in steps of so many ids."""
+    sampling: int
+    """Of the message with the limit and the stops; 0: they stand in the request itself."""
+    most: int
+    stops: int
+    streaming: int
+    keeps_stop: int
+    """Of the wish for the id that stops; 0: it is among the output in any case."""
+    chunk: tuple[int, int, int]
+    """Of ids, the prompt's length, and the ids so far."""
+    whole: tuple[int, int, int, int, int]
+    """Of ids, the finish, the prompt's length, the count of ids, and the id that stopped."""
     answers: Mapping[str, bytes]
     """The replies to calls that ask for no generation."""
 
-
-# --- TensorRT-LLM -------------------------------------------------------------------------------
-
-
-def _trtllm_request(data: bytes) -> Request:
-    fields = read(data)
-    prompt = numbers(read(fields.get(2, [b""])[0]).get(2, ()))
-    return Request(
-        fields.get(1, [b""])[0],
-        prompt,
-        fields.get(5, [None])[0],
-        numbers(fields.get(22, ())),
-        bool(fields.get(6, [0])[0]),
-        bool(fields.get(26, [0])[0]),
-    )
-
-
-def _trtllm_messages(request: Request, play: Play, step: int) -> Iterator[bytes]:
-    ids = _seen(request, play)
-    if request.streaming:
-        for at in range(0, len(ids), step):
-            fresh = ids[at : at + step]
-            chunk = {1: fresh, 3: len(request.prompt), 4: at + len(fresh)}
-            yield message({1: request.name, 2: message(chunk)})
-    whole = {1: ids, 3: play.finish, 5: len(request.prompt), 6: len(ids), 13: play.stop_id}
-    yield message({1: request.name, 3: message(whole)})
+    def messages(self, data: bytes, player: Player, step: int) -> Iterator[bytes]:
+        """The `GenerateResponse`s to a `GenerateRequest`, in steps of so many ids."""
+        fields = read(data)
+        prompt = numbers(read(fields.get(2, [b""])[0]).get(2, ()))
+        sampling = read(fields.get(self.sampling, [b""])[0]) if self.sampling else fields
+        most, stops = sampling.get(self.most, [None])[0], numbers(sampling.get(self.stops, ()))
+        play, name = player.play(prompt, most, stops), fields.get(1, [b""])[0]
+        kept = not self.keeps_stop or fields.get(self.keeps_stop, [0])[0]
+        ids = list(play.ids if kept or play.stop_id is None else play.ids[:-1])
+        if fields.get(self.streaming, [0])[0]:
+            for at in range(0, len(ids), step):
+                fresh = ids[at : at + step]
+                chunk = zip(self.chunk, (fresh, len(prompt), at + len(fresh)), strict=True)
+                yield message({1: name, 2: message(dict(chunk))})
+        said = (ids, play.finish, len(prompt), len(ids), play.stop_id)
+        yield message({1: name, 3: message(dict(zip(self.whole, said, strict=True)))})
 
 
 TRTLLM = Wire(
-    "trtllm.TrtllmService",
-    _trtllm_request,
-    _trtllm_messages,
-    {
+    service="trtllm.TrtllmService",
+    sampling=0,
+    most=5,
+    stops=22,
+    streaming=6,
+    keeps_stop=26,
+    chunk=(1, 3, 4),
+    whole=(1, 3, 5, 6, 13),
+    answers={
         "HealthCheck": message({1: "OK"}),
         "Abort": message({1: 1}),
         "GetModelInfo": message({1: "gpt-oss", 2: CONTEXT, 3: CONTEXT, 4: BATCH, 5: VOCABULARY}),
@@ -86,39 +76,16 @@ TRTLLM = Wire(
     },
 )
 
-# --- SGLang -------------------------------------------------------------------------------------
-
-
-def _sglang_request(data: bytes) -> Request:
-    fields = read(data)
-    prompt = numbers(read(fields.get(2, [b""])[0]).get(2, ()))
-    sampling = read(fields.get(4, [b""])[0])
-    return Request(
-        fields.get(1, [b""])[0],
-        prompt,
-        sampling.get(8, [None])[0],
-        numbers(sampling.get(10, ())),
-        bool(fields.get(17, [0])[0]),
-        keeps_stop=True,  # its detokeniser trims, which does not stand before gRPC
-    )
-
-
-def _sglang_messages(request: Request, play: Play, step: int) -> Iterator[bytes]:
-    ids = _seen(request, play)
-    if request.streaming:
-        for at in range(0, len(ids), step):
-            fresh = ids[at : at + step]
-            chunk = {1: fresh, 2: len(request.prompt), 3: at + len(fresh)}
-            yield message({1: request.name, 2: message(chunk)})
-    whole = {1: ids, 2: play.finish, 3: len(request.prompt), 4: len(ids), 8: play.stop_id}
-    yield message({1: request.name, 3: message(whole)})
-
-
 SGLANG = Wire(
-    "sglang.grpc.scheduler.SglangScheduler",
-    _sglang_request,
-    _sglang_messages,
-    {
+    service="sglang.grpc.scheduler.SglangScheduler",
+    sampling=4,
+    most=8,
+    stops=10,
+    streaming=17,
+    keeps_stop=0,  # its detokeniser trims, which does not stand before gRPC
+    chunk=(1, 2, 3),
+    whole=(1, 2, 3, 4, 8),
+    answers={
         "HealthCheck": message({1: 1, 2: "OK"}),
         "Abort": message({1: 1}),
         "GetModelInfo": message(
@@ -132,13 +99,6 @@ SGLANG = Wire(
         "GetLoads": b"",
     },
 )
-
-
-def _seen(request: Request, play: Play) -> list[int]:
-    """The ids of the output: an engine leaves out the one that stops, unless it is wanted."""
-    if play.stop_id is not None and not request.keeps_stop:
-        return list(play.ids[:-1])
-    return list(play.ids)
 
 
 class Service(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc ships no types
@@ -162,9 +122,7 @@ class Service(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc ships no ty
         return grpc.unary_unary_rpc_method_handler(reply)
 
     async def _generate(self, data: bytes, _: Any) -> AsyncIterator[bytes]:
-        request = self._wire.request(data)
-        play = self._player.play(request.prompt, request.most, request.stops)
-        for each in self._wire.messages(request, play, self._step):
+        for each in self._wire.messages(data, self._player, self._step):
             yield each
 
 
