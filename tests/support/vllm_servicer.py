@@ -1,4 +1,4 @@
-"""A server over gRPC in the place of `vllm serve --grpc`, of its published `.proto` file and over an
+"""A server over gRPC in the place of `vllm serve --grpc`, of its published `.proto` file, over any
 engine. It does what the package smg-grpc-servicer does with a request: which fields it reads, with
 which status it refuses, what it sends and when.
 """
