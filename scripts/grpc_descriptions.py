@@ -1,4 +1,4 @@
-"""Writes the description of the gRPC protocol from its published `.proto` files:
+"""Writes the descriptions of the gRPC protocols from their published `.proto` files:
 `python -m scripts.grpc_descriptions`."""
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from trt_responses.engines.grpc.messages import HERE
 
 
 def main() -> None:
-    describe(HERE / "trtllm.binpb")
+    describe(HERE)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from tests.support.ticks import Ticks
 from trt_responses.cli.main import main
 from trt_responses.engines.scripted.engine import Script, ScriptedEngine, StepClock
 from trt_responses.errors import StartupError, UsageError
-from trt_responses.harmony.dialect import harmony
+from trt_responses.harmony.dialect import Harmony, harmony
 from trt_responses.prepare.files import DIALECT, engine_file, sha256_of
 from trt_responses.prepare.machine import library_versions
 from trt_responses.prepare.shelf.card import DialectFacts, write_card
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from tests.support.several import SeveralServed
     from trt_responses.dialect import Dialect
+    from trt_responses.engine import Health
 
 AS_ADMIN = JSON | {"authorization": f"Bearer {ADMIN['admin_key']}"}
 LONG = "Tell me all that you know of the weather in Bern, day by day. " * 20
@@ -112,7 +113,7 @@ async def test_models_of_different_dialects_stand_beside_each_other() -> None:
             assert mark in prompt
             last = made["id"]
         assert all(prompt.count(word) == 1 for word in ("One.", "Three."))
-        assert dialects["other"].several is dialects["demo"].several is not None
+        assert all(one.several for one in dialects.values() if isinstance(one, Harmony))
         assert (await s.client.get("/health/ready")).status == 200
 
 
@@ -226,6 +227,42 @@ async def test_a_dead_engine_is_no_fault_of_the_request_though_its_kind_does_not
         doomed.kill("its card fell off the bus")
         assert (await call.done()).events[-1]["response"]["status"] == "completed"
         assert (await s.client.get("/health")).json()["live"]
+
+
+class Reloading(ScriptedEngine):
+    """Keeps its requests while its process starts again, as the embedded engine does."""
+
+    reloads = False
+
+    def health(self) -> Health:
+        health = super().health()
+        if not self.reloads:
+            return health
+        return replace(health, ready=False, reason="It is loading.", restarts=1)
+
+
+@story
+async def test_runs_do_not_wait_for_a_process_that_starts_again_while_another_engine_serves() -> (
+    None
+):
+    model, ticks = Model(), Ticks()
+    clock = StepClock.manual(settle_turns=40)
+    reloading, spare = Reloading(model, clock=clock), ScriptedEngine(model)
+    makers = {"demo": [lambda: reloading, lambda: spare]}
+    async with several_served(makers, sleep=ticks.sleep) as s:
+        call = s.client.ask(stream=True)
+        await until(lambda: len(reloading.requests) == 1)
+        await clock.step(3)
+        reloading.reloads = True
+        await ticks.pass_(2)
+        ended = (await call.done()).events[-1]["response"]
+        assert (ended["status"], texts(ended)[-1]) == (
+            "completed",
+            "Hello 😀 there, friend of mine.",
+        )
+        assert [given for given, _ in model.asked] == [0, 3]
+        assert await made_by(s, ended["id"]) == ["demo/1", "demo/2"]
+        assert [each.running for each in s.replicas.values()] == [0, 0]
 
 
 @story

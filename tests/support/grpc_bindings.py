@@ -15,9 +15,13 @@ from typing import Any
 PROTOS = Path(__file__).parents[1] / "data" / "protos"
 
 
-def describe(path: Path) -> None:
-    """Write the protocol's description, with all that it imports."""
-    compile_protos("trtllm_service.proto", "--include_imports", f"--descriptor_set_out={path}")
+DESCRIBED = {"trtllm.binpb": "trtllm_service.proto", "vllm.binpb": "vllm_engine.proto"}
+
+
+def describe(folder: Path) -> None:
+    """Write the protocols' descriptions, each with all that it imports."""
+    for name, file in DESCRIBED.items():
+        compile_protos(file, "--include_imports", f"--descriptor_set_out={folder / name}")
 
 
 def compile_protos(name: str, *options: str) -> None:

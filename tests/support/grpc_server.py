@@ -18,6 +18,7 @@ from tests.support.double.worker import Worker
 from tests.support.echo_engines import STEP_S, STILL, program
 from tests.support.engine_claims import CONTEXT, SLOTS
 from tests.support.grpc_servicers import Servicer
+from tests.support.vllm_servicer import VllmServicer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -66,8 +67,10 @@ def llm_of(double: Double, **arguments: object) -> LLM:
 
 
 @asynccontextmanager
-async def served(servicer: Servicer, port: int = 0) -> AsyncIterator[int]:
+async def served(servicer: Servicer | VllmServicer, port: int = 0) -> AsyncIterator[int]:
     """The port of a server on this event loop."""
+    if isinstance(servicer, VllmServicer):
+        await servicer.engine.start()
     server = grpc.aio.server()
     servicer.join(server)
     port = server.add_insecure_port(f"127.0.0.1:{port}")

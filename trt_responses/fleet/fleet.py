@@ -139,8 +139,10 @@ class Fleet:
 
     async def run(self) -> None:
         async with AsyncExitStack() as stack:
-            for kept in filter(None, (self._versions, self._engines)):
-                await stack.enter_async_context(kept.life(self._folder))
+            if self._versions is not None:
+                await stack.enter_async_context(self._versions.life(self._folder))
+            if self._engines is not None:
+                await stack.enter_async_context(self._engines.life(self._folder))
             await self._run()
 
     async def _run(self) -> None:

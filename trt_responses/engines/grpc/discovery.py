@@ -9,27 +9,28 @@ from typing import Any
 
 from trt_responses.engine import Limits
 from trt_responses.engines.distant import Away, Trouble
-from trt_responses.engines.grpc.protocol import fault_of
+from trt_responses.engines.grpc.protocol import IdProtocol, fault_of
 from trt_responses.engines.grpc.trtllm import TrtLlmProtocol
+from trt_responses.engines.grpc.vllm import VllmProtocol
 from trt_responses.errors import StartupError
 
 
-async def connected_protocol(channel: Any, answer_s: float) -> TrtLlmProtocol:
+async def connected_protocol(channel: Any, answer_s: float) -> IdProtocol:
     """The protocol of a server that accepts requests. Raises an `Away` if it does not, and a
     `StartupError` if the server speaks another protocol."""
-    protocol = TrtLlmProtocol(channel)
-    trouble = await trouble_of(protocol, answer_s)
-    if trouble is None:
-        return protocol
-    if trouble.status != "UNIMPLEMENTED":
-        raise Away(trouble.reason)
+    for protocol in (TrtLlmProtocol(channel), VllmProtocol(channel)):
+        trouble = await trouble_of(protocol, answer_s)
+        if trouble is None:
+            return protocol
+        if trouble.status != "UNIMPLEMENTED":
+            raise Away(trouble.reason)
     raise StartupError(
-        "the gRPC server there does not speak TensorRT-LLM's protocol: start the engine with "
-        "`trtllm-serve MODEL --grpc`."
+        "the gRPC server there speaks neither TensorRT-LLM's protocol nor vLLM's: start the engine "
+        "with `trtllm-serve MODEL --grpc` or `vllm serve MODEL --grpc`."
     )
 
 
-async def trouble_of(protocol: TrtLlmProtocol, answer_s: float) -> Trouble | None:
+async def trouble_of(protocol: IdProtocol, answer_s: float) -> Trouble | None:
     """Why the engine accepts no requests; None if it does."""
     import grpc
 
@@ -41,7 +42,7 @@ async def trouble_of(protocol: TrtLlmProtocol, answer_s: float) -> Trouble | Non
     return None if why is None else Trouble(why)
 
 
-async def read_limits(protocol: TrtLlmProtocol, answer_s: float) -> Limits:
+async def read_limits(protocol: IdProtocol, answer_s: float) -> Limits:
     """The limits that the engine reports. Raises an `Away` if it does not answer."""
     import grpc
 

@@ -1,4 +1,4 @@
-"""An engine of another server over gRPC, such as `trtllm-serve --grpc`.
+"""An engine of another server over gRPC: `trtllm-serve --grpc` or `vllm serve --grpc`.
 
 This module sends and aborts requests; `distant` has the engine's life, and the protocol module
 makes and reads messages.
@@ -18,9 +18,8 @@ from trt_responses.engine import Chunk, GenerateOptions, Limits, Loss, Sink
 from trt_responses.engines.ask import Ask, ignored_options
 from trt_responses.engines.distant import DistantEngine, Patience, Trouble
 from trt_responses.engines.grpc.discovery import connected_protocol, read_limits, trouble_of
-from trt_responses.engines.grpc.protocol import Fault
+from trt_responses.engines.grpc.protocol import Fault, IdProtocol
 from trt_responses.engines.grpc.request import Request
-from trt_responses.engines.grpc.trtllm import TrtLlmProtocol
 from trt_responses.errors import InvalidRequest, StartupError
 
 CHANNEL = (
@@ -81,7 +80,7 @@ class GrpcEngine(DistantEngine):
         self._names = (f"{uuid.uuid4().hex[:12]}-{n}" for n in itertools.count(1))
         """Request ids, distinct from those of other front ends of the same engine."""
         self._channel: Any = None
-        self._protocol: TrtLlmProtocol | None = None
+        self._protocol: IdProtocol | None = None
 
     async def start(self) -> None:
         self._channel = _channel(self._target)

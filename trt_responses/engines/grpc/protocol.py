@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from trt_responses.errors import EngineUnavailable, InvalidRequest, Unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trt_responses.engine import Finish, Logprob
+    from trt_responses.engine import Finish, GenerateOptions, Limits, Logprob
     from trt_responses.errors import ApiError
 
 
@@ -49,3 +49,38 @@ class Part(NamedTuple):
     end: Finish | str | None = None
     """The reason in the last message: `stop`, `length`, or a failure."""
     stop_id: int | None = None
+
+
+class IdProtocol(Protocol):
+    """What is asked of a server's protocol over one channel. Calls raise gRPC's errors."""
+
+    @property
+    def generate(self) -> Any:
+        """The call that streams the messages of a request."""
+        ...
+
+    async def describe(self, timeout_s: float) -> Limits:
+        """The limits that the server reports. Raises a `StartupError` for an unsupported one."""
+        ...
+
+    async def trouble(self, timeout_s: float) -> str | None:
+        """Why the engine accepts no requests; None if it does."""
+        ...
+
+    def request(
+        self, request_id: str, prompt_ids: Sequence[int], options: GenerateOptions, left: int
+    ) -> Any:
+        """The message of a request for at most `left` ids."""
+        ...
+
+    def stops_of(self, options: GenerateOptions) -> Sequence[int]:
+        """The ids that stop a request, with those that end its guide."""
+        ...
+
+    async def abort(self, request_id: str, timeout_s: float) -> bool:
+        """Abort a request on the engine. Returns whether its stream ends for certain."""
+        ...
+
+    def read(self, message: Any, seen: int, options: GenerateOptions) -> Part:
+        """The new part in a message, for a request that has read `seen` ids."""
+        ...

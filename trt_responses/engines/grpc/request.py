@@ -10,8 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from trt_responses.engine import Chunk, Finish, GenerateOptions, Loss, Sink
-from trt_responses.engines.grpc.protocol import Fault, Part, fault_of
-from trt_responses.engines.grpc.trtllm import TrtLlmProtocol, stops_of
+from trt_responses.engines.grpc.protocol import Fault, IdProtocol, Part, fault_of
 
 FINISHES: Mapping[str, Finish] = {"stop": "stop", "length": "length"}
 
@@ -45,17 +44,18 @@ class Request:
         self._on_over = on_over
         self._on_abandoned = on_abandoned
         self._judge = judge
-        self._stops = frozenset(stops_of(options))
+        self._stops: frozenset[int] = frozenset()
         self._seen = 0
         self._cached_sent = False
         self._last: Chunk | None = None
         """The last chunk, ended by its ids; it waits for the engine's own end message."""
 
-    async def follow(self, protocol: TrtLlmProtocol) -> None:
+    async def follow(self, protocol: IdProtocol) -> None:
         """Read the call's messages to its end, even after the request ended: leaving earlier makes
         the engine abort."""
         import grpc
 
+        self._stops = frozenset(protocol.stops_of(self.options))
         fault = Fault("UNKNOWN", "it ended the request without saying why")
         try:
             async for message in self.call:

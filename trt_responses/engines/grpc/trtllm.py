@@ -88,6 +88,10 @@ class TrtLlmProtocol:
             request.cache_salt_id = _number(options.cache_salt)
         return request
 
+    def stops_of(self, options: GenerateOptions) -> Sequence[int]:
+        """The ids that stop a request, with the guide's end id."""
+        return stops_of(options)
+
     async def abort(self, request_id: str, timeout_s: float) -> bool:
         """Abort a request on the engine, which ends its stream. Returns whether the engine had it.
         Cancelling the call while a message is in transit would leave the request running."""

@@ -49,6 +49,11 @@ class SeveralEngines:
         for group in self.groups.values():
             yield from group.replicas
 
+    def look(self) -> None:
+        """Called once a second."""
+        for group in self.groups.values():
+            group.look()
+
     def state(self) -> list[dict[str, object]]:
         """How each engine is."""
         return [replica.state() for replica in self.replicas()]

@@ -98,6 +98,13 @@ class Group:
                 return handle
         raise fault or EngineUnavailable(self.health().reason or "", retry_after_s=1)
 
+    def look(self) -> None:
+        """Move the requests of an engine whose process has died, while another engine can have
+        them: loading the model again may take minutes."""
+        if any(each.able for each in self.replicas):
+            for replica in self.replicas:
+                replica.move()
+
     def _ranked(self, blocks: Sequence[int]) -> list[Replica]:
         """The engines that may take a prompt, the best first."""
         able = [each for each in self.replicas if each.able]

@@ -32,6 +32,7 @@ def install(server: Server) -> None:
     server.about = lambda: {**about(), "engines": engines.state()}
     server.card_of = lambda id: {**card_of(id), "engines": list(engines.made(id))}
     server.provide(engines)
+    server.each_look.append(engines.look)
     server.labelled_readings += readings(engines)
     server.add_routes(81, routes)
 

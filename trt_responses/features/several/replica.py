@@ -39,6 +39,8 @@ class Replica:
         self.requests = self.warm_requests = 0
         """Since the server's start: all, and those of which most of the prompt was known."""
         self._restarts = 0
+        self._begun: dict[Request, int] = {}
+        """This server's requests, each with the engine's restarts at its begin."""
         self._new_engine = new_engine
         self._sleep = sleep
         self._fault = "The engine is starting."
@@ -143,10 +145,25 @@ class Replica:
         except BaseException:
             self.row.add(-1)
             raise
+        self._begun[request] = self._restarts
         self.requests += 1
         self.warm_requests += 2 * self.warm(blocks) > len(blocks)
         self.row.prefixes.add(blocks)
         return request
+
+    def move(self) -> None:
+        """End the requests that wait for an engine to start again, so that their runs go on at
+        another one."""
+        health = self.health()
+        if not health.ready:
+            for request, restarts in tuple(self._begun.items()):
+                if restarts != health.restarts:
+                    request.lose(health.reason or "The engine has died.")
+
+    def ended(self, request: Request) -> None:
+        """Note that a request holds no place any more."""
+        self._begun.pop(request, None)
+        self.row.add(-1)
 
     def judged(self, chunk: Chunk) -> Chunk:
         """The last chunk of a request, where the engine's own death is not the request's fault."""
@@ -182,7 +199,13 @@ class Request:
             self.handle.abort()
         self._end()
 
+    def lose(self, reason: str) -> None:
+        """End it as one of an engine that is lost."""
+        if self.handle is not None:
+            self.handle.abort()
+        self.push(Chunk(finish="error", error=reason, lost="died"))
+
     def _end(self) -> None:
         if not self._over:
             self._over = True
-            self._replica.row.add(-1)
+            self._replica.ended(self)

@@ -1,5 +1,5 @@
-"""The engine over gRPC, against a server that is made from the published `.proto` files and drives
-the stand-in for TensorRT-LLM: the seam's promises.
+"""The engine over gRPC, against servers that are made from the published `.proto` files of
+TensorRT-LLM and vLLM: the seam's promises.
 
 Budget: 6 s on one core.
 """
@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.echo_engines import scripted
 from tests.support.engine_claims import CLAIMS, Bench
 from tests.support.grpc_server import echo_llm, served
 from tests.support.grpc_servicers import Servicer
+from tests.support.vllm_servicer import VllmServicer
 from trt_responses.engines.grpc.engine import Address, GrpcEngine
 
 if TYPE_CHECKING:
@@ -23,11 +25,15 @@ if TYPE_CHECKING:
     from trt_responses.engine import Engine
 
 
-@pytest.fixture(scope="module")
-def bench() -> Iterator[Bench]:
+VLLM = pytest.param("vllm", marks=pytest.mark.slow)  # shares all but its messages
+
+
+@pytest.fixture(scope="module", params=["trtllm", VLLM])
+def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
     with asyncio.Runner() as runner:
         stack = AsyncExitStack()
-        servicer = Servicer(echo_llm())
+        is_vllm = request.param == "vllm"
+        servicer = VllmServicer(scripted()) if is_vllm else Servicer(echo_llm())
         port = runner.run(stack.enter_async_context(served(servicer)))
 
         def make() -> Engine:
@@ -35,10 +41,11 @@ def bench() -> Iterator[Bench]:
 
         engine = make()
         runner.run(engine.start())
-        yield Bench("grpc", engine, make, runner)
+        yield Bench("vllm" if is_vllm else "grpc", engine, make, runner)
         runner.run(engine.stop(5))
         runner.run(stack.aclose())
-        assert servicer.llm.plan.misuse == []
+        if isinstance(servicer, Servicer):
+            assert servicer.llm.plan.misuse == []
 
 
 globals().update(CLAIMS)

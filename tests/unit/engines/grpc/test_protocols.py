@@ -12,17 +12,21 @@ import pytest
 
 from tests.support.double.llm import Double, nothing_ignored
 from tests.support.double.results import Fail, Script
+from tests.support.echo_engines import scripted
 from tests.support.engine_claims import CONTEXT, PROMPT, greedy
 from tests.support.gather import begin, generated
-from tests.support.grpc_bindings import describe
+from tests.support.grpc_bindings import DESCRIBED, describe
 from tests.support.grpc_server import echo_llm, llm_of, served
 from tests.support.grpc_servicers import Servicer
 from tests.support.polling import until_seen
+from tests.support.vllm_servicer import VllmServicer
 from trt_responses.engine import GenerateOptions, Guide, Logprob
+from trt_responses.engines.distant import Patience
 from trt_responses.engines.grpc.engine import Address, GrpcEngine, address_of
 from trt_responses.engines.grpc.messages import HERE
 from trt_responses.engines.grpc.protocol import Fault
 from trt_responses.engines.grpc.trtllm import UNKNOWN_BATCH
+from trt_responses.engines.grpc.vllm import VllmProtocol
 from trt_responses.errors import InvalidRequest, StartupError, Unsupported
 from trt_responses.tokens.control import CONTROL
 
@@ -51,7 +55,7 @@ RICH = GenerateOptions(
 
 
 @asynccontextmanager
-async def over(servicer: Servicer) -> AsyncIterator[GrpcEngine]:
+async def over(servicer: Servicer | VllmServicer) -> AsyncIterator[GrpcEngine]:
     async with served(servicer) as port:
         engine = GrpcEngine(Address("127.0.0.1", port, "demo"), find_ignored=nothing_ignored)
         await engine.start()
@@ -68,9 +72,9 @@ def says(*steps: tuple[int, ...] | Fail, **more: Any) -> Any:
 
 
 def test_the_messages_are_those_of_the_published_protocol(tmp_path: Path) -> None:
-    made = tmp_path / "made"
-    describe(made)
-    assert (HERE / "trtllm.binpb").read_bytes() == made.read_bytes()
+    describe(tmp_path)
+    for name in DESCRIBED:
+        assert (HERE / name).read_bytes() == (tmp_path / name).read_bytes()
 
 
 def asked(servicer: Servicer, options: GenerateOptions) -> Any:
@@ -85,7 +89,7 @@ def asked(servicer: Servicer, options: GenerateOptions) -> Any:
 def test_everything_that_samples_is_said_to_tensorrt_llm() -> None:
     request = asked(Servicer(echo_llm()), RICH)
     assert list(request.tokenized.input_token_ids) == PROMPT
-    assert request.request_id.startswith("resp-")
+    assert request.request_id == "resp-1"
     sampling = request.sampling_config
     assert (sampling.temperature, sampling.top_p, sampling.top_k) == (0.5, 0.25, 7)
     assert (sampling.min_p, sampling.seed) == (0.125, 2**64 - 1)
@@ -257,7 +261,9 @@ def test_a_server_of_something_else_is_refused_at_once() -> None:
         port = server.add_insecure_port("127.0.0.1:0")
         await server.start()
         try:
-            with pytest.raises(StartupError, match="does not speak TensorRT-LLM's protocol"):
+            with pytest.raises(
+                StartupError, match="speaks neither TensorRT-LLM's protocol nor vLLM's"
+            ):
                 await GrpcEngine(Address("127.0.0.1", port, "demo")).start()
         finally:
             await server.stop(0)
@@ -273,5 +279,38 @@ def test_a_server_that_does_not_tell_its_context_is_refused() -> None:
         async with served(Servicer(llm)) as port:
             with pytest.raises(StartupError, match="--max_seq_len"):
                 await GrpcEngine(Address("127.0.0.1", port, "demo")).start()
+
+    asyncio.run(claim())
+
+
+def test_a_request_to_vllm_sets_every_option_and_nothing_is_left_to_its_defaults() -> None:
+    guide = Guide("json_schema", '{"const": 1}')
+    wish = replace(RICH, guide=guide, banned_ids=(11,))
+
+    async def claim() -> Any:
+        async with grpc.aio.insecure_channel("127.0.0.1:1") as channel:
+            return VllmProtocol(channel).request("resp-1", PROMPT, wish, 5)
+
+    request = asyncio.run(claim())
+    sampling = request.sampling_params
+    assert (list(request.tokenized.input_ids), request.stream) == (list(PROMPT), True)
+    assert request.request_id == "resp-1"
+    assert (sampling.max_tokens, sampling.top_k, sampling.repetition_penalty) == (5, 7, 1.0)
+    assert (sampling.temperature, sampling.top_p, sampling.min_p) == (0.5, 0.25, 0.125)
+    assert (sampling.presence_penalty, sampling.frequency_penalty) == (0.5, 0.25)
+    assert (sampling.seed, sampling.logprobs, sampling.ignore_eos) == (2**31 - 1, 4, True)
+    assert list(sampling.stop_token_ids)[:2] == [CONTROL.call, CONTROL.return_]
+    assert dict(sampling.logit_bias) == {11: -100.0}
+    assert (sampling.json_schema, sampling.grammar_from_first_token) == ('{"const": 1}', True)
+
+
+def test_the_address_shows_which_server_it_is_and_an_unwell_vllm_is_waited_for() -> None:
+    async def claim() -> None:
+        servicer = VllmServicer(scripted())
+        servicer.unwell = "Engine is not alive"
+        async with served(servicer) as port:
+            address = Address("127.0.0.1", port, "demo")
+            with pytest.raises(StartupError, match="Engine is not alive"):
+                await GrpcEngine(address, Patience(start_s=0.2)).start()
 
     asyncio.run(claim())
