@@ -193,6 +193,31 @@ def test_what_goes_on_behind_a_steered_response_keeps_the_message_at_another_ser
     run(story, model)
 
 
+def test_a_response_is_steered_at_a_server_that_does_not_make_it() -> None:
+    model = Model()
+
+    async def story(pair: Pair) -> None:
+        one, other = pair.servers
+        first = (await started(one, metadata={"a": "b"}))["id"]
+        await pair.steps(4)
+        path = f"/v1/responses/{first}/steer"
+        steering = other.client.open("POST", path, b'{"input": "Shorter."}', JSON)
+        for _ in range(20):
+            if not steering.ended:
+                await pair.pass_(1)
+                await pair.ticks[0].pass_(1.0)
+                await pair.ticks[1].pass_(1.0)
+        successor = steering.json()
+        assert (successor["status"], successor["metadata"]) == ("queued", {"a": "b"})
+        last = await whole(replay(other, successor["id"]), pair, 1)
+        assert (last["status"], last["previous_response_id"]) == ("completed", first)
+        assert (await got(one, first))["incomplete_details"] == {"reason": "steered"}
+        assert "<|start|>user<|message|>Shorter.<|end|>" in other.prompt_text()
+        assert await pair.store.get(f"steer:{first}", "") is None
+
+    run(story, model)
+
+
 def test_a_stream_goes_on_at_a_server_that_woke_and_has_lost_the_response() -> None:
     async def story(pair: Pair) -> None:
         one, other = pair.servers
