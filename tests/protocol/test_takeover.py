@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.asgi import JSON
 from tests.support.background import AT_ONCE, cancelled, got, replay, started
 from tests.support.greedy import WHOLE, Model, texts
 from tests.support.sampled import sampled
@@ -167,6 +168,52 @@ def test_another_server_goes_on_where_the_first_one_stopped(how: str, steps: int
         assert (await whole(again, pair, 0))["id"] == response_id
         assert again.events == [e for e in reading.events if e["sequence_number"] > 5]
         assert len(one.runs) == len(other.runs) == 0
+
+    run(story, model)
+
+
+def test_what_goes_on_behind_a_steered_response_keeps_the_message_at_another_server() -> None:
+    model = Model()
+
+    async def story(pair: Pair) -> None:
+        one, other = pair.servers
+        first = (await started(one))["id"]
+        await pair.steps(4)
+        path = f"/v1/responses/{first}/steer"
+        reply = await one.client.send("POST", path, b'{"input": "Shorter."}', JSON)
+        successor = reply.json()["id"]
+        await pair.steps(9)
+        await pair.pass_(LEASE_S + 1.2, 1)  # the first one stands still
+        last = await whole(replay(other, successor), pair, 1)
+        assert (last["status"], last["previous_response_id"]) == ("completed", first)
+        assert [given for given, _ in model.asked] == [0, 0, 9]
+        assert "<|start|>user<|message|>Shorter.<|end|>" in other.prompt_text()
+        assert (await got(other, first))["incomplete_details"] == {"reason": "steered"}
+
+    run(story, model)
+
+
+def test_a_response_is_steered_at_a_server_that_does_not_make_it() -> None:
+    model = Model()
+
+    async def story(pair: Pair) -> None:
+        one, other = pair.servers
+        first = (await started(one, metadata={"a": "b"}))["id"]
+        await pair.steps(4)
+        path = f"/v1/responses/{first}/steer"
+        steering = other.client.open("POST", path, b'{"input": "Shorter."}', JSON)
+        for _ in range(20):
+            if not steering.ended:
+                await pair.pass_(1)
+                await pair.ticks[0].pass_(1.0)
+                await pair.ticks[1].pass_(1.0)
+        successor = steering.json()
+        assert (successor["status"], successor["metadata"]) == ("queued", {"a": "b"})
+        last = await whole(replay(other, successor["id"]), pair, 1)
+        assert (last["status"], last["previous_response_id"]) == ("completed", first)
+        assert (await got(one, first))["incomplete_details"] == {"reason": "steered"}
+        assert "<|start|>user<|message|>Shorter.<|end|>" in other.prompt_text()
+        assert await pair.store.get(f"steer:{first}", "") is None
 
     run(story, model)
 

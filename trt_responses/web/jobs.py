@@ -39,6 +39,11 @@ class Jobs(Protocol):
         """The stream of a background response, from the event behind number `after` on."""
         ...
 
+    async def steer(self, response_id: str, owner: str) -> bytes:
+        """Have the server that makes a response end it as steered; returns its request as it came,
+        nothing where that is not known."""
+        ...
+
     def snapshot(self, job: Job, owner: str) -> bytes:
         """The response as JSON: as of now if this server makes it, else as it was kept last."""
         ...

@@ -28,8 +28,9 @@ from trt_responses.features.background.resumable import (
 from trt_responses.features.background.source import request_in, run_of, source_of
 from trt_responses.features.background.step import BackgroundStep
 from trt_responses.frozen import replace
+from trt_responses.run.ending import End
 from trt_responses.run.request import RunRequest
-from trt_responses.store import Job
+from trt_responses.store import Job, Lock, Record
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -304,6 +305,40 @@ class Background:
             waits -= 1
         return found
 
+    async def steer(self, response_id: str, owner: str) -> bytes:
+        """Have the server that makes a run end it as steered. Returns its request, which that
+        leaves here."""
+        lock = Lock(_steer_key(response_id), owner, "steered")
+        await self._store.lock(lock, self._store.lease_s + self._store.takeover_s)
+        await self.cancel(response_id, owner)
+        left = await self._store.get(_steer_key(response_id), owner)
+        await self._store.unlock(lock)
+        if not isinstance(left, Record):
+            return b""
+        await self._store.delete(left.id, owner)
+        return left.body
+
+    async def _stop(self, kept: KeptRun, *, asked: bool) -> None:
+        """End a run that another server has, or has asked to end."""
+        end = End("cancelled")
+        try:
+            if asked and await self._is_steered(kept):
+                end = End("incomplete", reason="steered")
+        except ApiError as fault:
+            logger.warning("failed to steer %s: %s", kept.run.id, fault.message)
+        kept.run.end_as(end)
+
+    async def _is_steered(self, kept: KeptRun) -> bool:
+        """Whether a message waits at another server; it gets the request."""
+        key, draft = _steer_key(kept.run.id), kept.run.draft
+        if await self._store.lock(Lock(key, kept.owner, kept.run.id), self._heartbeat_s):
+            return False
+        if draft is not None and not _has_secrets(draft.request.accepted):
+            made_s, body = kept.run.log.begun.created_at, draft.request.body
+            left = Record(key, kept.owner, body, (), 0, 0, False, "", made_s, version=1)
+            await self._store.put(left)
+        return True
+
     def drop(self, response_id: str, owner: str) -> None:
         """End the run of a response that was deleted: its result can no longer be read."""
         if (run := self.running(response_id, owner)) is not None:
@@ -371,7 +406,7 @@ class Background:
                 logger.warning("failed to renew the lease of %s: %s", kept.run.id, fault.message)
             else:
                 if standing != "held":
-                    kept.run.cancel()
+                    await self._stop(kept, asked=standing == "cancel")
                     return
             await self._sleep(self._heartbeat_s)
 
@@ -388,3 +423,13 @@ class Background:
             "The response was deleted while it was made, or its conversation was changed, or this "
             "server was cut off from its store for so long that it counts as failed."
         )
+
+
+def _steer_key(response_id: str) -> str:
+    return f"steer:{response_id}"
+
+
+def _has_secrets(accepted: Accepted) -> bool:
+    """Whether the request names an MCP server, with its keys: then no store gets it."""
+    kinds = (one.kind for one in accepted.built_in)
+    return "mcp" in accepted.unsupported_tools or "mcp" in kinds

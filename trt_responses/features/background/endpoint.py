@@ -54,6 +54,7 @@ class BackgroundJobs:
         self._headers = headers
         self._stream_limits = stream_limits
         self.start = background.start
+        self.steer = background.steer
         self.keep = resumable.check
 
     def router(self) -> APIRouter:

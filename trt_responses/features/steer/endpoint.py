@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from trt_responses.accept.responses import accept
 from trt_responses.errors import InvalidRequest
 from trt_responses.features.steer.messages import (
-    NOT_ACTIVE,
     NOT_SUPPORTED,
     STEERED,
     Steering,
+    check_steerable,
     not_active,
-    required_input,
     steerable,
     successor,
 )
 from trt_responses.features.stored.endpoint import there
 from trt_responses.run.request import RunRequest
-from trt_responses.store import Job
+from trt_responses.store import Job, Record
 from trt_responses.web.docs import REFUSED, STREAMED
 from trt_responses.web.endpoint import Endpoint, json_reply
 from trt_responses.web.framework import HotRoute, replies
@@ -29,16 +29,22 @@ from trt_responses.web.headers import dialect_of
 from trt_responses.web.jobs import installed, maker
 from trt_responses.web.responses import Call, Making, snapshot
 from trt_responses.wire.dialect import DIALECTS
+from trt_responses.wire.parse import parse
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
     from starlette.requests import Request
     from starlette.types import ASGIApp
 
     from trt_responses.accept.accepted import Accepted
     from trt_responses.run.run import Run
-    from trt_responses.web.jobs import Jobs
     from trt_responses.web.responses import Extra
     from trt_responses.web.shared import Shared
+    from trt_responses.wire.items import InputMessage
+
+    Ended = tuple[Accepted, bytes]
+    """The request of a response that was ended, and the same as it came, where that is known."""
 
 
 class SteerRequest(Steering):
@@ -78,47 +84,73 @@ class Steer(Making):
 
     async def steer(self, request: Request, owner: str) -> ASGIApp:
         body, wanted = await self._parsed(request, SteerRequest)
-        stream, messages = bool(wanted.stream), wanted.messages
-        run = await self._running(request.path_params["response_id"], owner)
-        accepted = successor(steerable(run), run.id, messages)
-        if not accepted.store:
-            raise InvalidRequest(
-                "A response with 'store: false' is steered over its WebSocket only.",
-                code=NOT_SUPPORTED,
-            )
-        jobs = maker(self._jobs, accepted, stream=stream)
-        call = Call(request, owner, body, run.id.encode(), stream, self._extra(accepted))
-        start = partial(self._go_on, run, accepted, call, jobs)
+        response_id, stream = request.path_params["response_id"], bool(wanted.stream)
+        messages, extra = wanted.messages, {}
+        if (run := self._here(response_id, owner)) is None:
+            await self._check_runs(response_id, owner)
+            ending = partial(self._end_elsewhere, response_id, owner)
+        else:
+            accepted = steerable(run)
+            if not accepted.store:
+                raise InvalidRequest(
+                    "A response with 'store: false' is steered over its WebSocket only.",
+                    code=NOT_SUPPORTED,
+                )
+            maker(self._jobs, accepted, stream=stream)
+            ending, extra = partial(self._end, run, accepted), self._extra(accepted)
+        call = Call(request, owner, body, response_id.encode(), stream, extra)
+        start = partial(self._go_on, call, response_id, messages, ending)
         return await self._reply(call, start, snapshot, self._kept_reply)
 
-    async def _running(self, response_id: str, owner: str) -> Run:
-        """The run that this server makes, or why there is none."""
-        for run, _ in self._runs.leased():
-            if run.id == response_id and run.owner == owner:
-                return run
-        found = there(response_id, await self._store.get(response_id, owner))
-        if isinstance(found, Job):
-            raise InvalidRequest(
-                f"Response '{found.id}' is made by another server, which alone can steer it.",
-                status=409,
-                code=NOT_ACTIVE,
-            )
-        raise InvalidRequest(
-            f"Response '{found.id}' has ended: continue it by 'previous_response_id'.",
-            status=409,
-            code="response_already_completed",
-        )
+    def _here(self, response_id: str, owner: str) -> Run | None:
+        """The run, if this server makes it."""
+        leased = self._runs.leased()
+        return next((x for x, _ in leased if x.id == response_id and x.owner == owner), None)
 
-    async def _go_on(self, run: Run, accepted: Accepted, call: Call, jobs: Jobs | None) -> Run:
+    async def _check_runs(self, response_id: str, owner: str) -> None:
+        """Raise an `InvalidRequest` for a response that no other server makes."""
+        found = there(response_id, await self._store.get(response_id, owner))
+        if isinstance(found, Record):
+            raise InvalidRequest(
+                f"Response '{found.id}' has ended: continue it by 'previous_response_id'.",
+                status=409,
+                code="response_already_completed",
+            )
+        if orjson.loads(found.body).get("conversation") is not None:
+            raise InvalidRequest(
+                "A response in a conversation cannot be steered.", code=NOT_SUPPORTED
+            )
+
+    async def _end(self, run: Run, accepted: Accepted) -> Ended:
         assert run.draft is not None, "it was running just now"
-        sent, dialect = run.draft.request.body, dialect_of(call.request, self._dialect)
+        sent = run.draft.request.body
         if not run.end_as(STEERED):
             raise not_active(run.id)
         await run.ended()
-        _check_goes_on(run)
-        state = call.request.scope["state"]
+        return accepted, sent
+
+    async def _end_elsewhere(self, response_id: str, owner: str) -> Ended:
+        sent = await installed(self._jobs).steer(response_id, owner)
+        if not sent:
+            raise not_active(response_id)
+        accepted = accept(parse(sent), self._dialect, self._runs.built_in)
+        check_steerable(accepted)
+        return accepted, sent
+
+    async def _go_on(
+        self,
+        call: Call,
+        response_id: str,
+        messages: Sequence[InputMessage],
+        ending: Callable[[], Awaitable[Ended]],
+    ) -> Run:
+        before, sent = await ending()
+        found = there(response_id, await self._store.get(response_id, call.owner))
+        _check_goes_on(response_id, found)
+        accepted = successor(before, response_id, messages)
+        state, dialect = call.request.scope["state"], dialect_of(call.request, self._dialect)
         arrival_ns: int = state["arrival_ns"]
-        if jobs is None:
+        if (jobs := maker(self._jobs, accepted, stream=call.stream)) is None:
             made = await self._runs.start(RunRequest(accepted, call.owner, arrival_ns, dialect))
         else:
             made = await jobs.start(
@@ -126,7 +158,7 @@ class Steer(Making):
                 owner=call.owner,
                 arrival_ns=arrival_ns,
                 dialect=dialect,
-                request=_body_of(sent, run.id, call.body) if sent else b"",
+                request=_body_of(sent, response_id, call.body) if sent else b"",
             )
         state["run"] = made  # for those who count how requests end
         return made
@@ -138,16 +170,15 @@ class Steer(Making):
         return json_reply(orjson.dumps(run.log.response), headers)
 
 
-def _check_goes_on(run: Run) -> None:
-    """Raise an `InvalidRequest` where nothing can go on from a run that has ended."""
-    last = run.log.response
-    if last.status not in ("completed", "incomplete"):
-        raise not_active(last.id)
-    if waiting := required_input(last):
-        calls = ", ".join(str(one.get("call_id") or one["approval_request_id"]) for one in waiting)
+def _check_goes_on(response_id: str, found: Record | Job) -> None:
+    """Raise an `InvalidRequest` where nothing can go on from what has been ended."""
+    if not (isinstance(found, Record) and found.continuable):
+        raise not_active(response_id)
+    own = found.blocks[found.prior_count + found.input_count :]
+    if calls := ", ".join(block.call_id for block in own if block.call_id):
         raise InvalidRequest(
-            f"Response '{last.id}' waits for the outputs of {calls}: send them and the message to "
-            "'POST /v1/responses'.",
+            f"Response '{response_id}' waits for the outputs of {calls}: send them and the message "
+            "to 'POST /v1/responses'.",
             status=409,
             code="waiting_for_required_input",
         )

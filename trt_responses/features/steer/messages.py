@@ -60,6 +60,12 @@ def steerable(run: Run) -> Accepted:
     if run.draft is None:
         raise not_active(run.id)
     accepted = run.draft.request.accepted
+    check_steerable(accepted)
+    return accepted
+
+
+def check_steerable(accepted: Accepted) -> None:
+    """Raise an `InvalidRequest` for the request of a response that cannot be steered."""
     bound = {
         "is in a conversation": accepted.conversation is not None,
         "is compacted by the server": accepted.compacts or accepted.compacts_beyond is not None,
@@ -69,7 +75,6 @@ def steerable(run: Run) -> Accepted:
     for why, given in bound.items():
         if given:
             raise InvalidRequest(f"A response that {why} cannot be steered.", code=NOT_SUPPORTED)
-    return accepted
 
 
 def not_active(response_id: str) -> InvalidRequest:
