@@ -18,13 +18,16 @@ from hypothesis.internal.conjecture import providers
 from tests.suites import ALL, PEAK_MB, SUITES, Suite
 from trt_responses.features.action_tools.calls import CALLS as ACTION_CALLS
 from trt_responses.features.action_tools.tools import KINDS as ACTION_TOOLS
+from trt_responses.features.hosted_tools.tools import TOOLS as HOSTED_TOOLS
+from trt_responses.features.hosted_tools.tools import McpChoice
 from trt_responses.features.tool_items.custom_calls import CustomCall
 from trt_responses.features.tool_items.items import ITEMS
-from trt_responses.features.tool_search.items import ACTION as TOOL_SEARCH
 from trt_responses.features.tool_search.items import ITEMS as SEARCH_ITEMS
-from trt_responses.log.action_calls import ACTIONS
+from trt_responses.features.tool_search.items import ToolSearchTool
 from trt_responses.log.item_events import CALLS
+from trt_responses.wire.choice import CHOICES
 from trt_responses.wire.past_calls import KINDS
+from trt_responses.wire.tools import TOOLS
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -35,7 +38,8 @@ pytest.register_assert_rewrite("tests.support")
 
 # For tests without a server, which would install them.
 KINDS.update({**ITEMS, **SEARCH_ITEMS})
-ACTIONS.update({**ACTION_TOOLS, "tool_search": TOOL_SEARCH})
+TOOLS.update({**ACTION_TOOLS, **HOSTED_TOOLS, "tool_search": ToolSearchTool})
+CHOICES["mcp"] = McpChoice
 CALLS.update(ACTION_CALLS, custom=CustomCall)
 
 # The same examples in each run, however busy the machine is.

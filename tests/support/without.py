@@ -86,7 +86,7 @@ REFUSED: Mapping[str, Sequence[Post | Start | str]] = {
     "features.description": ["GET /v1/fields", "GET /docs", "GET /openapi.json"],
     "features.explain": ["GET /v1/responses/resp_1/explain"],
     "features.health": ["GET /health", "GET /health/live", "GET /v1/health/ready"],
-    "features.hosted_tools": [Post(ASKED | {"tools": [CODE]}, "tools")],
+    "features.hosted_tools": [Post(ASKED | {"tools": [CODE]}, "tools[0]")],
     "features.idempotency": [Post(ASKED, "idempotency-key", headers={"idempotency-key": "k"})],
     "features.include": [Post(ASKED | {"include": ["metrics"]}, "include")],
     "features.limits": [Start({"keys_file": "keys.json"}), "/admin/drain"],

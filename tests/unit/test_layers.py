@@ -88,7 +88,7 @@ MAY_IMPORT = {
     "features.cassette": f"{CORE} cli",
     "features.compaction": f"{CORE} features.listing features.references",
     "features.connections": CORE,
-    "features.containers": f"{CORE} features.listing tools",
+    "features.containers": f"{CORE} features.listing features.tool_items tools",
     "features.conversations": f"{CORE} features.listing",
     "features.cors": CORE,
     "features.dense_text": CORE,

@@ -87,12 +87,4 @@ def _tool(tool: t.Tool) -> Mapping[str, Any]:
         return {"description": None, "parameters": None, "strict": False} | body
     if isinstance(tool, t.NamespaceTool):
         return {"description": ""} | body | {"tools": [_tool(one) for one in tool.tools]}
-    if isinstance(tool, t.McpTool):
-        return _server(tool)
-    return body
-
-
-def _server(tool: t.McpTool) -> Mapping[str, Any]:
-    """Without its secrets, as any dump of it."""
-    body = {"allowed_tools": None, "headers": None, "require_approval": "always"}
-    return body | tool.model_dump(exclude_none=True)
+    return tool.echoed() if isinstance(tool, t.FolderTool) else body

@@ -12,7 +12,7 @@ from trt_responses.accept.accepted import Accepted, AnswerFormat
 from trt_responses.accept.echo import NO_REASONING, NO_TEXT, echo_of
 from trt_responses.accept.sampling import sampling_of, thought_of
 from trt_responses.accept.tool_choice import choice_among
-from trt_responses.accept.tools import OUTPUTS, client_tools, tools_run_here
+from trt_responses.accept.tools import client_tools, tools_run_here
 from trt_responses.errors import InvalidRequest, Unsupported, invalid_value, unsupported_value
 from trt_responses.wire import tools as t
 from trt_responses.wire.choice import JsonObject, JsonSchema
@@ -121,7 +121,8 @@ def _run_here(
         return tools_run_here(lists, included, built_in)
     ((_, tools),) = lists
     # Of what a client includes, only what is known here is a part of the name, which is kept.
-    shown = tuple(value for value in OUTPUTS.values() if value in included)
+    own = {tool.outputs for tool in tools if isinstance(tool, t.FolderTool) and tool.outputs}
+    shown = tuple(sorted(own.intersection(included)))
     names_here = tuple((kind, tuple(names)) for kind, names in built_in.items())
     name = ("run here", shown, names_here)
     return tools.once(name, lambda: tools_run_here(lists, shown, built_in))
@@ -203,7 +204,7 @@ def _check_sayable(effort: Effort | None, tools: Sequence[t.Tool]) -> None:
             "reasoning.effort", f"the dialect 'open-responses' has no '{effort}'"
         )
     for place, tool in enumerate(tools):
-        if t.kind_of(tool.type) in t.KINDS and tool.type != "function":
+        if not isinstance(tool, t.FunctionTool | t.OtherTool):
             raise Unsupported(
                 f"Unsupported tool type '{tool.type}': the dialect 'open-responses' has 'function' "
                 "tools only.",

@@ -7,7 +7,7 @@ machine's affair.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from trt_responses.wire import events as e
 from trt_responses.wire import output as o
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     Seal = Callable[[o.OutputReasoning, int], str]
     """What the client is to carry of a thought that has just been written."""
 
-ActionKind = Literal["shell", "local_shell", "apply_patch", "tool_search"]
-
 
 class Callee(NamedTuple):
     """A tool of the request, in the form in which the client sees its calls."""
@@ -27,7 +25,7 @@ class Callee(NamedTuple):
     name: str
     namespace: str | None = None
     custom: bool = False
-    action: ActionKind | None = None
+    action: str | None = None
     """The kind of action, of a tool for which the API says what a call is."""
 
     @property

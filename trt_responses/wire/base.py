@@ -13,13 +13,19 @@ from pydantic import (
     ConfigDict,
     Field,
     GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
     TypeAdapter,
     ValidatorFunctionWrapHandler,
     WrapValidator,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
-from pydantic_core.core_schema import CoreSchema, tagged_union_schema
+from pydantic_core.core_schema import (
+    CoreSchema,
+    definitions_schema,
+    no_info_plain_validator_function,
+    tagged_union_schema,
+)
 
 MAX_KEYS = 64
 """Keys of one object whose keys this server reads, known and unknown: the request itself has 37.
@@ -128,6 +134,53 @@ class ByType(Kinds):
     def _which(self, value: Any) -> str | None:
         tag = f"~{named(value, self._key, self._untyped) or ''}"
         return tag if tag in self._known else "~" if "~" in self._known else None
+
+
+class InstalledKinds(ByType):
+    """Chooses by type among kinds of which folders bring some: those whose names no other kind of
+    the union has. `Any` stands for them there."""
+
+    def __init__(
+        self, installed: Mapping[str, type[ClientObject]], *names: str, untyped: str = ""
+    ) -> None:
+        """`installed` has the class of each name, once its folder is installed."""
+        super().__init__(*names, untyped=untyped)
+        self._installed = installed
+
+    def tagged(self, kinds: tuple[Any, ...]) -> dict[str, Any]:
+        if Any not in kinds:
+            return super().tagged(kinds)
+        place = kinds.index(Any)
+        before, after = super().tagged(kinds[:place]), super().tagged(kinds[place + 1 :])
+        named = (name for name in self._names if f"~{name}" not in {*before, *after})
+        theirs = {f"~{n}": Annotated[Any, _InstalledKind(self._installed, n)] for n in named}
+        return before | theirs | after
+
+
+class _InstalledKind:
+    """Reads objects of one kind with the class that a folder brings."""
+
+    def __init__(self, installed: Mapping[str, type[ClientObject]], name: str) -> None:
+        self._installed = installed
+        self._name = name
+
+    def __get_pydantic_core_schema__(self, _: Any, read: GetCoreSchemaHandler) -> CoreSchema:
+        return no_info_plain_validator_function(self._read)
+
+    def __get_pydantic_json_schema__(
+        self, _: CoreSchema, describe: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        if (kind := self._installed.get(self._name)) is None:
+            return {"type": "object"}
+        return describe(definitions_schema(kind.__pydantic_core_schema__, []))  # by reference
+
+    def _read(self, value: Any) -> ClientObject:
+        if isinstance(value, ClientObject):
+            return value
+        if (kind := self._installed.get(self._name)) is None:
+            raise PydanticCustomError("not_installed", "is of a kind that is not installed here")
+        found: ClientObject = kind.__pydantic_validator__.validate_python(value)
+        return found
 
 
 T = TypeVar("T")

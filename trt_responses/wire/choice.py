@@ -5,12 +5,13 @@ Knows no tool of the request: whether a name is one of them is judged when the r
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Annotated, Any, Literal, get_args
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from pydantic import Field
 
-from trt_responses.wire.base import ByType, ClosedObject, ListOf, NonEmpty
+from trt_responses.wire.base import ByType, ClosedObject, InstalledKinds, ListOf, NonEmpty
+from trt_responses.wire.fields import honoured
 from trt_responses.wire.tools import Name, Schema
 
 
@@ -21,38 +22,44 @@ class NamedTool(ClosedObject):
     name: NonEmpty
 
 
-BuiltIn = Literal[
-    "code_interpreter",
-    "web_search",
-    "web_search_2025_08_26",
-    "web_search_preview",
-    "web_search_preview_2025_03_11",
-]
+class FolderChoice(ClosedObject):
+    """A tool of the API's own that must be called, or one of those that may be. A folder brings the
+    class where there is more to say of it than its kind."""
+
+    type: str
+
+    def part(self, run_here: Sequence[Any], place: str) -> tuple[str, str | None] | None:
+        """The server of tools that is meant by its label, and the tool of it if one alone is.
+        `run_here` are the request's tools that the server runs. Raises for one that is not among
+        them."""
+        return None
 
 
-class BuiltInChoice(ClosedObject):
-    """A tool of the server's that must be called, or one of those that may be."""
+class KindChoice(FolderChoice):
+    """A tool of the API's own, which has no name but its kind."""
 
-    type: BuiltIn
-
-
-class ActionChoice(ClosedObject):
-    """A tool of the API's own that the client runs, which has no name but its kind."""
-
-    type: Literal["shell", "local_shell", "apply_patch"]
-
-
-class McpChoice(ClosedObject):
-    """The tools of an MCP server, or one of them."""
-
-    type: Literal["mcp"]
-    server_label: NonEmpty
-    name: str | None = None
+    type: Literal[
+        "shell",
+        "local_shell",
+        "apply_patch",
+        "code_interpreter",
+        "web_search",
+        "web_search_2025_08_26",
+        "web_search_preview",
+        "web_search_preview_2025_03_11",
+    ]
 
 
-TYPES = ("function", "custom", "mcp", "shell", "local_shell", "apply_patch", *get_args(BuiltIn))
+CHOICES: dict[str, type[FolderChoice]] = {}
+"""The choices that folders bring, by their types."""
+if TYPE_CHECKING:
+    Installed = FolderChoice
+else:
+    Installed = Any
+NAMES = honoured("tool_choice.type=")
+TYPES = tuple(name for name in NAMES if name != "allowed_tools")
 """Of tools that may be chosen."""
-ToolOfRequest = Annotated[NamedTool | ActionChoice | McpChoice | BuiltInChoice, ByType(*TYPES)]
+ToolOfRequest = Annotated[NamedTool | KindChoice | Installed, InstalledKinds(CHOICES, *TYPES)]
 
 
 class AllowedTools(ClosedObject):
@@ -66,14 +73,17 @@ class AllowedTools(ClosedObject):
 Mode = Literal["none", "auto", "required"]
 
 
-class ByChoice(ByType):
+class ByChoice(InstalledKinds):
     """Tells the kinds of a tool choice apart, the first of which is a mode."""
+
+    def __init__(self, *names: str) -> None:
+        super().__init__(CHOICES, *names)
 
     def tagged(self, kinds: tuple[Any, ...]) -> dict[str, Any]:
         return {"~mode": kinds[0], **super().tagged(kinds[1:])}
 
     def fault(self, tags: Collection[str]) -> tuple[str, str]:
-        names = ", ".join(map(repr, (*TYPES, "allowed_tools")))
+        names = ", ".join(map(repr, NAMES))
         message = "should be 'none', 'auto', 'required', or an object whose type is one of "
         return "unknown_choice", message + names
 
@@ -83,9 +93,7 @@ class ByChoice(ByType):
         return super()._which(value)
 
 
-ToolChoice = Annotated[
-    Mode | NamedTool | ActionChoice | McpChoice | BuiltInChoice | AllowedTools, ByChoice()
-]
+ToolChoice = Annotated[Mode | NamedTool | KindChoice | Installed | AllowedTools, ByChoice(*NAMES)]
 
 
 class PlainText(ClosedObject):

@@ -10,10 +10,18 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
 
-from trt_responses.wire.base import ByType, ClientObject, Kinds, ListOf, NonEmpty, TextOrListOf
+from trt_responses.wire.base import (
+    ByType,
+    ClientObject,
+    InstalledKinds,
+    Kinds,
+    ListOf,
+    NonEmpty,
+    TextOrListOf,
+)
 from trt_responses.wire.choice import Effort, TextFormat
 from trt_responses.wire.fields import honoured
-from trt_responses.wire.past_calls import Installed, ItemKinds
+from trt_responses.wire.past_calls import KINDS, Installed
 from trt_responses.wire.tools import Tool
 
 
@@ -202,7 +210,8 @@ InputItem = Annotated[
     | ConfigurationUpdate
     | Compaction
     | CompactionTrigger,
-    ItemKinds(
+    InstalledKinds(
+        KINDS,
         *(kind for kind in honoured("input[].type=") if kind != "item_reference"),
         untyped="message",
     ),

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from trt_responses.wire.request import Request
     from trt_responses.wire.tools import Placed, Tool
 
-RUN_HERE = frozenset({"code_interpreter", "mcp", "web_search"})
-"""Kinds of tools that the server runs where the operator has switched them on."""
 LOGPROBS = "message.output_text.logprobs"
 
 
@@ -112,8 +110,8 @@ def _ignored_includes(request: Request, built_in: Collection[str]) -> Iterator[s
     included = request.include or ()
     for value in included:
         field = TABLE.get(f"include.{value}")
-        tool = value.partition("_call.")[0]
-        if field is None or field.treatment == "ignored" or (tool in RUN_HERE - {*built_in}):
+        tool, of_tool, _ = value.partition("_call.")
+        if field is None or field.treatment == "ignored" or (of_tool and tool not in built_in):
             yield f"include.{value}"
     if request.top_logprobs and LOGPROBS not in included:
         yield "top_logprobs"

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from trt_responses.errors import InvalidRequest
 from trt_responses.frozen import bytes_of
 from trt_responses.wire.base import Read
-from trt_responses.wire.tools import DATED, KINDS, Tool
+from trt_responses.wire.tools import FolderTool, OtherTool, Tool
 
 T = TypeVar("T")
 M = TypeVar("M")
@@ -30,8 +30,6 @@ one that is made for it sixty times."""
 MOST_BYTES = 128 << 10
 """The JSON of the longest list that is kept: to find its end, and to see that it is the request's,
 takes some milliseconds."""
-KEPT = frozenset((*KINDS, *DATED)) - {"mcp"}
-"""Kinds of tools that are kept: an MCP server's headers are secrets."""
 SECRETS = b'"domain_secrets"'
 """The key of a container's secrets; a list that has it is not kept."""
 LIST = re.compile(rb'"tools"\s*+:\s*+(?=\[)')
@@ -135,11 +133,7 @@ class KnownTools:
     def keep(self, tools: SentTools) -> Read[Tool]:
         """The list, now that its entries are read; one that is kept from now on, if it may be."""
         sent = tools.sent
-        if (
-            len(sent) < BEGINNING
-            or SECRETS in sent
-            or not KEPT.issuperset(tool.type for tool in tools)
-        ):
+        if len(sent) < BEGINNING or SECRETS in sent or not all(map(_may_be_kept, tools)):
             return Read(tools)
         kept: Known[Tool] = Known(tools, len(sent))
         alike = self._by_beginning.setdefault(sent[:BEGINNING], {})
@@ -177,6 +171,12 @@ class KnownTools:
 
 
 KNOWN = KnownTools()
+
+
+def _may_be_kept(tool: Tool) -> bool:
+    """Whether a tool is known to hold no secrets."""
+    secret = isinstance(tool, FolderTool) and tool.holds_secrets
+    return not secret and not isinstance(tool, OtherTool)
 
 
 def _length(known: tuple[bytes, int]) -> int:

@@ -9,20 +9,14 @@ A folder brings the kinds, each a class of `PastCall` that it adds to `KINDS`. T
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import orjson
-from pydantic_core import PydanticCustomError
-from pydantic_core.core_schema import definitions_schema, no_info_plain_validator_function
 
-from trt_responses.wire.base import ByType, ClientObject
+from trt_responses.wire.base import ClientObject
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
-    from pydantic.json_schema import JsonSchemaValue
-    from pydantic_core import CoreSchema
 
 NOT_KEPT = "[The output of this call was not kept.]"
 
@@ -96,41 +90,6 @@ if TYPE_CHECKING:
 else:
     Installed = Any  # FastAPI describes each class of a union, and this one is no kind
 """Stands in a union for the kinds that folders bring."""
-
-
-class ItemKinds(ByType):
-    """Chooses an item by its type; the names that no other kind has are those of folders."""
-
-    def tagged(self, kinds: tuple[Any, ...]) -> dict[str, Any]:
-        place = kinds.index(Installed)
-        before, after = super().tagged(kinds[:place]), super().tagged(kinds[place + 1 :])
-        installed = {f"~{name}": Annotated[Any, _InstalledKind(name)] for name in self._names}
-        return before | {t: k for t, k in installed.items() if t not in {*before, *after}} | after
-
-
-class _InstalledKind:
-    """Reads items of one kind with the class that a folder brings."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __get_pydantic_core_schema__(self, _: Any, read: GetCoreSchemaHandler) -> CoreSchema:
-        return no_info_plain_validator_function(self._read)
-
-    def __get_pydantic_json_schema__(
-        self, _: CoreSchema, describe: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        if (kind := KINDS.get(self._name)) is None:
-            return {"type": "object"}
-        return describe(definitions_schema(kind.__pydantic_core_schema__, []))  # by reference
-
-    def _read(self, value: Any) -> PastCall:
-        if isinstance(value, PastCall):
-            return value
-        if (kind := KINDS.get(self._name)) is None:
-            raise PydanticCustomError("not_installed", "is of a kind that is not installed here")
-        found: PastCall = kind.__pydantic_validator__.validate_python(value)
-        return found
 
 
 def settled_places(items: Sequence[object]) -> list[int]:

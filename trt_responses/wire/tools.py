@@ -1,37 +1,23 @@
 """The tools of a request, spelled as the API spells them.
 
-A kind of tool without a model here runs nowhere.
+A kind of tool that has no model here, and none in a folder, runs nowhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
-from typing import Annotated, Any, Literal, NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
 import orjson
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    SerializerFunctionWrapHandler,
-    model_serializer,
-)
+from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
-from trt_responses.wire.base import (
-    TEXT_OR_OBJECT,
-    ByType,
-    Kinds,
-    ListOf,
-    NonEmpty,
-    Options,
-    few_keys,
-)
+from trt_responses.wire.base import ByType, InstalledKinds, ListOf, Options
+from trt_responses.wire.fields import honoured
 
 SEPARATOR = "__"
 """Between a namespace and a name, in the one name by which the model knows both."""
 
-Domain = Annotated[str, Field(pattern=r"^\s*[\w-]+(\.[\w-]+)*\.?\s*$", max_length=253)]
 Name = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
 
 
@@ -90,173 +76,61 @@ class NamespaceTool(Options):
     tools: ListOf[Annotated[FunctionTool | CustomTool, ByType()]]
 
 
-class NetworkPolicy(Options):
-    """What code in a container may reach."""
+class FolderTool(Options):
+    """A tool of a kind that a folder brings: one of which the API says what a call is.
 
-    type: NonEmpty
+    Three rules bind a kind: it is added to `TOOLS` by each of its names; it says by itself whether
+    the server runs it or the client; what `echoed` gives holds no secret."""
 
-
-class AutoContainer(Options):
-    """A container that the server finds or makes."""
-
-    type: Literal["auto"]
-    file_ids: ListOf[str] | None = None
-    memory_limit: Literal["1g", "4g", "16g", "64g"] | None = None
-    network_policy: NetworkPolicy | None = None
-
-
-class CodeInterpreterTool(Options):
-    """A tool that runs the model's Python, where the operator has switched it on."""
-
-    type: Literal["code_interpreter"]
-    container: Annotated[NonEmpty | AutoContainer, TEXT_OR_OBJECT] | None = None
-
-
-class McpFilter(Options):
-    """Some tools of an MCP server: by name, or by whether they only read."""
-
-    tool_names: ListOf[str] | None = None
-    read_only: bool | None = None
-
-
-class McpApprovals(Options):
-    """The calls that wait for the client, and those that do not."""
-
-    always: McpFilter | None = None
-    never: McpFilter | None = None
-
-
-class McpTool(Options):
-    """The tools of an MCP server: one that the operator has configured under this label, or the
-    client's own. A dump of it holds no secret: it is what is stored and given back."""
-
-    type: Literal["mcp"]
-    server_label: Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
-    server_url: Annotated[str, Field(max_length=4096)] | None = None
-    server_description: str | None = None
-    connector_id: str | None = None
-    tunnel_id: str | None = None
-    authorization: str | None = Field(None, max_length=16384, repr=False)
-    headers: Annotated[dict[str, str], BeforeValidator(few_keys)] | None = Field(
-        None, max_length=32, repr=False
-    )
-    allowed_tools: (
-        Annotated[
-            ListOf[str] | McpFilter,
-            Kinds(
-                lambda value: "~names" if isinstance(value, list) else "~some", "~names", "~some"
-            ),
-        ]
-        | None
-    ) = None
-    require_approval: (
-        Annotated[Literal["always", "never"] | McpApprovals, TEXT_OR_OBJECT] | None
-    ) = None
-
-    @model_serializer(mode="wrap")
-    def _without_secrets(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Drops unknown keys too: any of them could be a secret."""
-        known = McpTool.model_fields.keys() - SECRETS
-        return {name: value for name, value in dump(self).items() if name in known}
+    type: str
+    of_kind: ClassVar[str | None] = None
+    """The kind, where `type` may be another name of it."""
+    outputs: ClassVar[str | None] = None
+    """The value of `include` that asks for the outputs of its calls."""
+    holds_secrets: ClassVar[bool] = False
+    guided: ClassVar[bool] = True
+    """Whether the model is held to the schema of its calls."""
 
     @property
-    def secrets(self) -> dict[str, Any]:
-        """What is for the server alone."""
-        return {name: getattr(self, name) for name in SECRETS}
-
-
-SECRETS = ("authorization", "headers")
-
-
-class LocalSkill(Options):
-    """A skill on the client's machine, described to the model."""
-
-    name: str
-    description: str
-    path: str
-
-
-class LocalEnvironment(Options):
-    """The client's own machine."""
-
-    type: Literal["local"]
-    skills: ListOf[LocalSkill] | None = None
-
-
-class NewContainer(Options):
-    """A container of the server's, found or made."""
-
-    type: Literal["container_auto"]
-    file_ids: ListOf[str] | None = None
-    memory_limit: Literal["1g", "4g", "16g", "64g"] | None = None
-    network_policy: NetworkPolicy | None = None
-    skills: ListOf[dict[str, Any]] | None = None
-
-
-class ContainerById(Options):
-    """A container of the server's that there is."""
-
-    type: Literal["container_reference"]
-    container_id: NonEmpty
-
-
-class ShellTool(Options):
-    """A shell: the client's, unless it asks for a container."""
-
-    type: Literal["shell"]
-    environment: Annotated[LocalEnvironment | NewContainer | ContainerById, ByType()] | None = None
+    def kind(self) -> str:
+        return self.of_kind or self.type
 
     @property
-    def in_container(self) -> bool:
-        return isinstance(self.environment, NewContainer | ContainerById)
+    def hosted(self) -> bool:
+        """Whether the server runs it, where the operator lets it: never the client."""
+        return False
+
+    @property
+    def label(self) -> str:
+        """What a request may offer once."""
+        return self.kind
+
+    def shown(self) -> tuple[str, Mapping[str, object]]:
+        """The description that the model reads, and the schema of its calls, where the client runs
+        it."""
+        raise NotImplementedError
+
+    def check(self, place: str) -> None:
+        """Raise an `InvalidRequest` for what is not built, where the server runs it."""
+
+    def refuse(self, place: str) -> None:
+        """Raise an `InvalidRequest` where a server that does not run it must not leave it out."""
+
+    def options(self) -> dict[str, Any]:
+        """The tool as the server runs it, with its secrets."""
+        return self.model_dump(exclude_none=True)
+
+    def echoed(self) -> dict[str, Any]:
+        """The tool as the API gives it back."""
+        return self.model_dump(exclude_none=True)
 
 
-class LocalShellTool(Options):
-    """A shell that the client runs, one command at a time: what came before `shell`."""
-
-    type: Literal["local_shell"]
-
-
-class ApplyPatchTool(Options):
-    """Creates, changes and deletes files of the client's."""
-
-    type: Literal["apply_patch"]
-
-
-class ToolSearchTool(Options):
-    """A search for tools that are deferred: the client's, or this server's."""
-
-    type: Literal["tool_search"]
-    execution: Literal["server", "client"] | None = None
-    description: str | None = None
-    parameters: Schema | None = None
-
-
-class SearchFilters(Options):
-    """The domains in which search may look, and those below them."""
-
-    allowed_domains: ListOf[Domain] | None = None
-
-
-class UserLocation(Options):
-    """The place where the user is, roughly."""
-
-    type: Literal["approximate"] | None = None
-    country: Annotated[str, Field(pattern=r"^[A-Za-z]{2}$")] | None = None
-
-
-class WebSearchTool(Options):
-    """A browser that the server runs, where the operator has switched it on."""
-
-    type: Literal[
-        "web_search",
-        "web_search_2025_08_26",
-        "web_search_preview",
-        "web_search_preview_2025_03_11",
-    ]
-    filters: SearchFilters | None = None
-    search_context_size: Literal["low", "medium", "high"] | None = None
-    user_location: UserLocation | None = None
+TOOLS: dict[str, type[FolderTool]] = {}
+"""The kinds that are installed, by each of their names."""
+if TYPE_CHECKING:
+    Installed = FolderTool
+else:
+    Installed = Any  # FastAPI describes each class of a union, and this one is no kind
 
 
 class OtherTool(Options):
@@ -265,54 +139,23 @@ class OtherTool(Options):
     type: str
 
 
-KINDS = (
-    *("function", "custom", "namespace", "code_interpreter", "mcp"),
-    *("shell", "local_shell", "apply_patch", "web_search", "tool_search"),
-)
-DATED = {
-    "web_search_2025_08_26": "web_search",
-    "web_search_preview": "web_search",
-    "web_search_preview_2025_03_11": "web_search",
-}
-"""Other names of kinds."""
-
-
-def kind_of(name: str) -> str:
-    """The kind of a tool, whichever of its names it has."""
-    return DATED.get(name, name)
-
-
 Tool = Annotated[
-    FunctionTool
-    | CustomTool
-    | NamespaceTool
-    | CodeInterpreterTool
-    | ShellTool
-    | LocalShellTool
-    | ApplyPatchTool
-    | ToolSearchTool
-    | WebSearchTool
-    | McpTool
-    | OtherTool,
-    ByType(),
+    FunctionTool | CustomTool | NamespaceTool | Installed | OtherTool,
+    InstalledKinds(TOOLS, *honoured("tools[].type="), ""),
 ]
-
-
-ActionTool = ShellTool | LocalShellTool | ApplyPatchTool | ToolSearchTool
-"""Tools of which the API itself says what a call is, and which the client runs."""
 
 
 class Placed(NamedTuple):
     """A tool that the client runs, and where in the request it stands."""
 
     place: str
-    tool: FunctionTool | CustomTool | ActionTool
+    tool: FunctionTool | CustomTool | FolderTool
     namespace: NamespaceTool | None = None
 
     @property
     def name(self) -> str:
         """The name by which the model knows it."""
-        if isinstance(self.tool, ActionTool):
+        if isinstance(self.tool, FolderTool):
             return self.tool.type
         if self.namespace is None:
             return self.tool.name
@@ -321,16 +164,14 @@ class Placed(NamedTuple):
 
 def runs_nowhere(tool: Tool, built_in: Collection[str]) -> bool:
     """Whether neither the client nor this server, which runs the kinds `built_in`, runs it."""
-    if hosted(tool):
-        return kind_of(tool.type) not in built_in
+    if isinstance(tool, FolderTool) and tool.hosted:
+        return tool.kind not in built_in
     return isinstance(tool, OtherTool)
 
 
-def hosted(tool: Tool) -> bool:
-    """Whether the server runs it, where the operator lets it: never the client."""
-    return isinstance(tool, CodeInterpreterTool | McpTool | WebSearchTool) or (
-        isinstance(tool, ShellTool) and tool.in_container
-    )
+def kind_of(name: str) -> str:
+    """The kind of a tool, whichever of its names it has."""
+    return name if (kind := TOOLS.get(name)) is None else kind.of_kind or name
 
 
 def flat(tools: Iterable[Tool], within: str = "tools") -> Iterator[Placed]:
@@ -341,7 +182,5 @@ def flat(tools: Iterable[Tool], within: str = "tools") -> Iterator[Placed]:
         if isinstance(tool, NamespaceTool):
             for step, inner in enumerate(tool.tools):
                 yield Placed(f"{place}.tools[{step}]", inner, tool)
-        elif isinstance(tool, ShellTool) and tool.in_container:
-            continue
-        elif isinstance(tool, FunctionTool | CustomTool | ActionTool):
+        elif not (isinstance(tool, OtherTool) or (isinstance(tool, FolderTool) and tool.hosted)):
             yield Placed(place, tool)

@@ -54,7 +54,7 @@ def test_tools_are_flat_and_known_by_both_their_names() -> None:
         ({"type": "custom", "name": "c"}, ToolChoice(frozenset("c"), False, True)),
         (
             {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "f"}]},
-            ToolChoice(frozenset("f"), True, True, servers={}),
+            ToolChoice(frozenset("f"), True, True),
         ),
     ],
 )

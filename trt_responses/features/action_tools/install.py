@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from trt_responses.features.action_tools.calls import CALLS as ACTION_CALLS
 from trt_responses.features.action_tools.tools import KINDS
-from trt_responses.log.action_calls import ACTIONS
 from trt_responses.log.item_events import CALLS
+from trt_responses.wire.tools import TOOLS
 
 if TYPE_CHECKING:
     from trt_responses.setup.server import Server
 
 
 def install(server: Server) -> None:
-    ACTIONS.update(KINDS)
+    TOOLS.update(KINDS)
     CALLS.update(ACTION_CALLS)

@@ -5,20 +5,14 @@ For the model they are functions, with one form of call each. Knows the API's wo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Annotated, Any, Literal
 
-from trt_responses.log.action_calls import Action
-from trt_responses.wire.tools import ShellTool
+from trt_responses.errors import unsupported_value
+from trt_responses.features.tool_items.containers import NetworkPolicy, check_container_options
+from trt_responses.wire.base import ByType, ListOf, NonEmpty, Options
+from trt_responses.wire.tools import FolderTool
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from trt_responses.log.item_events import ActionKind
-    from trt_responses.wire.tools import ActionTool
-
-    Json = dict[str, Any]
-
-T = TypeVar("T")
+Json = dict[str, Any]
 
 SHELL = (
     "Runs commands in a shell on the user's machine, one after another, and gives the output and "
@@ -32,50 +26,104 @@ APPLY_PATCH = (
 )
 
 
-def _plain(value: T) -> Callable[[ActionTool], T]:
-    return lambda tool: value
-
-
-def _object(needed: list[str], **properties: Json) -> Callable[[ActionTool], Json]:
-    return _plain(
-        {
-            "type": "object",
-            "properties": properties,
-            "required": needed,
-            "additionalProperties": False,
-        }
-    )
+def _object(needed: list[str], **properties: Json) -> Json:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": needed,
+        "additionalProperties": False,
+    }
 
 
 TEXT: Json = {"type": "string"}
 TEXTS: Json = {"type": "array", "items": TEXT, "minItems": 1}
 COUNT: Json = {"type": "integer", "minimum": 1}
+COMMANDS = _object(["commands"], commands=TEXTS, timeout_ms=COUNT, max_output_length=COUNT)
+COMMAND = _object(["command"], command=TEXTS, working_directory=TEXT, timeout_ms=COUNT)
+PATCH = _object(
+    ["type", "path"],
+    type={"type": "string", "enum": ["create_file", "update_file", "delete_file"]},
+    path=TEXT,
+    diff=TEXT,
+)
 
 
-def _shell(tool: ActionTool) -> str:
-    """The description of a shell, with the skills that the client names."""
-    environment = tool.environment if isinstance(tool, ShellTool) else None
-    skills = getattr(environment, "skills", None) or ()
-    named = [f"Skill {one.name}, in {one.path}: {one.description}" for one in skills]
-    return "\n".join([SHELL, *named])
+class LocalSkill(Options):
+    """A skill on the client's machine, described to the model."""
+
+    name: str
+    description: str
+    path: str
 
 
-KINDS: Mapping[ActionKind, Action] = {
-    "shell": Action(
-        _shell,
-        _object(["commands"], commands=TEXTS, timeout_ms=COUNT, max_output_length=COUNT),
-    ),
-    "local_shell": Action(
-        _plain(LOCAL_SHELL),
-        _object(["command"], command=TEXTS, working_directory=TEXT, timeout_ms=COUNT),
-    ),
-    "apply_patch": Action(
-        _plain(APPLY_PATCH),
-        _object(
-            ["type", "path"],
-            type={"type": "string", "enum": ["create_file", "update_file", "delete_file"]},
-            path=TEXT,
-            diff=TEXT,
-        ),
-    ),
+class LocalEnvironment(Options):
+    """The client's own machine."""
+
+    type: Literal["local"]
+    skills: ListOf[LocalSkill] | None = None
+
+
+class NewContainer(Options):
+    """A container of the server's, found or made."""
+
+    type: Literal["container_auto"]
+    file_ids: ListOf[str] | None = None
+    memory_limit: Literal["1g", "4g", "16g", "64g"] | None = None
+    network_policy: NetworkPolicy | None = None
+    skills: ListOf[dict[str, Any]] | None = None
+
+
+class ContainerById(Options):
+    """A container of the server's that there is."""
+
+    type: Literal["container_reference"]
+    container_id: NonEmpty
+
+
+class ShellTool(FolderTool):
+    """A shell: the client's, unless it asks for a container."""
+
+    type: Literal["shell"]
+    environment: Annotated[LocalEnvironment | NewContainer | ContainerById, ByType()] | None = None
+
+    @property
+    def hosted(self) -> bool:
+        return isinstance(self.environment, NewContainer | ContainerById)
+
+    def shown(self) -> tuple[str, Json]:
+        """With the skills that the client names."""
+        skills = getattr(self.environment, "skills", None) or ()
+        named = [f"Skill {one.name}, in {one.path}: {one.description}" for one in skills]
+        return "\n".join([SHELL, *named]), COMMANDS
+
+    def check(self, place: str) -> None:
+        if isinstance(container := self.environment, NewContainer):
+            check_container_options(container, f"{place}.environment.")
+            if container.skills:
+                why = "there are none here. Leave the field out"
+                raise unsupported_value(f"{place}.environment.skills", why)
+
+
+class LocalShellTool(FolderTool):
+    """A shell that the client runs, one command at a time: what came before `shell`."""
+
+    type: Literal["local_shell"]
+
+    def shown(self) -> tuple[str, Json]:
+        return LOCAL_SHELL, COMMAND
+
+
+class ApplyPatchTool(FolderTool):
+    """Creates, changes and deletes files of the client's."""
+
+    type: Literal["apply_patch"]
+
+    def shown(self) -> tuple[str, Json]:
+        return APPLY_PATCH, PATCH
+
+
+KINDS: dict[str, type[FolderTool]] = {
+    "shell": ShellTool,
+    "local_shell": LocalShellTool,
+    "apply_patch": ApplyPatchTool,
 }

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from trt_responses.features.tool_items.containers import NetworkPolicy
 from trt_responses.wire.base import ListOf, NonEmpty, Options
-from trt_responses.wire.tools import NetworkPolicy
 
 
 class ExpiresAfter(Options):

@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from trt_responses.errors import ApiError, InvalidRequest
-from trt_responses.log.item_events import ActionKind, Callee
+from trt_responses.log.item_events import Callee
 from trt_responses.log.log import Cursor, Log
 from trt_responses.log.machine import Machine
 from trt_responses.run.ending import End, ending, last_snapshot, usage
@@ -23,6 +23,7 @@ from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID
 from trt_responses.tokens.vocabulary import Vocabulary
 from trt_responses.wire import events as e
 from trt_responses.wire.response import Response
+from trt_responses.wire.tools import TOOLS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -118,7 +119,7 @@ def callees_of(tools: Iterable[str]) -> dict[str, Callee]:
     callees: dict[str, Callee] = {}
     for tool in tools:
         kind, _, name = tool.rpartition(":")
-        action = next((known for known in get_args(ActionKind) if known == kind), None)
+        action = kind if kind in TOOLS else None
         callee = Callee(name, custom=kind == "custom", action=action)
         callees |= {name: callee, f"functions.{name}": callee}
     return callees

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from trt_responses.features.hosted_tools.hosted_calls import ROWS
 from trt_responses.features.tool_search.calls import ROW, SearchCall
 from trt_responses.features.tool_search.feature import ToolSearch
-from trt_responses.features.tool_search.items import ACTION, ITEMS, NAME
-from trt_responses.log.action_calls import ACTIONS
+from trt_responses.features.tool_search.items import ITEMS, NAME, ToolSearchTool
 from trt_responses.log.item_events import CALLS
 from trt_responses.wire.past_calls import KINDS
+from trt_responses.wire.tools import TOOLS
 
 if TYPE_CHECKING:
     from trt_responses.setup.server import Server
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def install(server: Server) -> None:
     KINDS.update(ITEMS)
-    ACTIONS[NAME] = ACTION
+    TOOLS[NAME] = ToolSearchTool
     CALLS[NAME] = SearchCall
     ROWS[NAME] = ROW
     server.features.append(ToolSearch(server.settings.mcp_tools))

@@ -8,15 +8,12 @@ import orjson
 
 from trt_responses.accept.tools import client_tools
 from trt_responses.features.tool_search.texts import definitions
-from trt_responses.log.action_calls import Action
 from trt_responses.wire.base import ListOf
 from trt_responses.wire.past_calls import CallText, PastCall, canonical
-from trt_responses.wire.tools import Tool, ToolSearchTool, flat
+from trt_responses.wire.tools import FolderTool, Schema, Tool, flat
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from trt_responses.wire.tools import ActionTool
 
 NAME: Final = "tool_search"
 DESCRIPTION = "Searches for tools that are not loaded yet, by what they do."
@@ -26,6 +23,19 @@ PARAMETERS: dict[str, Any] = {
     "required": ["query"],
     "additionalProperties": False,
 }
+
+
+class ToolSearchTool(FolderTool):
+    """A search for tools that are deferred: the client's, or this server's."""
+
+    type: Literal["tool_search"]
+    execution: Literal["server", "client"] | None = None
+    description: str | None = None
+    parameters: Schema | None = None
+    guided = False
+
+    def shown(self) -> tuple[str, Mapping[str, object]]:
+        return self.description or DESCRIPTION, self.parameters or PARAMETERS
 
 
 class ToolSearchCall(PastCall):
@@ -73,16 +83,3 @@ ITEMS: dict[str, type[PastCall]] = {
 
 def _json(value: object) -> str:
     return value if isinstance(value, str) else orjson.dumps(value or {}).decode()
-
-
-def _description(tool: ActionTool) -> str:
-    own = tool.description if isinstance(tool, ToolSearchTool) else None
-    return own or DESCRIPTION
-
-
-def _parameters(tool: ActionTool) -> Mapping[str, object]:
-    own = tool.parameters if isinstance(tool, ToolSearchTool) else None
-    return own or PARAMETERS
-
-
-ACTION = Action(_description, _parameters, strict=False)

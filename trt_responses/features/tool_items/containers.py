@@ -1,0 +1,44 @@
+"""What a request may ask of a container that the server makes, and what of that is not built."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from trt_responses.errors import unsupported_value
+from trt_responses.wire.base import NonEmpty, Options
+
+
+class NetworkPolicy(Options):
+    """What code in a container may reach."""
+
+    type: NonEmpty
+
+
+class ContainerOptions(Protocol):
+    """What a request may ask of a new container."""
+
+    @property
+    def file_ids(self) -> Sequence[str] | None: ...
+
+    @property
+    def memory_limit(self) -> str | None: ...
+
+    @property
+    def network_policy(self) -> NetworkPolicy | None: ...
+
+
+def check_container_options(options: ContainerOptions, place: str) -> None:
+    """Refuse, by name, options of containers that are not built."""
+    policy = options.network_policy
+    for name, wanted, why in (
+        ("file_ids", options.file_ids, "there are no files to put into a container"),
+        ("memory_limit", options.memory_limit, "the operator sets the memory of all containers"),
+        (
+            "network_policy",
+            policy if policy is not None and policy.type != "disabled" else None,
+            "code in a container has no network",
+        ),
+    ):
+        if wanted:
+            raise unsupported_value(f"{place}{name}", f"{why}. Leave the field out")
