@@ -31,6 +31,7 @@ FOLDERS = (
     "features.cors",
     "features.script",
     "features.cassette",
+    "features.encryption",
     "features.limits",
     "features.parallel_calls",
     "features.recovery",
