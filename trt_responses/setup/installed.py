@@ -33,6 +33,7 @@ FOLDERS = (
     "features.cassette",
     "features.encryption",
     "features.limits",
+    "features.retention",
     "features.parallel_calls",
     "features.recovery",
     "features.second_chance",

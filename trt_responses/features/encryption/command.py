@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import argparse
 
     from trt_responses.cli.commands import Commands
+    from trt_responses.features.encryption.store import EncryptedStore
     from trt_responses.features.encryption.witness import WitnessedStore
 
 TRIES = 5
@@ -28,9 +29,9 @@ TRIES = 5
 
 def add(parents: Commands, name: str, text: str) -> None:
     """Add the command `encryption` and its subcommands."""
-    commands = add_group(parents, name, text, example="encryption key >> store.keys")
+    commands = add_group(parents, name, text, example="encryption key")
     text = "make a key of the store and print it"
-    add_command(commands, "key", text, _key, example="encryption key >> store.keys")
+    add_command(commands, "key", text, _key, example="encryption key")
     text = "encrypt all records with the first of the keys, while servers run"
     add_command(commands, "rewrite", text, _rewrite, example="encryption rewrite")
 
@@ -68,7 +69,7 @@ async def _all(store: WitnessedStore) -> tuple[int, int]:
         await store.inner.stop()
 
 
-async def rewrite(store: WitnessedStore, name: str, owner: str) -> bool | None:
+async def rewrite(store: EncryptedStore, name: str, owner: str) -> bool | None:
     """Encrypt one record anew. False if there is nothing to do; None if it changes all the time."""
     for _ in range(TRIES):
         if await store.is_newest(name, owner):
