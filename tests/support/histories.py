@@ -10,6 +10,7 @@ import sqlite3
 import struct
 from abc import ABC, abstractmethod
 from array import array
+from base64 import b64encode
 from collections import Counter
 from itertools import count
 from random import Random
@@ -18,6 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import redis
 
 from trt_responses.errors import StoreUnavailable
+from trt_responses.features.encryption.keys import StoreKeys
+from trt_responses.features.encryption.store import EncryptedStore
 from trt_responses.store import Block, Record
 from trt_responses.stores.limits import Bounds
 from trt_responses.stores.memory.store import MemoryStore
@@ -47,6 +50,9 @@ class History(ABC):
     """Whether it outlives a server."""
     bounded = True
     """Whether a store drops records for want of room; a database bounds itself."""
+
+    more_bytes = 0
+    """That a small record takes beside those of the file's format."""
 
     def __init__(self) -> None:
         self.now_s = NOW
@@ -115,6 +121,20 @@ class SqliteHistory(History):
         there = self.path.parent
         self.path = self._folder / str(next(self._lives) + 1) / self.path.name
         shutil.copytree(there, self.path.parent, ignore=shutil.ignore_patterns("*-shm"))
+
+
+class EncryptedHistory(SqliteHistory):
+    """The file, and the keys that every server of it has."""
+
+    more_bytes = 200
+
+    def __init__(self, folder: Path, keys: bytes = b64encode(bytes(32))) -> None:
+        super().__init__(folder)
+        self.keys = keys
+
+    def store(self, bounds: Bounds = FREE) -> Store:
+        keys = StoreKeys(lambda: self.keys)
+        return cast("Store", EncryptedStore(super().store(bounds), keys, letters))
 
 
 class RedisHistory(History):

@@ -73,6 +73,12 @@ def add(parents: Commands, name: str, about: str) -> None:
         metavar="KIND=N,…",
         help=f"Limits of the owner: {', '.join(KINDS)} (default: those of the settings)",
     )
+    new.add_argument(
+        "--keep",
+        type=_seconds,
+        metavar="TIME",
+        help="Retention of the owner's responses: 90d, 12h, or 0 for none (default: STORE_AGE_S)",
+    )
     text, example = "list keys (secrets are never shown again)", "keys list --file keys.json"
     add_command(commands, "list", text, _list, FILE, JSON, example=example)
     example = "keys revoke ann/default --file keys.json"
@@ -93,6 +99,14 @@ def _moment(text: str) -> datetime:
             f"{text!r}: expected 90d, 12h, or a time with its zone such as 2027-01-31T00:00:00Z"
         )
     return moment
+
+
+def _seconds(text: str) -> int:
+    if text == "0":
+        return 0
+    if found := re.fullmatch(r"(\d{1,5})([dh])", text):
+        return int(found[1]) * (86_400 if found[2] == "d" else 3600)
+    raise argparse.ArgumentTypeError(f"{text!r}: expected 90d, 12h or 0")
 
 
 def _limits(text: str) -> OwnerLimits:
@@ -116,6 +130,7 @@ def _new(options: argparse.Namespace) -> int:
             admin=options.admin,
             expires=options.expires,
             limits=options.limits,
+            keep_s=options.keep,
         )
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
@@ -146,6 +161,8 @@ def _list(options: argparse.Namespace) -> int:
         if key.has_expired(time.time()):
             expires += " (expired)"
         limits = key.limits.model_dump(exclude_none=True) if key.limits else {}
+        if key.keep_s is not None:
+            limits["keep_s"] = key.keep_s
         shown = ", ".join(f"{kind}={count}" for kind, count in limits.items())
         admin = "yes" if key.admin else ""
         table.add_row(key.owner, key.name, key.sha256[:12], admin, expires, shown)

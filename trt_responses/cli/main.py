@@ -20,6 +20,7 @@ COMMANDS = {
     "engine": "prepare engines, and manage their versions and adapters",
     "rollout": "move servers to a version, one after the other, and back if one refuses it",
     "keys": "make, list and revoke API keys",
+    "encryption": "make keys of the store, and encrypt it with a new one",
     "chat": "chat with a model in the terminal, on any Responses API server",
     "export": "write a prepared engine for another server",
     "explain": "show how a response was made: prompt, ids, segments, repairs, times",
@@ -32,7 +33,9 @@ COMMANDS = {
     "mock": "play ids as the engine behind any server, to judge it without weights",
 }
 
-FEATURES = {name: f"trt_responses.features.{name}.command" for name in ("cassette", "rollout")}
+FEATURES = {
+    name: f"trt_responses.features.{name}.command" for name in ("cassette", "rollout", "encryption")
+}
 """The commands that a feature brings."""
 
 

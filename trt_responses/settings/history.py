@@ -47,6 +47,11 @@ class History(SettingGroup):
         " on all replicas; the first encrypts, all decrypt (default: a key file in "
         "DATA_DIR).",
     )
+    store_keys: str | None = Field(
+        None,
+        description="File of keys that encrypt the store, a line each, or `|` and a command that "
+        "prints them: the first encrypts, all decrypt (default: not encrypted).",
+    )
     lease_s: Seconds = Field(
         30.0,
         ge=0.1,

@@ -68,6 +68,8 @@ class Key(BaseModel):
     expires: AwareDatetime | None = None
     limits: OwnerLimits | None = None
     """Limits of its owner that this key names; the settings say the rest."""
+    keep_s: NonNegativeInt | None = None
+    """Seconds for which its owner's records are kept; 0: nothing is; None: as the settings say."""
 
     def __str__(self) -> str:
         return f"{self.owner}/{self.name}"
@@ -132,6 +134,7 @@ class KeyRing:
         self._listed: dict[str, Key] = {}
         self._limited: dict[str, list[Key]] = {}
         """The keys of each owner that name limits of their own."""
+        self._kept_s: Mapping[str, int] = {}
         self._limits = limits
         self._admin_digest = "" if admin_key is None else digest_of(admin_key)
         self._clock_s = clock_s
@@ -147,10 +150,15 @@ class KeyRing:
             if self._owners.get(digest, key.owner) != key.owner:
                 raise KeyFault(f"the key {key} is another owner's in the settings")
         self._listed = listed
+        self._kept_s = _shortest(listed.values())
         self._limited = defaultdict(list)
         for key in listed.values():
             if key.limits is not None:
                 self._limited[key.owner].append(key)
+
+    def kept_s(self) -> Mapping[str, int]:
+        """Seconds for which an owner's records are kept, for those whose keys say: the shortest."""
+        return self._kept_s
 
     def limits_of(self, owner: str) -> OwnerLimits:
         """An owner's limits: of each kind the largest that one of its keys names, so that a change
@@ -201,6 +209,15 @@ class KeyRing:
         if found is None or not compare_digest(found.sha256, digest):
             return None
         return None if found.has_expired(self._clock_s()) else found
+
+
+def _shortest(keys: Iterable[Key]) -> dict[str, int]:
+    """By owner; keys that have expired count too."""
+    kept_s = dict[str, int]()
+    for key in keys:
+        if key.keep_s is not None:
+            kept_s[key.owner] = min(key.keep_s, kept_s.get(key.owner, key.keep_s))
+    return kept_s
 
 
 def utc_now() -> datetime:
