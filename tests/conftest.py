@@ -79,14 +79,16 @@ GROWTH = 16 << 20
 
 
 def give_back(config: pytest.Config) -> None:
-    """Free what modules' tests left: cycles, such as sessions of onnxruntime, and the reports that
-    a worker of pytest-xdist keeps and never shows."""
+    """Free what modules' tests left: cycles, such as sessions of onnxruntime and apps of servers,
+    which have frozen all that was there when they were ready, and the reports that a worker of
+    pytest-xdist keeps and never shows."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None and hasattr(config, "workerinput"):
         reporter.stats.clear()
     if resident() < config.stash[RESIDENT] + GROWTH:
         return
-    gc.collect()
+    gc.unfreeze()
+    collect_and_freeze()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
@@ -162,7 +164,7 @@ def earliness(item: pytest.Item) -> float:
     return mark.args[0] if mark else 0
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
+def collect_and_freeze() -> None:
     """Keep all modules out of the garbage collector: each full collection would walk them again.
 
     The second collection is for the count of old objects: one begins by itself when a quarter as
@@ -171,6 +173,10 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.collect()
     gc.freeze()
     gc.collect()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    collect_and_freeze()
     session.config.stash[RESIDENT] = resident()
 
 

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from responses_conformance.checks.base import Profile
     from responses_conformance.runner import Outcome
 
+pytestmark = pytest.mark.xdist_group("conformance")  # one process loads its engines
+
+
 SCRIPT = Path(responses_conformance.__file__).with_name("script.yaml")
 REFUSED_HERE = {
     "responses.errors.model": "takes any model's name",

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from trt_responses.engine import Engine
     from trt_responses.tokens.vocabulary import Vocabulary
 
+pytestmark = pytest.mark.xdist_group("engines")  # one process loads its engines
+
 
 REMOTE = {f"{kind}-remote": remote_maker(kind) for kind in MAKERS}
 """Those two behind the socket, in processes of their own."""

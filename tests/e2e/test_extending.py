@@ -13,6 +13,9 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.xdist_group("extending")  # one process loads its engines
+
+
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "extending.md"
 LINES = 40

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.xdist_group("http_engines")  # one process loads its engines
+
+
 CODEX = shutil.which("codex")
 CONFIG = """\
 model = "demo"

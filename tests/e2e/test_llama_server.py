@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
     from trt_responses.engine import Engine
 
+pytestmark = pytest.mark.xdist_group("llama_server")  # one process loads its engines
+
+
 START_S = 120.0
 
 

@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 
     Spoil = Callable[[Path, Path], Path]
 
+pytestmark = pytest.mark.xdist_group("llamacpp_stress")  # one process loads its engines
+
+
 CONTEXT = 32_768
 """So much that a request nobody ends is still running when a test gives up."""
 PROMPT = list(range(300, 340))

@@ -24,25 +24,28 @@ from tests.support.cut_proxy import cut_proxy
 from tests.support.paced_server import TEXT
 from tests.support.served import ANSWER, ids
 from tests.support.server_processes import ROOT
-from trt_responses.engines.scripted.engine import Script, StepClock
+from trt_responses.engines.scripted.engine import Script
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from playwright.async_api import Page, Route
+    from playwright.async_api import Route
+
+    from tests.support.browser import Stage
 
 pytestmark = needs_chromium
 
 COUNT = Script(tuple((i,) for i in ids(f"{FINAL}One two three four five.<|return|>")))
+HALF = len(ids(f"{FINAL}One two"))
 
 
-async def half_way(page: Page, clock: StepClock) -> None:
-    await ask(page, "Count.")
-    while not await page.locator(".answer").count():
-        await clock.step()
-    await clock.step(2)
-    await expect(page.locator(".answer")).to_contain_text("One")
+async def half_way(stage: Stage) -> None:
+    """So many ids are made, however long the page takes to show them."""
+    await ask(stage.page, "Count.")
+    await stage.asked(1)
+    await stage.engine.clock.step(HALF)
+    await expect(stage.page.locator(".answer")).to_contain_text("One")
 
 
 def test_a_stream_that_is_cut_goes_on_by_itself() -> None:
@@ -50,7 +53,7 @@ def test_a_stream_that_is_cut_goes_on_by_itself() -> None:
         async with staged(COUNT, manual=True) as s, cut_proxy(s.address.port) as proxy:
             await s.page.goto(f"http://127.0.0.1:{proxy.port}")
             await ready(s.page)
-            await half_way(s.page, s.engine.clock)
+            await half_way(s)
             for steps in (3, 20):
                 proxy.cut()
                 await s.engine.clock.step(steps)
@@ -76,7 +79,7 @@ def test_what_has_come_stays_where_the_server_cannot_give_the_rest() -> None:
     async def story() -> None:
         async with staged(COUNT, ANSWER, manual=True) as s:
             await s.page.route("**/v1/responses", refuse)
-            await half_way(s.page, s.engine.clock)
+            await half_way(s)
             await s.page.evaluate("stop()")  # as a network that is gone
             await answered(s.page)
             await expect(s.page.locator(".turn .fault")).to_contain_text("does not have the rest")

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
+pytestmark = pytest.mark.xdist_group("prompt_cache")  # one process loads its engines
+
+
 LONG = 420
 """The random model's window is 128."""
 CLOSE = 0.15

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
     from tests.support.fake_hub import FakeHub
 
+pytestmark = pytest.mark.xdist_group("serve_model")  # one process loads its engines
+
+
 MODEL = "owner/Tiny-GGUF"
 PREPARING = "Preparing tiny"
 CHUNK_BYTES = 10_485_760

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from trt_responses.engine import Engine, Handle, Sink
     from trt_responses.tokens.vocabulary import Vocabulary
 
+pytestmark = pytest.mark.xdist_group("steering_everywhere")  # one process loads its engines
+
+
 Json = dict[str, Any]
 
 CONTEXT = 1024

@@ -1,17 +1,18 @@
 """Two server processes on one history, and one of them is killed or frozen while it makes a
 background response that a client reads from the other.
 
-Budget: 30 s on one core, most of it two processes that load.
+Budget: 20 s on one core: the servers are forked from a process that has loaded.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from contextlib import ExitStack, closing, suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import openai
 import orjson
@@ -32,19 +33,37 @@ HEARD = 60
 """Events that the client has when the server goes."""
 
 
-class Process:
-    def __init__(self, store: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.paced_server", store],
+class Warm:
+    """A process that has loaded what a server needs, and forks one for each store it is given."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.paced_server"],
             cwd=ROOT,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            bufsize=1,
         )
-        self.port = 0
 
-    def ready(self) -> None:
-        assert self.process.stdout is not None
-        self.port = int(self.process.stdout.readline())
+    def start(self, store: str) -> Process:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{store}\n")
+        pid, port = (int(self._process.stdout.readline()) for _ in range(2))
+        return Process(pid, port)
+
+    def close(self) -> None:
+        with self._process as process:
+            process.kill()
+
+
+class Process(NamedTuple):
+    pid: int
+    port: int
+
+    def signal(self, number: int) -> None:
+        os.kill(self.pid, number)
 
     def get(self, path: str) -> Json:
         status, body = asked(self.port, "GET", path)
@@ -53,23 +72,24 @@ class Process:
         return found
 
     def end(self) -> None:
-        assert self.process.stdout is not None
-        self.process.send_signal(signal.SIGCONT)
-        self.process.kill()
-        self.process.wait(PATIENCE_S)
-        self.process.stdout.close()
+        with suppress(ProcessLookupError):
+            self.signal(signal.SIGKILL)
 
 
-@contextmanager
-def two(store: str) -> Iterator[tuple[Process, Process]]:
-    servers = Process(store), Process(store)
-    try:
-        for server in servers:
-            server.ready()
-        yield servers
-    finally:
-        for server in servers:
-            server.end()
+@pytest.fixture(scope="module")
+def warm() -> Iterator[Warm]:
+    with closing(Warm()) as warm:
+        yield warm
+
+
+@pytest.fixture
+def two(warm: Warm, store: str) -> Iterator[tuple[Process, Process]]:
+    with ExitStack() as ends:
+        one = warm.start(store)
+        ends.callback(one.end)
+        other = warm.start(store)
+        ends.callback(other.end)
+        yield one, other
 
 
 @pytest.fixture
@@ -99,64 +119,64 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     indirect=["store"],
 )
 def test_a_stream_that_one_server_gives_is_whole_when_the_other_goes(
-    store: str, number: signal.Signals
+    two: tuple[Process, Process], number: signal.Signals
 ) -> None:
-    with two(store) as (one, other):
-        wish = {"model": "demo", "input": "Count!", "background": True, "temperature": 0}
-        status, body = asked(one.port, "POST", "/v1/responses", wish)
-        assert status == 200, body
-        name = orjson.loads(body)["id"]
-        client = openai.OpenAI(base_url=f"http://127.0.0.1:{other.port}/v1", api_key="-")
-        events: list[Any] = []
-        with client.responses.retrieve(name, stream=True) as stream:
-            for event in stream:
-                events.append(event)
-                if len(events) == HEARD:
-                    one.process.send_signal(number)
-        client.close()
-        numbers = [event.sequence_number for event in events]
-        assert numbers == list(range(len(numbers)))
-        ends = [event.type for event in events if event.type.split(".")[1] == "completed"]
-        assert ends == ["response.completed"]
-        last = events[-1].response
-        assert last.output_text == TEXT
-        assert "".join(e.delta for e in events if e.type.endswith("text.delta")) == TEXT
-        kept = other.get(f"/v1/responses/{name}")
-        if number is signal.SIGSTOP:
-            one.process.send_signal(signal.SIGCONT)
-            until_idle(one)
-            assert one.get(f"/v1/responses/{name}") == kept
-        assert other.get(f"/v1/responses/{name}") == kept
-        assert kept["output"][0]["content"][0]["text"] == TEXT
+    one, other = two
+    wish = {"model": "demo", "input": "Count!", "background": True, "temperature": 0}
+    status, body = asked(one.port, "POST", "/v1/responses", wish)
+    assert status == 200, body
+    name = orjson.loads(body)["id"]
+    client = openai.OpenAI(base_url=f"http://127.0.0.1:{other.port}/v1", api_key="-")
+    events: list[Any] = []
+    with client.responses.retrieve(name, stream=True) as stream:
+        for event in stream:
+            events.append(event)
+            if len(events) == HEARD:
+                one.signal(number)
+    client.close()
+    numbers = [event.sequence_number for event in events]
+    assert numbers == list(range(len(numbers)))
+    ends = [event.type for event in events if event.type.split(".")[1] == "completed"]
+    assert ends == ["response.completed"]
+    last = events[-1].response
+    assert last.output_text == TEXT
+    assert "".join(e.delta for e in events if e.type.endswith("text.delta")) == TEXT
+    kept = other.get(f"/v1/responses/{name}")
+    if number is signal.SIGSTOP:
+        one.signal(signal.SIGCONT)
+        until_idle(one)
+        assert one.get(f"/v1/responses/{name}") == kept
+    assert other.get(f"/v1/responses/{name}") == kept
+    assert kept["output"][0]["content"][0]["text"] == TEXT
 
 
 @pytest.mark.xdist_group("processes")
 @pytest.mark.parametrize("store", ["sqlite"], indirect=True)
 def test_a_foreground_stream_is_read_on_at_another_server_when_its_own_is_killed(
-    store: str,
+    two: tuple[Process, Process],
 ) -> None:
-    with two(store) as (one, other):
-        events: list[Any] = []
-        client, rest = (
-            openai.OpenAI(base_url=f"http://127.0.0.1:{each.port}/v1", api_key="-", max_retries=0)
-            for each in (one, other)
-        )
-        wish: Json = {"model": "demo", "input": "Count!", "temperature": 0, "stream": True}
-        options: Any = {"resumable_seconds": 30}
-        with suppress(openai.APIConnectionError):
-            for event in client.responses.create(**wish, stream_options=options):
-                events.append(event)
-                if len(events) == HEARD:
-                    one.process.kill()
-        name, seen = events[0].response.id, events[-1].sequence_number
-        assert HEARD <= len(events) < WORDS
-        events += rest.responses.retrieve(name, stream=True, starting_after=seen)
-        client.close()
-        rest.close()
-        assert [event.sequence_number for event in events] == list(range(len(events)))
-        assert "".join(e.delta for e in events if e.type.endswith("text.delta")) == TEXT
-        last = events[-1].response
-        assert (last.id, last.status, last.output_text) == (name, "completed", TEXT)
+    one, other = two
+    events: list[Any] = []
+    client, rest = (
+        openai.OpenAI(base_url=f"http://127.0.0.1:{each.port}/v1", api_key="-", max_retries=0)
+        for each in (one, other)
+    )
+    wish: Json = {"model": "demo", "input": "Count!", "temperature": 0, "stream": True}
+    options: Any = {"resumable_seconds": 30}
+    with suppress(openai.APIConnectionError):
+        for event in client.responses.create(**wish, stream_options=options):
+            events.append(event)
+            if len(events) == HEARD:
+                one.signal(signal.SIGKILL)
+    name, seen = events[0].response.id, events[-1].sequence_number
+    assert HEARD <= len(events) < WORDS
+    events += rest.responses.retrieve(name, stream=True, starting_after=seen)
+    client.close()
+    rest.close()
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    assert "".join(e.delta for e in events if e.type.endswith("text.delta")) == TEXT
+    last = events[-1].response
+    assert (last.id, last.status, last.output_text) == (name, "completed", TEXT)
 
 
 def until_idle(server: Process) -> None:

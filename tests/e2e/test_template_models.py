@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 
     Json = dict[str, Any]
 
+pytestmark = pytest.mark.xdist_group("template_models")  # one process loads its engines
+
+
 PUBLISHED = "as a Hugging Face directory"
 MODELS = {
     "qwen3": ("qwen3", "qwen3"),

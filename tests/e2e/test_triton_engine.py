@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
     from trt_responses.engine import Engine
 
+pytestmark = pytest.mark.xdist_group("triton_engine")  # one process loads its engines
+
 
 @pytest.fixture(scope="module")
 def repository(engines_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:

@@ -1,11 +1,15 @@
 """A server whose engine writes one long answer, an id every few milliseconds, to be killed.
 
-`python -m tests.support.paced_server STORE` says its port once it listens.
+`python -m tests.support.paced_server STORE` says its port once it listens. Without a store it loads
+everything, and forks a server for each line that it reads, which is a store: the server says its
+process id, and then its port.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sys
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -13,7 +17,7 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from tests.support.greedy import Model
-from tests.support.served import ids
+from tests.support.served import ids, script
 from trt_responses.app import create_app
 from trt_responses.engines.scripted.engine import ScriptedEngine, StepClock
 from trt_responses.settings import Settings
@@ -59,7 +63,7 @@ class Server(uvicorn.Server):
             await super().main_loop()
 
 
-def main(store: str) -> None:
+def serve(store: str) -> None:
     clock = StepClock.manual(settle_turns=1)
     model = Model(ids(f"<|channel|>final<|message|>{TEXT}<|return|>"))
     app = create_app(
@@ -70,5 +74,20 @@ def main(store: str) -> None:
     Server(config, clock).run()
 
 
+def serve_each_line() -> None:
+    engine = ScriptedEngine([script(TEXT)])
+    create_app(Settings(**SETTINGS, store="memory://"), engine=engine)  # loads the language
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody else waits for them
+    for line in sys.stdin:
+        if not os.fork():
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            print(os.getpid(), flush=True)
+            serve(line.strip())
+            os._exit(0)
+
+
 if __name__ == "__main__":
-    main(sys.argv[1])
+    if len(sys.argv) > 1:
+        serve(sys.argv[1])
+    else:
+        serve_each_line()

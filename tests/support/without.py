@@ -292,8 +292,9 @@ def load_shared() -> None:
     assert loaded == [], f"{loaded}: the app loads them, so a copy without them would not start"
     from tests.support import tokens
     from trt_responses.harmony.dialect import harmony
+    from trt_responses.steering.steering import Steering
 
-    harmony(tokens.vocabulary())
+    Steering(harmony(tokens.vocabulary()))  # their tables are kept, for any app
     gc.disable()  # a process ends before it would be worth it
 
 
