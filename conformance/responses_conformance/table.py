@@ -234,9 +234,8 @@ def write_into(page: Path, text: str) -> None:
 def runs(results: Sequence[Json]) -> str:
     """How each server was run: its front end's command, which the kit starts over a mock."""
     ran = [each for each in results if "absent" not in each]
-    return "\n".join(
-        f"- {each['server']}, {each['wire']}: {_code(each['settings'])}" for each in ran
-    )
+    rows = (f"- {each['server']}, {each['wire']}: `{each['settings']}`" for each in ran)
+    return "\n".join(rows)
 
 
 def write(results: Sequence[Json], out: Path, page: Path | None) -> None:

@@ -46,6 +46,7 @@ def main(model: str, port: int) -> None:
     wanted.model.path = model
     wanted.hostnames, wanted.port = ["127.0.0.1"], port
     wanted.n_ctx, wanted.n_parallel = 1024, 1
+    wanted.cpuparams.n_threads = wanted.cpuparams_batch.n_threads = 1  # several wait for each other
     wanted.use_jinja, wanted.chat_template = True, TEMPLATE
     server = xllamacpp.Server(wanted)
     threading.Event().wait()

@@ -55,8 +55,8 @@ class Wire:
                 fresh = ids[at : at + step]
                 chunk = zip(self.chunk, (fresh, len(prompt), at + len(fresh)), strict=True)
                 yield message({1: name, 2: message(dict(chunk))})
-        said = (ids, play.finish, len(prompt), len(ids), play.stop_id)
-        yield message({1: name, 3: message(dict(zip(self.whole, said, strict=True)))})
+        values = (ids, play.finish, len(prompt), len(ids), play.stop_id)
+        yield message({1: name, 3: message(dict(zip(self.whole, values, strict=True)))})
 
 
 TRTLLM = Wire(
