@@ -1,4 +1,4 @@
-"""vLLM's protocol of `vllm serve --grpc`: makes and reads messages, without state. Calls raise
+"""The protocol of `vllm serve --grpc`: makes and reads messages, without state. Calls raise
 gRPC's errors.
 
 The protocol has neither cache salts nor priorities nor adapters, and reports no guides.
@@ -29,7 +29,7 @@ BAN = -100.0
 
 
 class VllmProtocol:
-    """vLLM's protocol over one channel."""
+    """The protocol of vLLM over one channel."""
 
     def __init__(self, channel: Any) -> None:
         self._messages = messages = Messages("vllm")
