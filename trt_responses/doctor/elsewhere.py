@@ -17,9 +17,14 @@ START_S = 5.0
 
 
 def elsewhere_checks(settings: Settings, start_s: float = START_S) -> Iterator[Check]:
-    """The check of an engine that TRT_RESPONSES_ENGINE names on another server."""
+    """The check of each engine that TRT_RESPONSES_ENGINE names on another server."""
     elsewhere = settings.engine_elsewhere()
     if elsewhere is None:
+        return
+    if elsewhere.kind == "several":
+        for place in {entry.partition("=")[2]: None for entry in elsewhere.place.split(",")}:
+            alone = settings.model_copy(update={"engine": place})
+            yield from elsewhere_checks(alone, start_s)
         return
     scheme = scheme_of(elsewhere.kind)
     if elsewhere.kind != "grpc" and scheme not in SERVERS:
@@ -28,7 +33,7 @@ def elsewhere_checks(settings: Settings, start_s: float = START_S) -> Iterator[C
     try:
         yield Check(name, "ok", asyncio.run(_summary(elsewhere, start_s)))
     except StartupError as error:
-        start = START.get(scheme, "trtllm-serve MODEL --grpc")
+        start = START.get(scheme, "trtllm-serve MODEL --grpc` or `vllm serve MODEL --grpc")
         remedy = f"start it with `{start}`, or set another TRT_RESPONSES_ENGINE"
         yield Check(name, "fault", str(error), remedy)
 

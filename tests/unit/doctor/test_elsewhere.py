@@ -62,3 +62,10 @@ def test_a_server_over_http_that_is_not_there_is_a_fault_with_its_command() -> N
         (check,) = elsewhere_checks(Settings(engine=f"{scheme}://127.0.0.1:9"), start_s=0)
         assert check.state == "fault"
         assert command in check.remedy
+
+
+def test_each_engine_of_several_is_checked_where_another_server_has_it() -> None:
+    listed = "several://a=demo,a=sglang://127.0.0.1:9,b=llama-server://127.0.0.1:9"
+    checks = list(elsewhere_checks(Settings(engine=listed), start_s=0))
+    assert [check.name for check in checks] == ["engine over SGLang", "engine over llama.cpp"]
+    assert {check.state for check in checks} == {"fault"}

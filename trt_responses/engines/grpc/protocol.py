@@ -52,7 +52,7 @@ class Part(NamedTuple):
 
 
 class IdProtocol(Protocol):
-    """What is asked of a server's protocol over one channel. Calls raise gRPC's errors."""
+    """A protocol over one channel. Calls raise gRPC's errors."""
 
     @property
     def generate(self) -> Any:

@@ -1,4 +1,4 @@
-"""vLLM's protocol of `vllm serve --grpc`: makes and reads messages, without state. Calls raise
+"""The protocol of `vllm serve --grpc`: makes and reads messages, without state. Calls raise
 gRPC's errors.
 
 The protocol has neither cache salts nor priorities nor adapters, and reports no guides.
@@ -29,17 +29,19 @@ BAN = -100.0
 
 
 class VllmProtocol:
-    """vLLM's protocol over one channel."""
+    """The protocol of vLLM over one channel."""
 
     def __init__(self, channel: Any) -> None:
-        messages = Messages("vllm")
+        self._messages = messages = Messages("vllm")
         service = f"{PACKAGE}.VllmEngine"
         self.generate = messages.call(channel, f"{service}.Generate")
         self._calls = {
             name: messages.call(channel, f"{service}.{name}")
             for name in ("HealthCheck", "GetModelInfo", "GetServerInfo", "Abort")
         }
-        self._message = lambda name: messages.message(f"{PACKAGE}.{name}Request")
+
+    def _message(self, name: str) -> Any:
+        return self._messages.message(f"{PACKAGE}.{name}Request")
 
     async def _ask(self, name: str, timeout_s: float, **fields: Any) -> Any:
         return await self._calls[name](self._message(name)(**fields), timeout=timeout_s)
@@ -111,7 +113,7 @@ def _sampling(options: GenerateOptions, left: int) -> dict[str, Any]:
         fields["logprobs"] = options.logprobs and options.logprobs + 1
     if options.guide is not None:
         # Else it waits for the end of a thought.
-        fields |= _structured(options.guide) | {"grammar_from_first_token": True}
+        fields |= {**_structured(options.guide), "grammar_from_first_token": True}
     return fields
 
 

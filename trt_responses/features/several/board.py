@@ -58,8 +58,8 @@ class SharedRow(Row):
 
 
 class SharedPrefixes:
-    """The blocks that an engine has read, each in the place that its digest names: one that comes
-    to a place that is taken replaces the other."""
+    """The blocks that an engine has read, each in the place that its digest names: of two with one
+    place the later one stands there."""
 
     def __init__(self, places: memoryview) -> None:
         self._places = places
