@@ -382,7 +382,7 @@ def test_events_that_steer_nothing_give_the_input_back(sent: Json, code: str) ->
             await socket.until(lambda w: bool(w.frames))
             (frame,) = socket.frames
             assert (frame["type"], frame["error"]["code"]) == ("response.steer.failed", code)
-            assert frame["steer"]["input"] == sent["input"]
+            assert frame["steer"]["input"] == (sent["input"] or "")
             assert "id" not in frame["steer"]
 
     asyncio.run(story())

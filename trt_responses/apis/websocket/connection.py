@@ -360,7 +360,7 @@ class Connection:
 
 
 def _json_of(value: Any) -> bytes:
-    """An input as it came, to be given back; null where JSON numbers are too long for that."""
+    """An input as it came, to be given back; null where a number is too long."""
     try:
         return orjson.dumps(value)
     except TypeError:

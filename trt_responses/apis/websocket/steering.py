@@ -116,7 +116,7 @@ def failed(response_id: str, sent: bytes, error: ApiError, steer_id: str | None 
     """The event of a message that no response takes."""
     code = error.code if error.code in (*CODES, NO_SUCCESSOR) else INVALID
     body = {"type": "invalid_request_error", "code": code, "message": error.message}
-    items = orjson.loads(sent)
+    items = orjson.loads(sent) or ""  # the event has no null
     if isinstance(items, list):  # the event's messages name their type, which clients may leave out
         items = [{"type": "message"} | each if isinstance(each, dict) else each for each in items]
     steer = {"input": items, "previous_response_id": response_id}
