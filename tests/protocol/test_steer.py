@@ -372,6 +372,7 @@ def test_a_failed_response_and_a_refused_successor_give_the_input_back() -> None
         ({"previous_response_id": "resp_1", "input": [result("c")]}, "invalid_input"),
         ({"previous_response_id": "resp_1", "input": "x", "stream_id": "main"}, "invalid_input"),
         ({"input": "x"}, "invalid_input"),
+        ({"previous_response_id": "resp_1", "input": None}, "invalid_input"),
     ],
 )
 def test_events_that_steer_nothing_give_the_input_back(sent: Json, code: str) -> None:
@@ -381,7 +382,7 @@ def test_events_that_steer_nothing_give_the_input_back(sent: Json, code: str) ->
             await socket.until(lambda w: bool(w.frames))
             (frame,) = socket.frames
             assert (frame["type"], frame["error"]["code"]) == ("response.steer.failed", code)
-            assert frame["steer"]["input"] == sent["input"]
+            assert frame["steer"]["input"] == (sent["input"] or "")
             assert "id" not in frame["steer"]
 
     asyncio.run(story())

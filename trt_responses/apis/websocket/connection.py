@@ -29,8 +29,6 @@ from trt_responses.apis.websocket.steering import (
     NO_SUCCESSOR,
     Steer,
     failed,
-    lane_of,
-    submitted,
 )
 from trt_responses.apis.websocket.writer import FrameWriter
 from trt_responses.errors import ApiError, InvalidRequest, Overloaded
@@ -210,21 +208,21 @@ class Connection:
     async def _steer(self, event: ClientEvent) -> None:
         """Take a message that steers a response: end that, and go on behind it."""
         fields, size = event
-        named, sent = fields.get("previous_response_id"), orjson.dumps(fields.get("input"))
+        named, sent = fields.get("previous_response_id"), _json_of(fields.get("input"))
         try:
             async with self._turns.turn():
                 wanted = await in_pieces(steps_of(fields, size, Steer, self._shared.limits))
-                lane, one = submitted(self._lanes, wanted, sent)
+                lane, one = self._lanes.submit(wanted, sent)
+                steered, run = lane.steered[one.response_id], lane.run
+                waits = steered.pending(one) if steered.required else None
         except ApiError as error:
-            lane = lane_of(self._lanes, named)
             refused = failed(named if isinstance(named, str) else "", sent, error)
-            await self._refuse(_numbered(refused, lane))
+            await self._refuse(_numbered(refused, self._lanes.maker_of(named)))
             return
         self._active, self.idle_looks = True, 0
-        steered, run = lane.steered[one.response_id], lane.run
         await self._tell(_numbered(one.event("accepted"), lane))
-        if steered.required:
-            await self._tell(_numbered(steered.pending(one), lane))
+        if waits is not None:
+            await self._tell(_numbered(waits, lane))
         elif run is not None and lane.run is run:
             run.end_as(STEERED)
 
@@ -359,6 +357,14 @@ class Connection:
         finally:
             lane.end()
             await runs.release(run)
+
+
+def _json_of(value: Any) -> bytes:
+    """An input as it came, to be given back; null where a number is too long."""
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        return b"null"
 
 
 def _numbered(event: Mapping[str, Any], lane: Lane | None) -> str:

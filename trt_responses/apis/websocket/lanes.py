@@ -9,6 +9,14 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from trt_responses.apis.websocket.steering import (
+    COMPLETED,
+    MOST,
+    MOST_BYTES,
+    NOT_FOUND,
+    TOO_MANY,
+    Steered,
+)
 from trt_responses.errors import InvalidRequest
 from trt_responses.feature import Step
 
@@ -16,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trt_responses.apis.websocket.frames import ClientEvent
-    from trt_responses.apis.websocket.steering import Steered, Submission
+    from trt_responses.apis.websocket.steering import Steer, Submission
     from trt_responses.apis.websocket.writer import FrameWriter
     from trt_responses.run.commit import Write
     from trt_responses.run.draft import Draft
@@ -143,6 +151,27 @@ class Lanes:
             if lane.latest is not None and lane.latest.id == response_id:
                 return lane.latest
         return await self._records.get(response_id, owner)
+
+    def maker_of(self, response_id: object) -> Lane | None:
+        """The lane that makes this response, or has made it."""
+        return next((lane for lane in self if response_id in lane.made), None)
+
+    def submit(self, wanted: Steer, sent: bytes) -> tuple[Lane, Submission]:
+        """Keep a message with its response. Raises an `InvalidRequest` where that takes none."""
+        response_id, messages = wanted.previous_response_id, wanted.messages
+        if (lane := self.maker_of(response_id)) is None:
+            why = f"Response '{response_id:.100}' was not made on this connection."
+            raise InvalidRequest(why, code=NOT_FOUND)
+        if (steered := lane.steered.get(response_id)) is None:
+            if lane.run is None or lane.newest != response_id:
+                why = f"Response '{response_id}' has ended: send the input with 'response.create'."
+                raise InvalidRequest(why, code=COMPLETED)
+            steered = Steered(lane.run)
+        waiting = [len(one.sent) for each in self for one in each.submissions]
+        if len(waiting) >= MOST or sum(waiting) + len(sent) > MOST_BYTES:
+            raise InvalidRequest("Too many messages wait on this connection.", code=TOO_MANY)
+        lane.steered[response_id] = steered
+        return lane, steered.add(response_id, sent, messages)
 
     def trim(self, newest: Lane) -> None:
         """Forget other lanes' responses, then the newest, until the rest fits."""

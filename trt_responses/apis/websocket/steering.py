@@ -1,7 +1,7 @@
 """Messages that steer the responses of a connection: accepted, and kept until a response takes
 them.
 
-Knows lanes and frames; sends nothing and starts no run.
+Knows no lane and no frame; sends nothing and starts no run.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trt_responses.accept.accepted import Accepted
-    from trt_responses.apis.websocket.lanes import Lane, Lanes
     from trt_responses.run.run import Run
 
     Json = dict[str, Any]
@@ -93,6 +92,11 @@ class Steered:
         places = [ItemPlace("input")] * len(first) + own
         return replace(accepted, input=[*first, *rest], places=places)
 
+    def add(self, response_id: str, sent: bytes, messages: Sequence[InputMessage]) -> Submission:
+        """Keep one more."""
+        self.submissions.append(one := Submission(mint("steer"), response_id, sent, messages))
+        return one
+
     def ended(self, run: Run) -> list[Json] | None:
         """The events to send when the run has ended; None: its successor follows."""
         last = run.log.response
@@ -112,33 +116,9 @@ def failed(response_id: str, sent: bytes, error: ApiError, steer_id: str | None 
     """The event of a message that no response takes."""
     code = error.code if error.code in (*CODES, NO_SUCCESSOR) else INVALID
     body = {"type": "invalid_request_error", "code": code, "message": error.message}
-    items = orjson.loads(sent)
+    items = orjson.loads(sent) or ""  # the event has no null
     if isinstance(items, list):  # the event's messages name their type, which clients may leave out
         items = [{"type": "message"} | each if isinstance(each, dict) else each for each in items]
     steer = {"input": items, "previous_response_id": response_id}
     named = {"id": steer_id} if steer_id else {}
     return {"type": "response.steer.failed", "error": body, "steer": named | steer}
-
-
-def lane_of(lanes: Lanes, response_id: object) -> Lane | None:
-    """The lane that makes this response, or has made it."""
-    return next((lane for lane in lanes if response_id in lane.made), None)
-
-
-def submitted(lanes: Lanes, wanted: Steer, sent: bytes) -> tuple[Lane, Submission]:
-    """Keep a message with its response. Raises an `InvalidRequest` where that takes none."""
-    response_id, messages = wanted.previous_response_id, wanted.messages
-    if (lane := lane_of(lanes, response_id)) is None:
-        why = f"Response '{response_id:.100}' was not made on this connection."
-        raise InvalidRequest(why, code=NOT_FOUND)
-    if (steered := lane.steered.get(response_id)) is None:
-        if lane.run is None or lane.newest != response_id:
-            why = f"Response '{response_id}' has ended: send the input with 'response.create'."
-            raise InvalidRequest(why, code=COMPLETED)
-        steered = Steered(lane.run)
-    waiting = [len(one.sent) for each in lanes for one in each.submissions]
-    if len(waiting) >= MOST or sum(waiting) + len(sent) > MOST_BYTES:
-        raise InvalidRequest("Too many messages wait on this connection.", code=TOO_MANY)
-    lane.steered[response_id] = steered
-    steered.submissions.append(one := Submission(mint("steer"), response_id, sent, messages))
-    return lane, one
