@@ -265,7 +265,6 @@ class Server:
             max_calls=settings.max_calls or dialect.takes.calls,
             tools={tool.kind: tool for tool in self.tools},
             max_tool_calls=settings.max_tool_calls,
-            thought_summaries=settings.thought_summaries,
             features=self.features,
             own_fields=frozenset(field.path for field in self.own_fields),
             leases=self.leases,
