@@ -110,6 +110,7 @@ REFUSED: Mapping[str, Sequence[Post | Start | str]] = {
     ],
     "features.second_chance": [],
     "features.several": [Start({"engine": "several://gpt=grpc://127.0.0.1:1/gpt"})],
+    "features.shapes": [],
     "features.stall": [],
     "features.stop": [Post(CHAT | {"stop": "x"}, "stop", "/v1/chat/completions")],
     "features.stored": [

@@ -38,6 +38,8 @@ MAY_IMPORT = {
     "files": "",
     "frozen": "",
     "tasks": "",
+    "logs": f"{LEAVES} settings",
+    "systemd": LEAVES,
     "settings": LEAVES,
     "engine": LEAVES,
     "store": LEAVES,
@@ -73,7 +75,7 @@ MAY_IMPORT = {
     "setup.server": f"{CORE} backends setup.engine features.references",
     "setup": f"{CORE} setup.engine",
     "cli": f"{LEAVES} settings tokens features.limits prepare.* doctor prove app backends fleet"
-    " serve engine cli.engines cli.terminal features.cassette"
+    " serve systemd logs engine cli.engines cli.terminal features.cassette"
     " features.several",
     "cli.terminal": f"{LEAVES} cli",
     "cli.engines": f"{LEAVES} settings tokens prepare.* backends cli engine serve",
@@ -116,6 +118,7 @@ MAY_IMPORT = {
     "features.seal": f"{CORE} features.references",
     "features.second_chance": CORE,
     "features.several": f"{CORE} features.limits",
+    "features.shapes": CORE,
     "features.stall": CORE,
     "features.stop": CORE,
     "features.stored": f"{CORE} features.listing",
@@ -126,8 +129,8 @@ MAY_IMPORT = {
     "features.truncation": CORE,
     # APIs
     "apis": "",
-    "apis.chat": CORE,
-    "apis.messages": f"{CORE} apis.chat",
+    "apis.chat": f"{CORE} features.shapes",
+    "apis.messages": f"{CORE} apis.chat features.shapes",
     "apis.decisions": CORE,
     "apis.kserve": f"{CORE} apis.chat features.limits features.metrics features.rollout",
     "apis.playground": CORE,
@@ -158,8 +161,8 @@ MAY_IMPORT = {
     "dialects.templates.read": f"{HARMONY} dialects.templates",
     "dialects.templates.write": f"{HARMONY} dialects.templates dialects.templates.read",
     "fleet": f"{LEAVES} settings engine engines.remote engines.triton engines.trtllm prepare.shelf"
-    " app backends serve setup setup.engine features.limits features.metrics features.rollout"
-    " health",
+    " app backends serve systemd setup setup.engine features.limits features.metrics"
+    " features.rollout health logs",
     # checkpoints to engines
     "prepare": f"{LEAVES} tokens engine prepare.checkpoint prepare.graph prepare.shelf",
     "prepare.checkpoint": f"{LEAVES} tokens engine prepare",

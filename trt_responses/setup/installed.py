@@ -46,6 +46,7 @@ FOLDERS = (
     "features.stop",
     "features.summaries",
     "features.known_tools",
+    "features.shapes",
     "features.open_responses",
     "features.logprobs",
     "features.peer_words",
