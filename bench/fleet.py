@@ -31,8 +31,9 @@ from bench.script import script
 from bench.timing import children_of, cpu_ns_of
 from trt_responses.app import create_app
 from trt_responses.fleet.fleet import serve_fleet
+from trt_responses.logs import log_to_stderr
 from trt_responses.prepare.shelf.shelf import DEMO
-from trt_responses.serve.server import Server, bound, log_to_stderr, run_server
+from trt_responses.serve.server import Server, bound, run_server
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:

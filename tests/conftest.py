@@ -20,12 +20,16 @@ from trt_responses.features.action_tools.calls import CALLS as ACTION_CALLS
 from trt_responses.features.action_tools.tools import KINDS as ACTION_TOOLS
 from trt_responses.features.hosted_tools.tools import TOOLS as HOSTED_TOOLS
 from trt_responses.features.hosted_tools.tools import McpChoice
+from trt_responses.features.known_tools.known import KNOWN
+from trt_responses.features.open_responses.dialect import OPEN_RESPONSES
 from trt_responses.features.tool_items.custom_calls import CustomCall
 from trt_responses.features.tool_items.items import ITEMS
 from trt_responses.features.tool_search.items import ITEMS as SEARCH_ITEMS
 from trt_responses.features.tool_search.items import ToolSearchTool
 from trt_responses.log.item_events import CALLS
 from trt_responses.wire.choice import CHOICES
+from trt_responses.wire.dialect import DIALECTS
+from trt_responses.wire.known_tools import MEMORIES
 from trt_responses.wire.past_calls import KINDS
 from trt_responses.wire.tools import TOOLS
 
@@ -40,6 +44,8 @@ pytest.register_assert_rewrite("tests.support")
 KINDS.update({**ITEMS, **SEARCH_ITEMS})
 TOOLS.update({**ACTION_TOOLS, **HOSTED_TOOLS, "tool_search": ToolSearchTool})
 CHOICES["mcp"] = McpChoice
+DIALECTS[OPEN_RESPONSES.name] = OPEN_RESPONSES
+MEMORIES[:] = [KNOWN]
 CALLS.update(ACTION_CALLS, custom=CustomCall)
 
 # The same examples in each run, however busy the machine is.

@@ -21,8 +21,9 @@ from trt_responses.engines.remote.client import RemoteEngine
 from trt_responses.engines.remote.process import EngineProcess
 from trt_responses.engines.scripted.engine import Script, ScriptedEngine
 from trt_responses.fleet.fleet import serve_fleet
+from trt_responses.logs import log_to_stderr
 from trt_responses.prepare.shelf.shelf import DEMO
-from trt_responses.serve.server import Server, bound, log_to_stderr, run_server
+from trt_responses.serve.server import Server, bound, run_server
 from trt_responses.settings import Settings
 from trt_responses.tokens.control import CONTROL
 

@@ -27,7 +27,8 @@ from trt_responses.app import create_app
 from trt_responses.backends.dialects import vocabulary
 from trt_responses.engines.remote.client import RemoteEngine
 from trt_responses.engines.scripted.engine import Script, ScriptedEngine, StepClock
-from trt_responses.serve.server import Server, bound, lasting, log_to_stderr, run_server
+from trt_responses.logs import log_to_stderr
+from trt_responses.serve.server import Server, bound, lasting, run_server
 from trt_responses.settings import Settings
 from trt_responses.tokens.control import CONTROL
 

@@ -13,7 +13,7 @@ from tests.support.asgi import JSON, asked
 from tests.support.otlp import collecting, values
 from tests.support.scripted_tool import ScriptedTool
 from tests.support.served import STALLED, THOUGHT, served
-from trt_responses.serve.lines import JsonLines, TextLines
+from trt_responses.logs import JsonLines, TextLines
 from trt_responses.tool import ToolAnswer
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"

@@ -38,6 +38,8 @@ MAY_IMPORT = {
     "files": "",
     "frozen": "",
     "tasks": "",
+    "logs": f"{LEAVES} settings",
+    "systemd": LEAVES,
     "settings": LEAVES,
     "engine": LEAVES,
     "store": LEAVES,
@@ -73,7 +75,7 @@ MAY_IMPORT = {
     "setup.server": f"{CORE} backends setup.engine features.references",
     "setup": f"{CORE} setup.engine",
     "cli": f"{LEAVES} settings tokens features.limits prepare.* doctor prove app backends fleet"
-    " serve engine cli.engines cli.terminal features.cassette"
+    " serve systemd logs engine cli.engines cli.terminal features.cassette"
     " features.several",
     "cli.terminal": f"{LEAVES} cli",
     "cli.engines": f"{LEAVES} settings tokens prepare.* backends cli engine serve",
@@ -98,11 +100,13 @@ MAY_IMPORT = {
     "features.hosted_tools": f"{CORE} features.references features.tool_items",
     "features.idempotency": CORE,
     "features.include": CORE,
+    "features.known_tools": CORE,
     "features.limits": CORE,
     "features.listing": CORE,
     "features.logprobs": CORE,
     "features.metrics": f"{CORE} features.rollout apis.kserve",
     "features.models": CORE,
+    "features.open_responses": CORE,
     "features.owners": f"{CORE} features.limits features.listing tools",
     "features.parallel_calls": CORE,
     "features.peer_words": CORE,
@@ -114,18 +118,20 @@ MAY_IMPORT = {
     "features.seal": f"{CORE} features.references",
     "features.second_chance": CORE,
     "features.several": f"{CORE} features.limits",
+    "features.shapes": CORE,
     "features.stall": CORE,
     "features.steer": f"{CORE} features.stored",
     "features.stop": CORE,
     "features.stored": f"{CORE} features.listing",
+    "features.summaries": CORE,
     "features.tool_items": CORE,
     "features.tool_search": f"{CORE} features.hosted_tools",
     "features.traces": CORE,
     "features.truncation": CORE,
     # APIs
     "apis": "",
-    "apis.chat": CORE,
-    "apis.messages": f"{CORE} apis.chat",
+    "apis.chat": f"{CORE} features.shapes",
+    "apis.messages": f"{CORE} apis.chat features.shapes",
     "apis.decisions": CORE,
     "apis.kserve": f"{CORE} apis.chat features.limits features.metrics features.rollout",
     "apis.playground": CORE,
@@ -156,8 +162,8 @@ MAY_IMPORT = {
     "dialects.templates.read": f"{HARMONY} dialects.templates",
     "dialects.templates.write": f"{HARMONY} dialects.templates dialects.templates.read",
     "fleet": f"{LEAVES} settings engine engines.remote engines.triton engines.trtllm prepare.shelf"
-    " app backends serve setup setup.engine features.limits features.metrics features.rollout"
-    " features.several health",
+    " app backends serve systemd setup setup.engine features.limits features.metrics"
+    " features.rollout features.several health logs",
     # checkpoints to engines
     "prepare": f"{LEAVES} tokens engine prepare.checkpoint prepare.graph prepare.shelf",
     "prepare.checkpoint": f"{LEAVES} tokens engine prepare",

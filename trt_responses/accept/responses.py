@@ -13,10 +13,10 @@ from trt_responses.accept.echo import NO_REASONING, NO_TEXT, echo_of
 from trt_responses.accept.sampling import sampling_of, thought_of
 from trt_responses.accept.tool_choice import choice_among
 from trt_responses.accept.tools import client_tools, tools_run_here
-from trt_responses.errors import InvalidRequest, Unsupported, invalid_value, unsupported_value
+from trt_responses.errors import InvalidRequest, invalid_value
 from trt_responses.wire import tools as t
 from trt_responses.wire.choice import JsonObject, JsonSchema
-from trt_responses.wire.dialect import OPEN_RESPONSES, OPENAI
+from trt_responses.wire.dialect import OPENAI
 from trt_responses.wire.fields import FIELDS
 from trt_responses.wire.items import (
     AdditionalTools,
@@ -30,7 +30,7 @@ from trt_responses.wire.request import Request
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from trt_responses.accept.accepted import BuiltInTool, Effort, Tool
+    from trt_responses.accept.accepted import BuiltInTool, Tool
     from trt_responses.wire.choice import TextFormat
     from trt_responses.wire.dialect import Dialect
     from trt_responses.wire.items import SentItem
@@ -66,8 +66,7 @@ def accept(
     run_here = _run_here(lists, request.include or (), built_in)
     ignored = judge(request, placed, column, built_in)
     reasoning, form = request.reasoning or NO_REASONING, (request.text or NO_TEXT).format
-    if dialect is OPEN_RESPONSES:
-        _check_sayable(reasoning.effort, request.tools or ())
+    dialect.check(reasoning.effort, request.tools or ())
     scored = LOGPROBS in (request.include or ())
     sampling = sampling_of(request, (request.top_logprobs or 0) if scored else None)
     echo = echo_of(request, echoed, sampling, built_in)
@@ -194,23 +193,6 @@ def _conversation(request: Request) -> str | None:
             code="mutually_exclusive_parameters",
         )
     return wanted if isinstance(wanted, str) else wanted.id
-
-
-def _check_sayable(effort: Effort | None, tools: Sequence[t.Tool]) -> None:
-    """Refuse what the Open Responses specification cannot say: tools other than functions, and some
-    efforts."""
-    if effort in ("minimal", "max"):
-        raise unsupported_value(
-            "reasoning.effort", f"the dialect 'open-responses' has no '{effort}'"
-        )
-    for place, tool in enumerate(tools):
-        if not isinstance(tool, t.FunctionTool | t.OtherTool):
-            raise Unsupported(
-                f"Unsupported tool type '{tool.type}': the dialect 'open-responses' has 'function' "
-                "tools only.",
-                param=f"tools[{place}].type",
-                code="unsupported_tool",
-            )
 
 
 def _answer(form: TextFormat | None) -> AnswerFormat | None:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from fastapi import FastAPI
+
     from trt_responses.cli.commands import Commands
     from trt_responses.engine import Engine
     from trt_responses.settings import Settings
@@ -196,9 +198,17 @@ def server_for(settings: Settings) -> Callable[[Settings], int]:
             from trt_responses.fleet.fleet import serve_fleet
         return serve_fleet
     from trt_responses.app import create_app
-    from trt_responses.serve.server import serve
 
-    return partial(serve, app_of=partial(create_app, engine_of=_engine_of(settings)))
+    return partial(_serve_here, app_of=partial(create_app, engine_of=_engine_of(settings)))
+
+
+def _serve_here(settings: Settings, app_of: Callable[[Settings], FastAPI]) -> int:
+    from trt_responses.logs import log_to_stderr
+    from trt_responses.serve.server import serve
+    from trt_responses.systemd import Notifier, handed_socket
+
+    log_to_stderr(settings)
+    return serve(settings, app_of, handed_socket(), Notifier().tell)
 
 
 def _serve_counted(settings: Settings) -> int:

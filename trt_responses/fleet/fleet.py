@@ -32,9 +32,10 @@ from trt_responses.fleet.counts import COUNTS, SharedCounts, make_counts
 from trt_responses.fleet.engine_process import process_of
 from trt_responses.fleet.front_end import ENGINE_LOST
 from trt_responses.fleet.versions import FleetVersions, OwnEngine
-from trt_responses.serve.server import bound, lasting, log_to_stderr
-from trt_responses.serve.systemd import Notifier
+from trt_responses.logs import log_to_stderr
+from trt_responses.serve.server import bound, lasting
 from trt_responses.setup.engine import selected
+from trt_responses.systemd import Notifier
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

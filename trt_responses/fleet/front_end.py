@@ -20,7 +20,8 @@ from trt_responses.features.metrics.metrics import Metrics
 from trt_responses.fleet.counts import COUNTS, SharedCounts
 from trt_responses.fleet.following import Following
 from trt_responses.fleet.siblings import Siblings
-from trt_responses.serve.server import LostEngineError, Server, bound, log_to_stderr, run_server
+from trt_responses.logs import log_to_stderr
+from trt_responses.serve.server import LostEngineError, Server, bound, run_server
 from trt_responses.settings import Settings
 from trt_responses.setup.engine import Given
 

@@ -16,7 +16,6 @@ from trt_responses.wire.output import (
     OutputHostedCall,
     OutputMessage,
     OutputReasoning,
-    OutputSummaryText,
     OutputText,
 )
 
@@ -72,16 +71,6 @@ def _changed(item: OutputItem, event: e.ItemEvent) -> OutputItem:
             if part.text is event.text:  # the machine's, which has read it here: nothing is copied
                 return item
             return _with_part(item, event.content_index, replace(part, text=event.text))
-        case e.ReasoningSummaryPartAdded():
-            thought = _reasoning(item)
-            return replace(thought, summary=(*thought.summary, event.part))
-        case e.ReasoningSummaryPartDone():
-            return item
-        case e.ReasoningSummaryTextDelta():
-            thought = _reasoning(item)
-            return _summarised(thought, thought.summary[-1].text + event.delta)
-        case e.ReasoningSummaryTextDone():
-            return _summarised(_reasoning(item), event.text)
         case e.FunctionCallArgumentsDelta():
             call = _call(item)
             return replace(call, arguments=call.arguments + event.delta)
@@ -113,16 +102,6 @@ def _annotated(item: OutputItem, event: e.AnnotationAdded) -> OutputItem:
         raise TypeError(f"a {part.type} has no annotations")
     annotations = (*part.annotations, event.annotation)
     return _with_part(item, event.content_index, replace(part, annotations=annotations))
-
-
-def _summarised(thought: OutputReasoning, text: str) -> OutputReasoning:
-    return replace(thought, summary=(*thought.summary[:-1], OutputSummaryText(text)))
-
-
-def _reasoning(item: OutputItem) -> OutputReasoning:
-    if not isinstance(item, OutputReasoning):
-        raise TypeError(f"a {item.type} has no summary")
-    return item
 
 
 def _with_item(output: Output, index: int, item: OutputItem) -> Output:

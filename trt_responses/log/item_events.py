@@ -104,34 +104,13 @@ class Reasoning:
         return (
             e.ReasoningTextDone(self.id, self.index, 0, part.text),
             e.ContentPartDone(self.id, self.index, 0, part),
-            e.OutputItemDone(self.index, self._done(item, status)),
+            e.OutputItemDone(self.index, self.done(item, status)),
         )
 
-    def _done(self, item: o.OutputReasoning, status: o.Status) -> o.OutputReasoning:
+    def done(self, item: o.OutputReasoning, status: o.Status) -> o.OutputReasoning:
+        """The item at its end, with its seal."""
         done = o.OutputReasoning(self.id, status, item.content, item.summary)
         return done if self._seal is None else o.sealed(done, self._seal(done, self._message))
-
-
-class Summary(Reasoning):
-    """A thought that is sent as its summary, since some clients show nothing else of it."""
-
-    def begin(self) -> tuple[e.Event, ...]:
-        return (
-            e.OutputItemAdded(self.index, o.OutputReasoning(self.id)),
-            e.ReasoningSummaryPartAdded(self.id, self.index, 0, o.OutputSummaryText()),
-        )
-
-    def delta(self) -> e.Delta:
-        return e.ReasoningSummaryTextDelta(self.id, self.index, 0, "")
-
-    def end(self, item: o.OutputItem, status: o.Status) -> tuple[e.Event, ...]:
-        assert isinstance(item, o.OutputReasoning)
-        (part,) = item.summary
-        return (
-            e.ReasoningSummaryTextDone(self.id, self.index, 0, part.text),
-            e.ReasoningSummaryPartDone(self.id, self.index, 0, part),
-            e.OutputItemDone(self.index, self._done(item, status)),
-        )
 
 
 class Call:

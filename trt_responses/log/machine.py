@@ -21,7 +21,6 @@ from trt_responses.log.item_events import (
     FolderCall,
     Message,
     Reasoning,
-    Summary,
 )
 from trt_responses.log.item_events import Callee as Callee
 from trt_responses.log.item_events import Mint as Mint
@@ -83,8 +82,8 @@ class MachineOptions(TypedDict, total=False):
     scored: bool
     runners: Mapping[str, NewCall]
     """The tools that are run here, by the recipients of their calls."""
-    summarised: bool
-    """Thoughts are sent as their summaries."""
+    new_thought: type[Reasoning]
+    """What a thought is sent as."""
     cited_text: Callable[[], CitedText] | None
     """Makes citations of the marks in messages to the user."""
 
@@ -99,7 +98,7 @@ class Machine:
         mint: Mint,
         **options: Unpack[MachineOptions],
     ) -> None:
-        self._new_thought = Summary if options.get("summarised") else Reasoning
+        self._new_thought = options.get("new_thought", Reasoning)
         self._log = log
         self._runners = options.get("runners") or {}
         self._scored = options.get("scored", False)

@@ -130,7 +130,7 @@ def _plan(draft: Draft) -> None:
 
 def _write(draft: Draft) -> None:
     """Set the log, and what reads the model and tells of it."""
-    request, accepted, parts = draft.request, draft.accepted, draft.parts
+    request, accepted = draft.request, draft.accepted
     response, spelling = _response(draft), request.spelling
     spelled = spelling(response, len(draft.prompt.ids)) if spelling else None
     draft.log = Log(response, request.dialect, spelled)
@@ -138,7 +138,6 @@ def _write(draft: Draft) -> None:
     draft.reader = _reader(draft)
     draft.options = _options(draft)
     draft.machine_options["scored"] = accepted.sampling.logprobs is not None
-    draft.machine_options["summarised"] = parts.thought_summaries and accepted.summarised
     for write in draft.joints["write"]:
         write(draft)
 

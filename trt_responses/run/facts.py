@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from trt_responses.frozen import dataclass
 from trt_responses.run.origin import NOWHERE, Origin
-from trt_responses.run.trace import Outline
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,24 +33,6 @@ class RunFacts:
     origin: Origin = NOWHERE
     tool_runs: Sequence[ToolRun] = ()
     """The calls that the server ran."""
-
-    def outline(self) -> Outline:
-        """What is kept of it to explain it."""
-        response = self.response
-        return Outline(
-            id=response.id,
-            model=response.model,
-            status=response.status,
-            error=response.error.message if response.error is not None else None,
-            calls=sum(item.type.endswith("_call") for item in response.output),
-            repairs=self.repairs,
-            arrival_ns=self.arrival_ns,
-            requested_ns=self.requested_ns,
-            first_token_ns=self.first_token_ns,
-            last_token_ns=self.last_token_ns,
-            end_ns=self.end_ns,
-            trace=self.trace,
-        )
 
 
 class Progress(NamedTuple):

@@ -82,8 +82,6 @@ class Parts:
     """The tools that the operator has switched on, by kind."""
     max_tool_calls: int = 32
     """Calls of such tools in one response, of those who do not ask for fewer."""
-    thought_summaries: bool = False
-    """Return reasoning as a summary when requested."""
     features: Sequence[Feature] = ()
     own_fields: Collection[str] = ()
     """Paths of the request fields that features read out of those that the core ignores."""

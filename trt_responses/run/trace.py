@@ -14,13 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from trt_responses.engine import Guide, Loss
-    from trt_responses.language.fragments import RepairKind
     from trt_responses.language.messages import FunctionTool
     from trt_responses.language.reader import Reader
     from trt_responses.language.steering import Segment
     from trt_responses.log.item_events import Callee
     from trt_responses.run.ending import End
-    from trt_responses.wire.response import ResponseStatus
 
 Outcome = Literal["completed", "incomplete", "failed", "cancelled"]
 
@@ -83,25 +81,6 @@ class Trace:
         """The bytes that it takes in memory, about."""
         ids = sum(len(s.kept) + len(s.forced) + len(s.discarded) for s in self.segments)
         return 4096 + 4 * len(self.prompt_ids) + 4 * ids
-
-
-@dataclass(frozen=True, slots=True)
-class Outline:
-    """What is kept of a run to explain it: all but its texts, which its ids say."""
-
-    id: str
-    model: str
-    status: ResponseStatus
-    error: str | None
-    calls: int
-    """The calls among the items of its output."""
-    repairs: Mapping[RepairKind, int]
-    arrival_ns: int
-    requested_ns: int | None
-    first_token_ns: int | None
-    last_token_ns: int | None
-    end_ns: int
-    trace: Trace
 
 
 class SegmentNotes:

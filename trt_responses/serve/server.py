@@ -23,8 +23,6 @@ import uvicorn
 from trt_responses.errors import StartupError, UsageError
 from trt_responses.files import close_folder_to_others
 from trt_responses.serve.drain import Drain
-from trt_responses.serve.lines import JsonLines, TextLines
-from trt_responses.serve.systemd import Notifier, handed_socket
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,6 +33,9 @@ if TYPE_CHECKING:
     from trt_responses.health.health import Health
     from trt_responses.health.lifecycle import Lifecycle
     from trt_responses.settings import Settings
+
+    Tell = Callable[[str, str], None]
+    """Tells who started this process of a state, in their words and in ours."""
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +70,7 @@ class Server(uvicorn.Server):
         self,
         app: FastAPI,
         settings: Settings,
-        notifier: Notifier | None = None,
+        tell: Tell | None = None,
         *,
         listen_when_ready: bool = False,
     ) -> None:
@@ -86,7 +87,7 @@ class Server(uvicorn.Server):
             end_connections=sockets.drain if sockets else lambda: None,
         )
         self._linger_s = settings.linger_s
-        self._notifier = notifier or Notifier({})
+        self._tell = tell or (lambda state, status: None)
         self._life: asyncio.Task[None] | None = None
         self._ending = asyncio.Event()
         app.state.last_answers = self._last_answers
@@ -115,7 +116,7 @@ class Server(uvicorn.Server):
                 if self._listen_when_ready:
                     await self._listen(sockets)
                 base = self._base()
-                self._notifier.tell("READY=1", f"ready at {base}")
+                self._tell("READY=1", f"ready at {base}")
                 print(_hello(self._app, base), flush=True)
             await self._ending.wait()
 
@@ -146,7 +147,7 @@ class Server(uvicorn.Server):
         """Finish the work, end the app's life, and close the sockets last."""
         if not self._lifecycle.draining:
             self._drain.begin(0.0)
-        self._notifier.tell("STOPPING=1", "stopping")
+        self._tell("STOPPING=1", "stopping")
         if self._lifecycle.was_ready:
             await self._drain.finish()
             self._lifecycle.end_streams()
@@ -194,16 +195,20 @@ def freeze_heap() -> None:
     gc.set_threshold(YOUNG_OBJECTS)
 
 
-def serve(settings: Settings, app_of: Callable[[Settings], FastAPI]) -> int:
+def serve(
+    settings: Settings,
+    app_of: Callable[[Settings], FastAPI],
+    handed: socket.socket | None = None,
+    tell: Tell | None = None,
+) -> int:
     """Serve the app of these settings until stopped, and return the exit status. A start that fails
-    says why in one sentence."""
+    says why in one sentence. `handed` is a socket that listens already."""
     settings.check_exposure()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with handed_socket() or bound(settings) as address:
-            log_to_stderr(settings)
+        with handed or bound(settings) as address:
             close_folder_to_others(settings.data_dir)
-            run_server(Server(app_of(lasting(settings)), settings, Notifier()), address)
+            run_server(Server(app_of(lasting(settings)), settings, tell), address)
     except KeyboardInterrupt:  # uvicorn raises what stopped it again, when all is closed
         pass
     return 0
@@ -217,13 +222,6 @@ def run_server(server: Server, address: socket.socket) -> None:
         raise server.fault
     if server.lost is not None:
         raise LostEngineError(f"The engine is lost and the server has ended: {server.lost}")
-
-
-def log_to_stderr(settings: Settings) -> None:
-    """Write the log to standard error, in the form that the settings name."""
-    handler = logging.StreamHandler()
-    handler.setFormatter(JsonLines() if settings.log_format == "json" else TextLines())
-    logging.basicConfig(level=settings.log_level.upper(), handlers=[handler])
 
 
 def lasting(settings: Settings) -> Settings:

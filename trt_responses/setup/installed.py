@@ -12,12 +12,11 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
 from trt_responses.errors import UsageError
-from trt_responses.settings import PREFIX
+from trt_responses.settings import PREFIX, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from trt_responses.settings import Settings
     from trt_responses.setup.server import Server
 
     Install = Callable[[Server], None]
@@ -47,6 +46,10 @@ FOLDERS = (
     "features.hosted_tools",
     "features.tool_search",
     "features.stop",
+    "features.summaries",
+    "features.known_tools",
+    "features.shapes",
+    "features.open_responses",
     "features.logprobs",
     "features.peer_words",
     "features.prefill",
@@ -83,6 +86,8 @@ REQUIRED_BY = {
     "features.limits": "keys_file",
     "features.parallel_calls": "max_calls",
     "features.seal": "seal_keys",
+    "features.open_responses": "dialect",
+    "features.summaries": "thought_summaries",
     "features.traces": "otlp_endpoint",
 }
 """The setting that requires each of these folders."""
@@ -103,7 +108,7 @@ def _installs(settings: Settings) -> Iterator[Install]:
             if not (error.name or "").startswith(f"{PACKAGE}."):
                 raise
             setting = REQUIRED_BY.get(folder, "")
-            if getattr(settings, setting, None):
+            if setting and getattr(settings, setting) != Settings.model_fields[setting].default:
                 raise UsageError(
                     f"{PREFIX}{setting.upper()}: {folder} is not installed (module {error.name} "
                     "is missing)."

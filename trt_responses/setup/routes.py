@@ -40,6 +40,7 @@ def add_routes(app: FastAPI, server: Server) -> None:
 
 def _shared(server: Server) -> Shared:
     settings = server.settings
+    limits = _limits(settings)
     guard = Guard(
         hosts=settings.hosts(),
         origins=settings.allowed_origins,
@@ -52,7 +53,8 @@ def _shared(server: Server) -> Shared:
         runs=server.runs,
         guard=guard,
         headers=server.headers,
-        limits=_limits(settings),
+        limits=limits,
+        steps=server.reading(limits, server.runs.built_in),
         stream_limits=server.stream_limits,
         about=server.about,
         card_of=server.card_of,

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from trt_responses import __version__
 from trt_responses.accept.model_names import ModelNames
+from trt_responses.accept.responses import accept
 from trt_responses.backends.dialects import spelled
 from trt_responses.backends.stores import store_of
 from trt_responses.backends.tools import tools_of
@@ -34,16 +35,19 @@ from trt_responses.tasks import beside
 from trt_responses.web.headers import Origins, ReplyHeaders
 from trt_responses.web.stream.keepalive import KeepAlive
 from trt_responses.web.stream.sse import StreamLimits
+from trt_responses.wire import parse
+from trt_responses.wire.request import Request as CreateRequest
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from starlette.requests import Request
     from starlette.responses import Response
     from starlette.types import ASGIApp
 
+    from trt_responses.accept.accepted import Accepted
     from trt_responses.dialect import Dialect
     from trt_responses.engine import Engine
     from trt_responses.feature import Feature
@@ -61,9 +65,12 @@ if TYPE_CHECKING:
     from trt_responses.web.jobs import Jobs
     from trt_responses.web.middleware import RequestListener
     from trt_responses.web.repeats import Repeats
-    from trt_responses.web.shared import Routes
+    from trt_responses.web.shared import Routes, Steps
+    from trt_responses.wire.dialect import Dialect
     from trt_responses.wire.fields import Field
+    from trt_responses.wire.limits import RequestLimits
 
+    NewSteps = Callable[[RequestLimits, Mapping[str, Sequence[str]]], Steps]
     Life = Callable[[], AbstractAsyncContextManager[object]]
 
 T = TypeVar("T")
@@ -97,6 +104,16 @@ class LabelledReading(NamedTuple):
     label: str
     read: Callable[[], Mapping[str, float]]
     kind: Literal["gauge", "counter"] = "gauge"
+
+
+def plain_steps(limits: RequestLimits, built_in: Mapping[str, Sequence[str]]) -> Steps:
+    """Reads every request as if none had come before."""
+
+    def steps(body: bytes, dialect: Dialect) -> Generator[None, None, tuple[Accepted, bool, Any]]:
+        request = yield from parse.steps(body, CreateRequest, limits)
+        return accept(request, dialect, built_in), bool(request.stream), None
+
+    return steps
 
 
 class Server:
@@ -141,6 +158,8 @@ class Server:
         self.keys: Keys | None = None
         self.jobs: Jobs | None = None
         self.repeats: Repeats | None = None
+        self.reading: NewSteps = plain_steps
+        """Makes what reads a body of the Responses API."""
         self.features: list[Feature] = []
         self.listeners: list[Listener] = []
         self.request_listeners: list[RequestListener] = []
@@ -276,7 +295,6 @@ class Server:
             max_calls=settings.max_calls or dialect.takes.calls,
             tools={tool.kind: tool for tool in self.tools},
             max_tool_calls=settings.max_tool_calls,
-            thought_summaries=settings.thought_summaries,
             features=self.features,
             own_fields=frozenset(field.path for field in self.own_fields),
             leases=self.leases,

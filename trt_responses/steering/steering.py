@@ -22,7 +22,7 @@ from trt_responses.schema.judge import Judge
 from trt_responses.schema.matching import Expressions, Pieces
 from trt_responses.schema.normalise import Left
 from trt_responses.schema.refusals import InvalidSchema, SlowSchema
-from trt_responses.steering.compiling import Turns
+from trt_responses.schema.turns import Turns
 from trt_responses.steering.tools import is_raw, schema_of, shown
 from trt_responses.wire.known_tools import made_once
 

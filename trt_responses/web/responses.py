@@ -13,7 +13,6 @@ from starlette.requests import ClientDisconnect
 
 from trt_responses.accept.model_names import ModelNames
 from trt_responses.accept.responses import accept
-from trt_responses.accept.shapes import Shapes
 from trt_responses.errors import ApiError
 from trt_responses.log.log import END_OF_STREAM
 from trt_responses.run.request import RunRequest
@@ -155,12 +154,12 @@ class Responses(Making):
         super().__init__(shared)
         self._jobs = shared.jobs
         self._dialect = DIALECTS[shared.settings.dialect]
-        self._shapes = Shapes(shared.limits, shared.runs.built_in)
+        self._steps = shared.steps
 
     async def create(self, request: Request, owner: str) -> ASGIApp:
         body = await read_json(request, self._limits)
         dialect = dialect_of(request, self._dialect)
-        accepted, stream, _ = await in_pieces(self._shapes.steps(body, dialect))
+        accepted, stream, _ = await in_pieces(self._steps(body, dialect))
         if (model := accepted.echo.model) not in self._names.known:
             self._names.check(model)
         extra = self._extra(accepted)

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from trt_responses.frozen import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 
     from fastapi import APIRouter
     from starlette.routing import BaseRoute
 
+    from trt_responses.accept.accepted import Accepted
     from trt_responses.run.parts import Parts
     from trt_responses.run.runs import Runs
     from trt_responses.settings import Settings
@@ -21,8 +22,11 @@ if TYPE_CHECKING:
     from trt_responses.web.jobs import Jobs
     from trt_responses.web.repeats import Repeats
     from trt_responses.web.stream.sse import StreamLimits
+    from trt_responses.wire.dialect import Dialect
     from trt_responses.wire.limits import RequestLimits
 
+    Steps = Callable[[bytes, Dialect], Generator[None, None, tuple[Accepted, bool, Any]]]
+    """Gives what a request asks for, whether it wants a stream, and what is known besides."""
     Routes = Callable[["Shared"], Iterable[BaseRoute | "Cold"]]
 
 T = TypeVar("T")
@@ -44,6 +48,8 @@ class Shared:
     guard: Guard
     headers: ReplyHeaders
     limits: RequestLimits
+    steps: Steps
+    """Reads a body of the Responses API, in short pieces of work."""
     stream_limits: StreamLimits
     about: Callable[[], Mapping[str, Any]]
     """Returns the model, the versions and the engine's kind."""

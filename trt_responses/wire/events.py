@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from trt_responses.wire.output import (
         OutputItem,
         OutputPart,
-        OutputSummaryText,
         TokenLogprob,
         UrlCitation,
     )
@@ -41,13 +40,6 @@ class OfContent(OfItem):
     """An event of a part of an item's content."""
 
     content_index: int
-
-
-@dataclass(frozen=True)
-class OfSummary(OfItem):
-    """An event of a part of a thought's summary."""
-
-    summary_index: int
 
 
 @dataclass(frozen=True)
@@ -172,38 +164,6 @@ class ReasoningTextDone(OfContent):
 
 
 @dataclass(frozen=True)
-class ReasoningSummaryPartAdded(OfSummary):
-    """A part of a thought's summary begins."""
-
-    part: OutputSummaryText
-    type: Literal["response.reasoning_summary_part.added"] = "response.reasoning_summary_part.added"
-
-
-@dataclass(frozen=True)
-class ReasoningSummaryPartDone(OfSummary):
-    """A part of a thought's summary is whole."""
-
-    part: OutputSummaryText
-    type: Literal["response.reasoning_summary_part.done"] = "response.reasoning_summary_part.done"
-
-
-@dataclass(frozen=True)
-class ReasoningSummaryTextDelta(OfSummary):
-    """A piece of a thought's summary."""
-
-    delta: str
-    type: Literal["response.reasoning_summary_text.delta"] = "response.reasoning_summary_text.delta"
-
-
-@dataclass(frozen=True)
-class ReasoningSummaryTextDone(OfSummary):
-    """The whole text of a thought's summary."""
-
-    text: str
-    type: Literal["response.reasoning_summary_text.done"] = "response.reasoning_summary_text.done"
-
-
-@dataclass(frozen=True)
 class FunctionCallArgumentsDelta(OfItem):
     """A piece of a call's arguments."""
 
@@ -278,7 +238,6 @@ Lifecycle = Created | Queued | InProgress | Terminal
 Delta = (
     OutputTextDelta
     | ReasoningTextDelta
-    | ReasoningSummaryTextDelta
     | FunctionCallArgumentsDelta
     | CustomToolCallInputDelta
     | FolderDelta
@@ -290,9 +249,6 @@ ItemEvent = (
     | AnnotationAdded
     | OutputTextDone
     | ReasoningTextDone
-    | ReasoningSummaryPartAdded
-    | ReasoningSummaryPartDone
-    | ReasoningSummaryTextDone
     | FunctionCallArgumentsDone
     | CustomToolCallInputDone
     | HostedStep

@@ -18,7 +18,7 @@ from pydantic_core import PydanticCustomError, from_json
 from trt_responses.errors import InvalidRequest
 from trt_responses.wire.base import Lists, Options, Read, few_keys
 from trt_responses.wire.items import Part, ReasoningText, SentItem, SummaryText
-from trt_responses.wire.known_tools import KNOWN, NAME, SentTools
+from trt_responses.wire.known_tools import MEMORIES, NAME, Sent
 from trt_responses.wire.limits import RequestLimits
 from trt_responses.wire.request import Request
 from trt_responses.wire.tools import Tool
@@ -101,7 +101,9 @@ def read_lists(
 def request_json(body: bytes) -> Any:
     """The JSON of a request of the Responses API, in which tools that came before are not parsed
     again."""
-    return KNOWN.parsed(body, json_of) if NAME in body else json_of(body)
+    if MEMORIES and NAME in body:
+        return MEMORIES[0].parsed(body, json_of)
+    return json_of(body)
 
 
 def json_of(body: bytes) -> Any:
@@ -123,7 +125,7 @@ def _lists(sent: dict[str, Any], lists: Lists) -> Steps:
                 for place in range(start, min(len(entries), start + AT_ONCE)):
                     yield from _parts(entries[place], (name, place), lists)
                     entries[place] = _read(entries[place], entry, (name, place))
-            sent[name] = KNOWN.keep(entries) if isinstance(entries, SentTools) else Read(entries)
+            sent[name] = entries.kept() if isinstance(entries, Sent) else Read(entries)
 
 
 def _parts(item: Any, where: tuple[str | int, ...], lists: Lists) -> Steps:

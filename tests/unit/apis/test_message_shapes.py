@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from trt_responses.accept.shapes import Shape
 from trt_responses.apis.chat import endpoint as chat
 from trt_responses.apis.chat.request import ChatRequest
 from trt_responses.apis.chat.shapes import MessageShapes
@@ -17,6 +16,7 @@ from trt_responses.apis.messages import accept as messages
 from trt_responses.apis.messages.endpoint import shape_of as message_shape
 from trt_responses.apis.messages.request import MessagesRequest
 from trt_responses.errors import InvalidRequest
+from trt_responses.features.shapes.shapes import Shape
 from trt_responses.wire.limits import RequestLimits
 
 Sent = dict[str, Any]

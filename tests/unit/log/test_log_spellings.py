@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.support.replay import parsed, plain
+from trt_responses.features.open_responses.dialect import OPEN_RESPONSES
 from trt_responses.log.entries import ScoredDeltas
 from trt_responses.log.log import Cursor, Log
 from trt_responses.wire import events as e
 from trt_responses.wire import output as o
-from trt_responses.wire.dialect import DIALECTS, OPEN_RESPONSES, OPENAI, Dialect
+from trt_responses.wire.dialect import DIALECTS, OPENAI, Dialect
 from trt_responses.wire.response import Response
 
 TEXT = e.OutputTextDelta("msg_0", 0, 0, "")

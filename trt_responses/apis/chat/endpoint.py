@@ -11,13 +11,13 @@ import orjson
 from fastapi import APIRouter
 from starlette.responses import Response  # noqa: TC002  # FastAPI reads the annotations
 
-from trt_responses.accept.shapes import Shape
 from trt_responses.apis.chat.accept import accept_chat, with_messages
 from trt_responses.apis.chat.output import completion_of
 from trt_responses.apis.chat.request import AssistantMessage, ChatRequest
 from trt_responses.apis.chat.shapes import MessageShapes
 from trt_responses.apis.chat.spelling import ChatSpelling
 from trt_responses.errors import InvalidRequest, NotFound
+from trt_responses.features.shapes.shapes import Shape
 from trt_responses.web.body import in_pieces, read_json
 from trt_responses.web.docs import STREAMED, body_route
 from trt_responses.web.framework import ColdRoute, Owner, replies

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from trt_responses.accept.accepted import Accepted
-from trt_responses.accept.shapes import Kept, Shape, size_of, written_fields
+from trt_responses.features.shapes.shapes import Kept, Shape, size_of, written_fields
 from trt_responses.wire.base import Options
 from trt_responses.wire.limits import RequestLimits
 from trt_responses.wire.parse import json_of, read_lists, steps_of

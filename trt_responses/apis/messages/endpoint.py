@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from trt_responses.accept.shapes import Shape
 from trt_responses.apis.chat.shapes import MessageShapes
 from trt_responses.apis.messages.accept import accept_messages, meaning, with_messages
 from trt_responses.apis.messages.output import OVERLOADED, error_of, message_of
 from trt_responses.apis.messages.request import CountRequest, MessagesRequest, NoThinking
 from trt_responses.apis.messages.spelling import MessagesSpelling
+from trt_responses.features.shapes.shapes import Shape
 from trt_responses.web.body import in_pieces, read_json
 from trt_responses.web.docs import STREAMED, body_route
 from trt_responses.web.endpoint import json_reply

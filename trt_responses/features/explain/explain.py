@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from trt_responses.dialect import Dialect
+    from trt_responses.features.explain.outline import Outline
     from trt_responses.language.fragments import Fragment
-    from trt_responses.run.trace import Outline, SegmentTrace
+    from trt_responses.run.trace import SegmentTrace
 
     Json = dict[str, Any]
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
+from trt_responses.features.explain.outline import Outline, outline_of
+
 if TYPE_CHECKING:
     from trt_responses.run.facts import RunFacts
-    from trt_responses.run.trace import Outline
 
 
 class Explanations:
@@ -29,7 +30,7 @@ class Explanations:
         size_bytes = facts.trace.size_bytes
         if not facts.response.store or size_bytes > self._max_bytes:
             return
-        self._kept[facts.response.id] = facts.outline()
+        self._kept[facts.response.id] = outline_of(facts)
         self._bytes += size_bytes
         while self._bytes > self._max_bytes:
             _, oldest = self._kept.popitem(last=False)

@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from trt_responses.dialect import Dialect
+    from trt_responses.features.explain.outline import Outline
     from trt_responses.language.reader import Reader
-    from trt_responses.run.trace import Outline, Trace
+    from trt_responses.run.trace import Trace
 
     Json = dict[str, Any]
 

@@ -16,6 +16,7 @@ from tests.support.golden import told
 from tests.support.replay import PROMPT, Stage, load, names, staged, transcript_from
 from trt_responses.errors import Forbidden
 from trt_responses.features.explain.explain import Explainer
+from trt_responses.features.explain.outline import Outline, outline_of
 from trt_responses.features.explain.transcript import transcript_of, written
 from trt_responses.frozen import replace
 from trt_responses.harmony.dialect import harmony
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from tests.support.replay import Json, Transcript
     from trt_responses.harmony.read.reader import Tables
     from trt_responses.run.facts import RunFacts
-    from trt_responses.run.trace import Outline
     from trt_responses.tokens.vocabulary import Vocabulary
 
 
@@ -40,7 +40,7 @@ class Heard:
 
     @property
     def run(self) -> Outline:
-        return self.facts.outline()
+        return outline_of(self.facts)
 
 
 def played(transcript: Transcript, tables: Tables) -> Outline:
@@ -148,6 +148,6 @@ def test_an_outline_takes_no_more_room_than_it_counts_however_long_the_texts_are
     asyncio.run(Stage(tables, transcript.parts, transcript.tools, listener=heard).play())
     said = OutputMessage("msg_0", "final_answer", content=(OutputText("x" * 9000),))
     response = replace(heard.facts.response, output=(said,), instructions="y" * 9000)
-    outline = replace(heard.facts, response=response).outline()
+    outline = outline_of(replace(heard.facts, response=response))
     room = outline.trace.size_bytes
     assert len(pickle.dumps(outline)) < room < len(pickle.dumps(response))

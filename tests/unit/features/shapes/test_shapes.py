@@ -10,9 +10,10 @@ import pytest
 
 from tests.support.sampled import sampled
 from trt_responses.accept.responses import accept
-from trt_responses.accept.shapes import ENTRY_BYTES, ResponseShape, Shapes
 from trt_responses.errors import InvalidRequest
-from trt_responses.wire.dialect import OPEN_RESPONSES, OPENAI, Dialect
+from trt_responses.features.open_responses.dialect import OPEN_RESPONSES
+from trt_responses.features.shapes.shapes import ENTRY_BYTES, ResponseShape, Shapes
+from trt_responses.wire.dialect import OPENAI, Dialect
 from trt_responses.wire.limits import RequestLimits
 from trt_responses.wire.parse import parse
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from trt_responses.errors import StartupError
-from trt_responses.serve.systemd import Notifier, handed_socket
+from trt_responses.systemd import Notifier, handed_socket
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,7 +7,7 @@ import logging
 import orjson
 import pytest
 
-from trt_responses.serve.lines import JsonLines, TextLines
+from trt_responses.logs import JsonLines, TextLines
 
 PLAIN = f"resp_1a2b3c4d{'0' * 40}"
 OF_VERSION = f"resp_00000a1a2b3c4d{'0' * 40}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from tests.support.turns import turn
-from trt_responses.steering.compiling import Turns
+from trt_responses.schema.turns import Turns
 
 
 def test_an_owner_who_comes_late_goes_before_another_owners_line() -> None:

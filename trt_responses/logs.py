@@ -8,9 +8,12 @@ from __future__ import annotations
 import logging
 import re
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
+
+if TYPE_CHECKING:
+    from trt_responses.settings import Settings
 
 FIELDS = "fields"
 LONG_ID = re.compile(
@@ -58,3 +61,10 @@ def _escaped(character: re.Match[str]) -> str:
 
 def _time(record: logging.LogRecord) -> datetime:
     return datetime.fromtimestamp(record.created, UTC)
+
+
+def log_to_stderr(settings: Settings) -> None:
+    """Write the log to standard error, in the form that the settings name."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonLines() if settings.log_format == "json" else TextLines())
+    logging.basicConfig(level=settings.log_level.upper(), handlers=[handler])

@@ -9,7 +9,13 @@ import pytest
 
 from trt_responses.accept.responses import accept
 from trt_responses.errors import InvalidRequest
-from trt_responses.wire.known_tools import MOST_ALIKE, MOST_BYTES, Known, KnownTools, SentTools
+from trt_responses.features.known_tools.known import (
+    MOST_ALIKE,
+    MOST_BYTES,
+    KnownTools,
+    SentTools,
+)
+from trt_responses.wire.known_tools import Known
 from trt_responses.wire.limits import RequestLimits
 from trt_responses.wire.parse import parse, request_json, steps
 from trt_responses.wire.request import Request
@@ -170,7 +176,7 @@ def test_the_longest_unused_go_first_when_there_are_too_many() -> None:
     def is_known(body: bytes) -> bool:
         tools = kept.parsed(body, orjson.loads)["tools"]
         if isinstance(tools, SentTools):
-            kept.keep(SentTools(parse(body).tools or (), tools.sent))
+            kept.keep(SentTools(parse(body).tools or (), tools.sent, kept))
         return isinstance(tools, Known)
 
     assert [is_known(body) for body in (*bodies[:3], bodies[0], bodies[3])] == [
@@ -189,7 +195,7 @@ def test_few_are_kept_of_those_that_begin_alike() -> None:
     bodies = [asked(WEATHER | {"strict": True, "x": n}) for n in range(3 * MOST_ALIKE)]
     for body in bodies:
         tools = kept.parsed(body, orjson.loads)["tools"]
-        kept.keep(SentTools(parse(body).tools or (), tools.sent))
+        kept.keep(SentTools(parse(body).tools or (), tools.sent, kept))
     known = [isinstance(kept.parsed(body, orjson.loads)["tools"], Known) for body in bodies]
     assert known == [False] * 2 * MOST_ALIKE + [True] * MOST_ALIKE
 
@@ -220,7 +226,7 @@ def test_of_those_that_begin_alike_the_one_in_use_stays() -> None:
         body = asked(WEATHER | {"strict": True, "x": number})
         tools = kept.parsed(body, orjson.loads)["tools"]
         if isinstance(tools, SentTools):
-            kept.keep(SentTools(parse(body).tools or (), tools.sent))
+            kept.keep(SentTools(parse(body).tools or (), tools.sent, kept))
         return isinstance(tools, Known)
 
     is_known(0)
