@@ -79,7 +79,9 @@ FOLDERS = (
 is missing."""
 
 REQUIRED_BY = {
+    "features.encryption": "store_keys",
     "features.limits": "keys_file",
+    "features.retention": "keys_file",
     "features.parallel_calls": "max_calls",
     "features.seal": "seal_keys",
     "features.traces": "otlp_endpoint",
