@@ -101,6 +101,7 @@ REFUSED: Mapping[str, Sequence[Post | Start | str]] = {
         Post({"input": [{"type": "item_reference", "id": "msg_1"}]}, "input[0]"),
         Start({"seal_keys": "a"}),
     ],
+    "features.regions": [Start({"regions": "eu,us"})],
     "features.retention": [Start({"keys_file": "keys.json"})],
     "features.rollout": ["/admin/engines/demo/load"],
     "features.script": [Start({"engine": "script://auto"})],

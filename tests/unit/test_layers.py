@@ -110,6 +110,7 @@ MAY_IMPORT = {
     "features.prefill": CORE,
     "features.recovery": CORE,
     "features.references": CORE,
+    "features.regions": CORE,
     "features.retention": f"{CORE} features.limits stores",
     "features.rollout": f"{CORE} features.limits prepare prepare.shelf cli cli.engines",
     "features.script": f"{CORE} engines",

@@ -124,6 +124,7 @@ class Server:
         self.lifecycle = Lifecycle(time.monotonic)
         self.origins = Origins(settings.allowed_origins)
         self.headers = ReplyHeaders(time.monotonic_ns, self.origins, self.lifecycle)
+        self.mint: Callable[[str], str] = mint
         self.engine: Engine | None = None
         """None: the one that is served, as it is."""
         self.leases: Leases | None = None
@@ -256,7 +257,7 @@ class Server:
             identity=settings.identity,
             knowledge_cutoff=settings.knowledge_cutoff,
             admission=admission,
-            mint=mint,
+            mint=self.mint,
             today=lambda: settings.date or _date_of(int(time.time() // DAY_S)),
             clock_s=time.time,
             clock_ns=time.monotonic_ns,
