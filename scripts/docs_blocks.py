@@ -28,6 +28,7 @@ REASONS = (
     *("needs a terminal", "needs another package", "tests/e2e/test_embedding.py does"),
     *(
         "tests/e2e/test_extending.py does",
+        "tests/unit/stores/test_backup.py does",
         "tests/e2e/test_script.py does",
         "tests/e2e/test_judges.py does",
         "needs root",

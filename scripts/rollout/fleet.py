@@ -194,7 +194,7 @@ async def fleet(
     redis = Program("redis", folder / "redis.log")
     before = Program(proxy, folder / f"{proxy}.log")
     shared = settings | {
-        "TRT_RESPONSES_STORE": f"redis://127.0.0.1:{redis_port}",
+        "TRT_RESPONSES_STORE": os.environ.get("ROLLOUT_STORE", f"redis://127.0.0.1:{redis_port}"),
         "TRT_RESPONSES_API_KEYS": f"rollout:{KEY}",
         "TRT_RESPONSES_ADMIN_KEY": ADMIN_KEY,
         "TRT_RESPONSES_SEAL_KEYS": base64.b64encode(os.urandom(32)).decode(),

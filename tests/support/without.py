@@ -84,6 +84,7 @@ REFUSED: Mapping[str, Sequence[Post | Start | str]] = {
     "features.cors": [],
     "features.dense_text": [],
     "features.description": ["GET /v1/fields", "GET /docs", "GET /openapi.json"],
+    "features.encryption": [Start({"store_keys": "store.keys"})],
     "features.explain": ["GET /v1/responses/resp_1/explain"],
     "features.health": ["GET /health", "GET /health/live", "GET /v1/health/ready"],
     "features.hosted_tools": [Post(ASKED | {"tools": [CODE]}, "tools[0]")],
@@ -105,6 +106,8 @@ REFUSED: Mapping[str, Sequence[Post | Start | str]] = {
         Post({"input": [{"type": "item_reference", "id": "msg_1"}]}, "input[0]"),
         Start({"seal_keys": "a"}),
     ],
+    "features.regions": [Start({"regions": "eu,us"})],
+    "features.retention": [Start({"keys_file": "keys.json"})],
     "features.rollout": ["/admin/engines/demo/load"],
     "features.script": [Start({"engine": "script://auto"})],
     "features.seal": [

@@ -41,7 +41,7 @@ runpy.run_module(module, run_name="__main__")
 """
 """A program that runs a module of this package in an environment that does not have it. A path of
 modules would also bring whatever else is installed beside it."""
-SECRETS = {"api_keys", "metrics_key", "seal_keys", "store"}
+SECRETS = {"api_keys", "metrics_key", "seal_keys", "store", "store_keys"}
 
 
 def engine_of(selection: Selection, settings: Settings) -> Engine:

@@ -52,6 +52,11 @@ class History(SettingGroup):
         description="File of keys that encrypt the store, a line each, or `|` and a command that "
         "prints them: the first encrypts, all decrypt (default: not encrypted).",
     )
+    regions: Words = Field(
+        (),
+        description="Regions with stores of their own, this server's first: ids name theirs, and a "
+        "response that has not arrived from another one is a 409 `previous_response_not_here`.",
+    )
     lease_s: Seconds = Field(
         30.0,
         ge=0.1,

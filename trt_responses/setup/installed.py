@@ -33,6 +33,7 @@ FOLDERS = (
     "features.encryption",
     "features.limits",
     "features.retention",
+    "features.regions",
     "features.parallel_calls",
     "features.recovery",
     "features.second_chance",
@@ -83,7 +84,10 @@ FOLDERS = (
 is missing."""
 
 REQUIRED_BY = {
+    "features.encryption": "store_keys",
     "features.limits": "keys_file",
+    "features.regions": "regions",
+    "features.retention": "keys_file",
     "features.parallel_calls": "max_calls",
     "features.seal": "seal_keys",
     "features.open_responses": "dialect",

@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from trt_responses.web.middleware import RequestListener
     from trt_responses.web.repeats import Repeats
     from trt_responses.web.shared import Routes, Steps
-    from trt_responses.wire.dialect import Dialect
+    from trt_responses.wire.dialect import Dialect as Spelling
     from trt_responses.wire.fields import Field
     from trt_responses.wire.limits import RequestLimits
 
@@ -109,7 +109,7 @@ class LabelledReading(NamedTuple):
 def plain_steps(limits: RequestLimits, built_in: Mapping[str, Sequence[str]]) -> Steps:
     """Reads every request as if none had come before."""
 
-    def steps(body: bytes, dialect: Dialect) -> Generator[None, None, tuple[Accepted, bool, Any]]:
+    def steps(body: bytes, dialect: Spelling) -> Generator[None, None, tuple[Accepted, bool, Any]]:
         request = yield from parse.steps(body, CreateRequest, limits)
         return accept(request, dialect, built_in), bool(request.stream), None
 
@@ -142,6 +142,7 @@ class Server:
         self.lifecycle = Lifecycle(time.monotonic)
         self.origins = Origins(settings.allowed_origins)
         self.headers = ReplyHeaders(time.monotonic_ns, self.origins, self.lifecycle)
+        self.mint: Callable[[str], str] = mint
         self.engine: Engine | None = None
         """None: the one that is served, as it is."""
         self.leases: Leases | None = None
@@ -286,7 +287,7 @@ class Server:
             identity=settings.identity,
             knowledge_cutoff=settings.knowledge_cutoff,
             admission=admission,
-            mint=mint,
+            mint=self.mint,
             today=lambda: settings.date or _date_of(int(time.time() // DAY_S)),
             clock_s=time.time,
             clock_ns=time.monotonic_ns,

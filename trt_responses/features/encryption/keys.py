@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 MARK = b"\xe1"
 """The first byte of a sealed text, and of nothing that is stored in clear."""
-KEY_BYTES, ID_BYTES, NONCE_BYTES = 32, 4, 12
+KEY_BYTES, ID_BYTES, NONCE_BYTES, TAG_BYTES = 32, 4, 12, 16
 COMMAND_S = 30.0
 AGAIN_S = 5.0
 """Seconds between two readings of the keys because of a text whose key is missing."""
@@ -123,6 +123,11 @@ class StoreKeys:
                 f"'{name}' is not encrypted. If it was stored before encryption began, add the "
                 f"line `{CLEAR}` to {SETTING} and run `trt-responses encryption rewrite`."
             )
+
+
+def mark_of(sealed: bytes) -> bytes:
+    """The nonce and the tag of a sealed text, which no other text has."""
+    return sealed[1 + ID_BYTES :][:NONCE_BYTES] + sealed[-TAG_BYTES:]
 
 
 def tampered(name: str) -> ApiError:

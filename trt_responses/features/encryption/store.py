@@ -13,7 +13,7 @@ from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from trt_responses.features.encryption.keys import MARK, tampered
+from trt_responses.features.encryption.keys import MARK, mark_of, tampered
 from trt_responses.store import Block, Frames, Job, Record, Usage
 from trt_responses.stores.around import Around
 from trt_responses.stores.at_rest.blocks import DIGEST_BYTES, Packed, all_unpacked
@@ -42,7 +42,7 @@ class EncryptedStore(Around):
         self.keys = keys
         self._spell = spell
         self._opened: BlockCache[bytes] = BlockCache(CACHE_BYTES, Usage())
-        """Blocks by owner and sealed digest."""
+        """Blocks by owner and the mark of their sealed form."""
         self._sealed: BlockCache[bytes] = BlockCache(CACHE_BYTES, Usage())
         """Sealed blocks by owner and digest."""
         self._jobs: dict[str, tuple[str, Cipher | None, int]] = {}
@@ -105,13 +105,16 @@ class EncryptedStore(Around):
         keys = [_key(record.owner, digest) for digest in rest.digests]
         known = self._sealed.get_many(keys)
         bound = _of_block(record.owner)
-        blocks = list[Block]()
+        blocks, new = list[Block](), list[tuple[bytes, Block]]()
         for place, (key, digest) in enumerate(zip(keys, rest.digests, strict=True)):
             block = known.get(key)
             if block is None or not cipher.has_sealed(block.item):
                 text = digest + rest.data(place)
                 block = Block("user", await gently(cipher.seal, text, bound), b"")
+                own = replace(rest.blocks[place], digest=digest)
+                new.append((_key(record.owner, mark_of(block.item)), own))
             blocks.append(block)
+        self._opened.keep(new)
         body = await gently(cipher.seal, rest.seal + rest.row.body, _of_record(record))
         return replace(record, body=body, blocks=tuple(blocks))
 
@@ -140,7 +143,7 @@ class EncryptedStore(Around):
 
     async def _open_blocks(self, record: Record) -> list[Block]:
         owner, bound = record.owner, _of_block(record.owner)
-        keys = [_key(owner, block.digest) for block in record.blocks]
+        keys = [_key(owner, mark_of(block.item)) for block in record.blocks]
         known = self._opened.get_many(keys)
         stored = zip(keys, record.blocks, strict=True)
         missing = {key: block for key, block in stored if key not in known}
@@ -153,8 +156,10 @@ class EncryptedStore(Around):
         sealed = [Packed(block.digest, block.item) for block in missing.values()]
         read = dict(zip(missing, await all_unpacked(sealed, unpacked), strict=True))
         self._opened.keep(read.items())
-        self._sealed.keep((_key(owner, read[key].digest), block) for key, block in missing.items())
-        return [known.get(key) or read[key] for key in keys]
+        blocks = [known.get(key) or read[key] for key in keys]
+        named = zip(blocks, record.blocks, strict=True)
+        self._sealed.keep((_key(owner, block.digest), sealed) for block, sealed in named)
+        return blocks
 
     # --- jobs and their frames ----------------------------------------------------------------
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trt_responses.feature import Step
-from trt_responses.features.background.resumable import resumable_s
 from trt_responses.features.retention.store import nothing_is_kept
 from trt_responses.frozen import replace
 
@@ -41,7 +40,6 @@ class _Forgets(Step):
         for param, given in (
             ("background", accepted.echo.background),
             ("conversation", accepted.conversation),
-            ("stream_options", resumable_s(accepted)),
         ):
             if given:
                 raise nothing_is_kept(param)
