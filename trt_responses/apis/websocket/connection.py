@@ -242,7 +242,7 @@ class Connection:
             await self._tell(_numbered(each, lane))
 
     async def _give_back(self, lane: Lane, steered: Steered, why: str) -> None:
-        """Give the messages back that nothing has taken."""
+        """Give back the messages that no response has used."""
         for one in steered.submissions:
             await self._tell(_numbered(one.failed(NO_SUCCESSOR, why), lane))
 

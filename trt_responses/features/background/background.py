@@ -318,11 +318,11 @@ class Background:
         await self._store.delete(left.id, owner)
         return left.body
 
-    async def _stop(self, kept: KeptRun, *, asked: bool) -> None:
-        """End a run that another server has, or has asked to end."""
+    async def _stop(self, kept: KeptRun, *, requested: bool) -> None:
+        """End a run that another server owns now, or requested to end."""
         end = End("cancelled")
         try:
-            if asked and await self._is_steered(kept):
+            if requested and await self._is_steered(kept):
                 end = End("incomplete", reason="steered")
         except ApiError as fault:
             logger.warning("failed to steer %s: %s", kept.run.id, fault.message)
@@ -406,7 +406,7 @@ class Background:
                 logger.warning("failed to renew the lease of %s: %s", kept.run.id, fault.message)
             else:
                 if standing != "held":
-                    await self._stop(kept, asked=standing == "cancel")
+                    await self._stop(kept, requested=standing == "cancel")
                     return
             await self._sleep(self._heartbeat_s)
 
