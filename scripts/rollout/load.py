@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from openai.types.responses import Response
 
 TURNS = 6
+PATIENCE_S = 600.0
+"""For connecting, too: 5 s by default, which a client on a busy machine may need for itself."""
 PAUSE_S = 0.5
 """What a user takes to read an answer."""
 TOOL: Any = {
@@ -92,6 +94,7 @@ class BrokenConnections(logging.Handler):
         said = record.getMessage()
         if said.startswith("Encountered") and "HTTP status" not in said:
             self._tally.add("broke, tried again")
+            logging.getLogger("rollout").info("%s: %s", self._tally.phase, said)
 
 
 @asynccontextmanager
@@ -121,7 +124,9 @@ async def client_of(url: str, tally: Tally) -> AsyncIterator[AsyncOpenAI]:
         limits=httpx.Limits(max_keepalive_connections=32),
     )
     try:
-        async with AsyncOpenAI(base_url=f"{url}/v1", api_key=KEY, http_client=http) as client:
+        async with AsyncOpenAI(
+            base_url=f"{url}/v1", api_key=KEY, http_client=http, timeout=PATIENCE_S
+        ) as client:
             yield client
     finally:
         log.removeHandler(broken)
