@@ -84,6 +84,10 @@ GROWTH = 16 << 20
 """So many more bytes than when memory was last given back make it worth the third of a second."""
 
 
+MUCH = 4 * GROWTH
+"""The same between two tests of one file, whose fixtures are still there."""
+
+
 def give_back(config: pytest.Config) -> None:
     """Free what modules' tests left: cycles, such as sessions of onnxruntime and apps of servers,
     which have frozen all that was there when they were ready, and the reports that a worker of
@@ -191,7 +195,8 @@ def pytest_runtest_protocol(
     item: pytest.Item, nextitem: pytest.Item | None
 ) -> Generator[None, object, object]:
     done = yield
-    if nextitem is None or nextitem.path != item.path:
+    is_last = nextitem is None or nextitem.path != item.path
+    if is_last or resident() > item.config.stash[RESIDENT] + MUCH:
         give_back(item.config)
     return done
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.asgi import until
+from tests.support.asgi import PATIENCE_S, until
 from tests.support.floods import CLOSE, FLOODS, TEXT, UPGRADE, frame, text
 from tests.support.hold import slowness, watched
 from tests.support.served import SETTINGS, script, wide
@@ -46,7 +46,7 @@ async def longest_hold_s(name: str, *, clients: int) -> float:
         flood = (sys.executable, "-m", "tests.support.floods", str(port_of(server)), name)
         async with watched() as hold:
             started = [
-                await asyncio.create_subprocess_exec(*flood, "60", stdout=PIPE)
+                await asyncio.create_subprocess_exec(*flood, str(PATIENCE_S), stdout=PIPE)
                 for _ in range(clients)
             ]
             try:
