@@ -39,6 +39,21 @@ def banned_of(options: GenerateOptions, bias: float) -> dict[str, float]:
     return {str(n): bias for n in options.banned_ids if n < FIRST_PADDING_ID}
 
 
+def sampling_of(options: GenerateOptions) -> dict[str, Any]:
+    """The options that vLLM and SGLang call by the same names."""
+    greedy = options.temperature <= 0
+    return {
+        "temperature": max(options.temperature, 0.0),
+        "top_p": 1.0 if greedy else options.top_p,
+        "top_k": 0 if greedy else options.top_k,
+        "min_p": 0.0 if greedy else options.min_p,
+        "presence_penalty": options.presence_penalty,
+        "frequency_penalty": options.frequency_penalty,
+        "repetition_penalty": 1.0,
+        "stop_token_ids": stops_of(options),
+    }
+
+
 def salt_of(options: GenerateOptions) -> str | None:
     """The salt of the cache, in letters and of a length that each server takes."""
     return None if options.salt is None else sha256(options.salt.encode()).hexdigest()

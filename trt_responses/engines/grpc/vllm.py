@@ -12,7 +12,7 @@ from trt_responses.engine import GuideKind, Limits
 from trt_responses.engines.grammar import grammar
 from trt_responses.engines.grpc.messages import Messages
 from trt_responses.engines.grpc.protocol import Part
-from trt_responses.engines.id_events import ENDS, banned_of, spelled_logprob, stops_of
+from trt_responses.engines.id_events import ENDS, banned_of, sampling_of, spelled_logprob, stops_of
 from trt_responses.errors import StartupError
 
 if TYPE_CHECKING:
@@ -93,17 +93,8 @@ class VllmProtocol:
 
 
 def _sampling(options: GenerateOptions, left: int) -> dict[str, Any]:
-    greedy = options.temperature <= 0
-    fields: dict[str, Any] = {
+    fields = sampling_of(options) | {
         "max_tokens": left,
-        "temperature": max(options.temperature, 0.0),
-        "top_p": 1.0 if greedy else options.top_p,
-        "top_k": 0 if greedy else options.top_k,
-        "min_p": 0.0 if greedy else options.min_p,
-        "presence_penalty": options.presence_penalty,
-        "frequency_penalty": options.frequency_penalty,
-        "repetition_penalty": 1.0,
-        "stop_token_ids": stops_of(options),
         "ignore_eos": True,
         "logit_bias": {int(n): bias for n, bias in banned_of(options, BAN).items()},
     }

@@ -12,8 +12,8 @@ from trt_responses.engines.id_events import (
     Part,
     banned_of,
     salt_of,
+    sampling_of,
     spelled_logprob,
-    stops_of,
 )
 from trt_responses.errors import StartupError
 
@@ -97,20 +97,13 @@ class SglangWire:
 
 
 def _sampling(options: GenerateOptions, left: int) -> dict[str, Any]:
-    greedy = options.temperature <= 0
-    fields: dict[str, Any] = {
+    fields = sampling_of(options) | {
         "max_new_tokens": left,
-        "temperature": max(options.temperature, 0.0),
-        "top_p": 1.0 if greedy else options.top_p,
-        "top_k": options.top_k if options.top_k > 0 and not greedy else WHOLE_VOCABULARY,
-        "min_p": 0.0 if greedy else options.min_p,
-        "presence_penalty": options.presence_penalty,
-        "frequency_penalty": options.frequency_penalty,
-        "repetition_penalty": 1.0,
-        "stop_token_ids": stops_of(options),
         "skip_special_tokens": False,
         "no_stop_trim": True,
     }
+    if fields["top_k"] <= 0:
+        fields["top_k"] = WHOLE_VOCABULARY
     if banned := banned_of(options, BAN):
         fields["logit_bias"] = banned
     if options.seed is not None:

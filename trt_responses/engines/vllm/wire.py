@@ -22,8 +22,8 @@ from trt_responses.engines.id_events import (
     Part,
     banned_of,
     salt_of,
+    sampling_of,
     spelled_logprob,
-    stops_of,
 )
 from trt_responses.errors import StartupError
 
@@ -126,18 +126,9 @@ def _probe(**sampling: Any) -> dict[str, Any]:
 
 
 def _sampling(options: GenerateOptions, left: int) -> dict[str, Any]:
-    greedy = options.temperature <= 0
-    fields: dict[str, Any] = {
+    fields = sampling_of(options) | {
         "max_tokens": left,
-        "temperature": max(options.temperature, 0.0),
-        "top_p": 1.0 if greedy else options.top_p,
-        "top_k": 0 if greedy else options.top_k,
-        "min_p": 0.0 if greedy else options.min_p,
-        "presence_penalty": options.presence_penalty,
-        "frequency_penalty": options.frequency_penalty,
-        "repetition_penalty": 1.0,
         "seed": options.seed,
-        "stop_token_ids": stops_of(options),
         "ignore_eos": True,
         "detokenize": False,
         "skip_special_tokens": False,
