@@ -4,8 +4,8 @@ Two servers of the demo on one Redis (or `ROLLOUT_STORE`) behind HAProxy and Env
 active health checks and no retries of their own; 50 conversations of six turns and more by the
 `openai` client at its default retries: plain, streamed, in the background and tool loops, half of
 them over `conversation`. Each server is replaced twice by SIGTERM and once by SIGKILL. Then, behind
-HAProxy, versions of the engine are promoted, rolled back, tried out and refused (`versions.py`). The status
-is 1 when a bound of `report.py` was passed, or a turn was lost or doubled.
+HAProxy, versions of the engine are promoted, rolled back, tried out and refused (`versions.py`).
+The status is 1 when a bound of `report.py` was passed, or a turn was lost or doubled.
 """
 
 from __future__ import annotations
