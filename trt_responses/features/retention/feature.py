@@ -1,4 +1,4 @@
-"""Requests of owners for which nothing is kept: `store` is false, and its response says so."""
+"""Requests of owners without retention: `store` is false, and the response says so."""
 
 from __future__ import annotations
 

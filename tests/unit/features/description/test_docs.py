@@ -72,6 +72,7 @@ CALLS = {
     },
     *{("/v1/responses/{response_id}", "get"), ("/v1/responses/{response_id}", "delete")},
     *{("/v1/responses/{response_id}/cancel", "post"), ("/v1/models/{model}", "get")},
+    ("/v1/responses/{response_id}/steer", "post"),
     ("/v1/responses/{response_id}/explain", "get"),
     *{("/v1/responses/{response_id}/input_items", "get"), ("/v1/fields", "get")},
     *{("/metrics", "get"), ("/health", "get"), ("/health/live", "get"), ("/health/ready", "get")},
