@@ -49,8 +49,8 @@ class History(SettingGroup):
     )
     store_keys: str | None = Field(
         None,
-        description="File of keys that encrypt the store, a line each, or `|` and a command that "
-        "prints them: the first encrypts, all decrypt (default: not encrypted).",
+        description="File of keys that encrypt the store, a line each, or a vertical bar and a "
+        "command that prints them: the first encrypts, all decrypt (default: not encrypted).",
     )
     regions: Words = Field(
         (),
