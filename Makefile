@@ -15,7 +15,7 @@ WORKERS ?= 2
 PYTEST = $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
 JUDGED := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/responses-conformance/engines
 ENGINES := tests/unit/engines tests/unit/prepare tests/unit/tools
-SPEECH := $(addprefix tests/unit/,dialects harmony log run schema steering tokens wire)
+SPEECH := $(addprefix tests/unit/,dialects harmony log run schema tokens wire)
 GRAPHS_E2E := tests/e2e/test_steering.py tests/e2e/test_prepare_numeric.py
 
 help: ## List the targets

@@ -100,7 +100,7 @@ REQUIRED_BY = {
 def install_all(server: Server) -> None:
     """Let every installed folder add its parts. Raises a `UsageError` for a setting whose folder
     is missing."""
-    for install in _installs(server.settings):
+    for install in list(_installs(server.settings)):  # an error of one comes before all
         install(server)
 
 
