@@ -181,30 +181,32 @@ def test_a_foreground_stream_is_read_on_at_another_server_when_its_own_is_killed
 
 @pytest.mark.xdist_group("processes")
 @pytest.mark.parametrize("store", ["sqlite"], indirect=True)
-def test_a_message_that_steers_is_kept_when_the_server_that_took_it_is_killed(store: str) -> None:
-    with two(store) as (one, other):
-        wish = {"model": "demo", "input": "Count!", "background": True, "temperature": 0}
-        first = orjson.loads(asked(one.port, "POST", "/v1/responses", wish)[1])["id"]
-        path = f"/v1/responses/{first}/steer"
-        status, body = asked(other.port, "POST", path, {"input": "Again!"})
-        assert status == 200, body
-        name, events = orjson.loads(body)["id"], list[Any]()
-        client = openai.OpenAI(base_url=f"http://127.0.0.1:{one.port}/v1", api_key="-")
-        with client.responses.retrieve(name, stream=True) as stream:
-            for event in stream:
-                events.append(event)
-                if len(events) == HEARD:
-                    other.process.kill()
-        client.close()
-        last = events[-1].response
-        assert (last.status, last.output_text, last.previous_response_id) == (
-            "completed",
-            TEXT,
-            first,
-        )
-        sent = one.get(f"/v1/responses/{name}/input_items")["data"]
-        assert [item["content"][0]["text"] for item in sent] == ["Again!"]
-        assert one.get(f"/v1/responses/{first}")["incomplete_details"] == {"reason": "steered"}
+def test_a_message_that_steers_is_kept_when_the_server_that_took_it_is_killed(
+    two: tuple[Process, Process],
+) -> None:
+    one, other = two
+    wish = {"model": "demo", "input": "Count!", "background": True, "temperature": 0}
+    first = orjson.loads(asked(one.port, "POST", "/v1/responses", wish)[1])["id"]
+    path = f"/v1/responses/{first}/steer"
+    status, body = asked(other.port, "POST", path, {"input": "Again!"})
+    assert status == 200, body
+    name, events = orjson.loads(body)["id"], list[Any]()
+    client = openai.OpenAI(base_url=f"http://127.0.0.1:{one.port}/v1", api_key="-")
+    with client.responses.retrieve(name, stream=True) as stream:
+        for event in stream:
+            events.append(event)
+            if len(events) == HEARD:
+                other.signal(signal.SIGKILL)
+    client.close()
+    last = events[-1].response
+    assert (last.status, last.output_text, last.previous_response_id) == (
+        "completed",
+        TEXT,
+        first,
+    )
+    sent = one.get(f"/v1/responses/{name}/input_items")["data"]
+    assert [item["content"][0]["text"] for item in sent] == ["Again!"]
+    assert one.get(f"/v1/responses/{first}")["incomplete_details"] == {"reason": "steered"}
 
 
 def until_idle(server: Process) -> None:
