@@ -185,8 +185,8 @@ class Roll:
         await asyncio.sleep(HELD_S)
 
     async def _good(self, server: Server, act: str, body: dict[str, Any]) -> str:
-        """The answer to a change to a good build, which is asked for again where a busy machine
-        made it slow."""
+        """The answer to a change to a good build; tries again where a busy machine made it
+        slow."""
         for _ in range(TRIES):
             answer = await changed(server, act, body)
             if not was_slow(answer):

@@ -42,6 +42,8 @@ BREATHS = 10
 """Looks between two responses of a talker, so that engines have the cores to load."""
 SLOW = re.compile(r"times (as long|the tokens)")
 """What the gate says of a good version on a machine that is busy."""
+COMPARED = 30
+"""Prompts of a comparison, which must last until it is seen."""
 PROMPT = {"input": "Hello!", "max_output_tokens": 24}
 
 
@@ -69,7 +71,7 @@ def shelf_of(folder: Path, engines_dir: Path, broken: int | None = None) -> None
 @asynccontextmanager
 async def served(folder: Path, frontends: int) -> AsyncIterator[Child]:
     prompts = folder / "prompts.jsonl"
-    prompts.write_bytes(6 * (orjson.dumps(PROMPT) + b"\n"))
+    prompts.write_bytes(COMPARED * (orjson.dumps(PROMPT) + b"\n"))
     settings = {
         "TRT_RESPONSES_STORE": f"sqlite:///{folder / 'history.db'}",
         "TRT_RESPONSES_DATA_DIR": str(folder / "data"),
@@ -166,12 +168,13 @@ class Admin:
         told: dict[str, Any] = reply.json()
         return told
 
-    async def phase(self, word: str) -> None:
-        """Wait until a change is at this."""
+    async def compares(self, change: asyncio.Task[Any]) -> None:
+        """Wait until a change compares two versions."""
 
         async def look() -> bool | None:
+            assert not change.done(), change.result()
             with suppress(httpx.TransportError):
-                return word in ((await self.state())["loading"] or "") or None
+                return "comparing" in ((await self.state())["loading"] or "") or None
             return None
 
         await polled(look)
@@ -236,7 +239,7 @@ async def engine_killed(fleet: Child, admin: Admin) -> None:
     """Kill version 4's process while it is compared, or just after: then it is served."""
     before = set(running(fleet.pid, ENGINE))
     loading = asyncio.create_task(admin.load(version=4))
-    await admin.phase("comparing")
+    await admin.compares(loading)
     (new,) = set(running(fleet.pid, ENGINE)) - before
     os.kill(new, signal.SIGKILL)
     told = await loading
@@ -249,7 +252,7 @@ async def front_end_killed(
     """Kill a front end while version 2 is compared, whether that front end does it or not."""
     talk.killed = True
     rollout = asyncio.create_task(rolled_out("2", *servers))
-    await admin.phase("comparing")
+    await admin.compares(rollout)
     killed = running(fleet.pid, FRONT_END)[0]
     os.kill(killed, signal.SIGKILL)
     status, said = await rollout

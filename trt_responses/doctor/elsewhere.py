@@ -13,6 +13,7 @@ from trt_responses.errors import StartupError
 from trt_responses.settings import Elsewhere, Settings
 
 START_S = 5.0
+GRPC_START = ("trtllm-serve MODEL --grpc", "vllm serve MODEL --grpc")
 """Timeout of the first answer: the check does not wait for an engine that is still loading."""
 
 
@@ -33,8 +34,9 @@ def elsewhere_checks(settings: Settings, start_s: float = START_S) -> Iterator[C
     try:
         yield Check(name, "ok", asyncio.run(_summary(elsewhere, start_s)))
     except StartupError as error:
-        start = START.get(scheme, "trtllm-serve MODEL --grpc` or `vllm serve MODEL --grpc")
-        remedy = f"start it with `{start}`, or set another TRT_RESPONSES_ENGINE"
+        starts = [START[scheme]] if scheme in START else GRPC_START
+        command = " or ".join(f"`{start}`" for start in starts)
+        remedy = f"start it with {command}, or set another TRT_RESPONSES_ENGINE"
         yield Check(name, "fault", str(error), remedy)
 
 

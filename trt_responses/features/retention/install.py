@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from trt_responses.setup.server import Server
     from trt_responses.store import Store
 
-SWEEP_S = 60.0
+SWEEP_S = 3600.0
+"""Redis has no index of owners, and each sweep looks at all its keys. What is due is not read
+meanwhile."""
 logger = logging.getLogger(__name__)
 
 
