@@ -21,7 +21,7 @@ Edge = tuple[str, str]
 
 UNIT = ROOT / "tests" / "unit"
 
-LEAVES = "children errors files frozen tasks"
+LEAVES = "children errors files frozen tasks settings.values"
 SEAMS = f"{LEAVES} engine store tool dialect"
 HARMONY = f"{LEAVES} language tokens schema engine store dialect harmony"
 ENGINE = f"{LEAVES} engine engines tokens"
@@ -38,6 +38,7 @@ MAY_IMPORT = {
     "files": "",
     "frozen": "",
     "tasks": "",
+    "settings.values": "",
     "logs": f"{LEAVES} settings",
     "systemd": LEAVES,
     "settings": LEAVES,
@@ -116,7 +117,7 @@ MAY_IMPORT = {
     "features.references": CORE,
     "features.regions": CORE,
     "features.retention": f"{CORE} features.limits stores",
-    "features.rollout": f"{CORE} features.limits prepare prepare.shelf cli cli.engines",
+    "features.rollout": f"{CORE} backends features.limits prepare prepare.shelf cli cli.engines",
     "features.script": f"{CORE} engines",
     "features.seal": f"{CORE} features.references",
     "features.second_chance": CORE,
@@ -128,7 +129,7 @@ MAY_IMPORT = {
     "features.stored": f"{CORE} features.listing",
     "features.summaries": CORE,
     "features.tool_items": CORE,
-    "features.tool_search": f"{CORE} features.hosted_tools",
+    "features.tool_search": f"{CORE} backends features.hosted_tools",
     "features.traces": CORE,
     "features.truncation": CORE,
     # APIs

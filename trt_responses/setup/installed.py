@@ -112,7 +112,8 @@ def _installs(settings: Settings) -> Iterator[Install]:
             if not (error.name or "").startswith(f"{PACKAGE}."):
                 raise
             setting = REQUIRED_BY.get(folder, "")
-            if setting and getattr(settings, setting) != Settings.model_fields[setting].default:
+            fields = type(settings).model_fields
+            if setting in fields and getattr(settings, setting) != fields[setting].default:
                 raise UsageError(
                     f"{PREFIX}{setting.upper()}: {folder} is not installed (module {error.name} "
                     "is missing)."

@@ -14,6 +14,7 @@ from starlette.responses import Response  # noqa: TC002  # FastAPI reads the ann
 from trt_responses.apis.chat.accept import accept_chat, with_messages
 from trt_responses.apis.chat.output import completion_of
 from trt_responses.apis.chat.request import AssistantMessage, ChatRequest
+from trt_responses.apis.chat.settings import ChatSettings
 from trt_responses.apis.chat.shapes import MessageShapes
 from trt_responses.apis.chat.spelling import ChatSpelling
 from trt_responses.errors import InvalidRequest, NotFound
@@ -96,7 +97,8 @@ class ChatCompletions(Making):
 
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)
-        self._shapes = shapes_of(shared.limits, NAMES[shared.settings.chat_reasoning])
+        names = NAMES[ChatSettings.of(shared.settings).chat_reasoning]
+        self._shapes = shapes_of(shared.limits, names)
 
     async def create(self, request: Request, owner: str) -> ASGIApp:
         """A completion, plain or streamed. It is not stored."""
