@@ -264,18 +264,25 @@ class PostgresStore:
         if not _is_text(response_id):
             return None
         if rows := await self._server.rows(RECORD, (response_id, owner)):
-            *fields, numbers, seal, is_old = rows[0]
-            if is_old:
-                return Expired(response_id)
-            return await self._loaded(Row(*fields), numbers, seal)
+            return await self._read(rows[0])
         waits = (self.takeover_s, self._bounds.max_deaths)
         if rows := await self._server.rows(JOB, (*waits, response_id, owner)):
             *fields, is_old = rows[0]
             return Expired(response_id) if is_old else Job(*fields)
+        # a job may have become a record between the two statements
+        if rows := await self._server.rows(RECORD, (response_id, owner)):
+            return await self._read(rows[0])
         gone = await self._value(
             "SELECT 1 FROM trt_responses.expired WHERE id = %s AND owner = %s", response_id, owner
         )
         return Expired(response_id) if gone else None
+
+    async def _read(self, row: tuple[Any, ...]) -> Found:
+        """What a row of `RECORD` stands for."""
+        *fields, numbers, seal, is_old = row
+        if is_old:
+            return Expired(row[0])
+        return await self._loaded(Row(*fields), numbers, seal)
 
     async def delete(self, response_id: str, owner: str) -> bool:
         if not _is_text(response_id):

@@ -14,7 +14,7 @@ from tests.support import histories, postgres_server
 from tests.support.histories import FREE, PostgresHistory, block, letters, record
 from tests.support.redis_server import free_port
 from trt_responses.errors import StartupError, StoreUnavailable
-from trt_responses.store import Expired, Lock, Record
+from trt_responses.store import Expired, Job, Lock, Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -159,6 +159,30 @@ def test_an_odd_id_is_no_response(history: PostgresHistory, name: str) -> None:
         assert not await store.delete(name, "ann")
         assert not await store.cancel_job(name, "ann")
         assert await store.frames_after(name, "ann", 0) is None
+        await store.stop()
+
+    asyncio.run(story())
+
+
+def test_a_job_that_ends_while_it_is_looked_up_is_found(
+    history: PostgresHistory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        store = opened(history.url)
+        await store.start()
+        await store.put_job(Job("a", "ann", b"{}", int(histories.NOW)))
+        rows, ended = store._server.rows, False  # private: between two of its statements
+
+        async def then_it_ends(*statement: Any) -> list[Any]:
+            nonlocal ended
+            found = await rows(*statement)
+            if not ended:
+                ended = True
+                assert await store.finish_job(record("a", block("hello")))
+            return found
+
+        monkeypatch.setattr(store._server, "rows", then_it_ends)
+        assert await store.get("a", "ann") == record("a", block("hello"))
         await store.stop()
 
     asyncio.run(story())
