@@ -1,4 +1,9 @@
-"""`trt-responses encryption`: makes keys, and rewrites what older keys encrypted."""
+"""`trt-responses encryption`: makes keys, and rewrites the records that older keys encrypted.
+
+Running responses and the events of background streams keep the key with which they began: stores
+append events and never replace them, and a server that takes a response over continues with its
+key. An old key goes when these have expired (`STORE_AGE_S`), or when their responses are deleted.
+"""
 
 from __future__ import annotations
 
