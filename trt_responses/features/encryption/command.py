@@ -19,6 +19,7 @@ from trt_responses.errors import ApiError, StartupError, UsageError
 from trt_responses.features.encryption.install import encrypted
 from trt_responses.features.encryption.keys import KEY_BYTES, SETTING
 from trt_responses.features.encryption.witness import WITNESS
+from trt_responses.serve.server import lasting
 from trt_responses.settings import Settings
 from trt_responses.store import Record
 
@@ -48,7 +49,7 @@ def _key(options: argparse.Namespace) -> int:
 
 def _rewrite(options: argparse.Namespace) -> int:
     settings = Settings.from_environment()
-    store = encrypted(settings, store_of(settings, spelled()))
+    store = encrypted(settings, store_of(lasting(settings), spelled()))
     if store is None:
         raise UsageError(f"No keys: set {SETTING}.")
     rewritten, left = asyncio.run(_all(store))
