@@ -63,17 +63,17 @@ class Bucket:
         await self._http.aclose()
 
     async def put(self, key: str, data: bytes) -> None:
-        await self._asked("PUT", key, data)
+        await self._request("PUT", key, data)
 
     async def get(self, key: str) -> bytes | None:
         """The content; None if there is no such object."""
-        return await self._asked("GET", key)
+        return await self._request("GET", key)
 
     async def delete(self, key: str) -> None:
         """Delete the object, if it exists."""
-        await self._asked("DELETE", key)
+        await self._request("DELETE", key)
 
-    async def _asked(self, method: str, key: str, data: bytes = b"") -> bytes | None:
+    async def _request(self, method: str, key: str, data: bytes = b"") -> bytes | None:
         why = ""
         for _ in range(TRIES):
             try:

@@ -47,7 +47,7 @@ async def upgraded(connection: Connection, where: str) -> None:
         await connection.execute("UPDATE trt_responses.format SET version = %s", [FORMAT])
 
 
-async def taken_back(connection: Connection, to: int, objects: Objects | None) -> None:
+async def reverted(connection: Connection, to: int, objects: Objects | None) -> None:
     """Take the tables back to an earlier format. Raises a `StartupError`, and changes nothing, if
     that cannot be done."""
     if not 1 <= to <= FORMAT:

@@ -32,7 +32,7 @@ from trt_responses.stores.postgres.connections import (
     Connections,
     first_line,
 )
-from trt_responses.stores.postgres.formats import taken_back, upgraded
+from trt_responses.stores.postgres.formats import reverted, upgraded
 from trt_responses.stores.postgres.objects import MARK, is_large, lost, objects_of
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ class PostgresStore:
 
     async def migrate(self, to: int) -> None:
         """Take the tables back to an earlier format. No server may run."""
-        await self._prepare(lambda connection: taken_back(connection, to, self.objects))
+        await self._prepare(lambda connection: reverted(connection, to, self.objects))
         await self._stop_parts()
 
     async def _prepare(self, work: Callable[[Connection], Awaitable[None]]) -> None:

@@ -191,11 +191,12 @@ def _migrate(db: sqlite3.Connection, path: Path) -> None:
     db.execute(f"PRAGMA user_version = {VERSION}")  # always a write
 
 
-def taken_back(path: Path, to: int) -> None:
-    """Take the file back to an earlier version. Raises a `StartupError`, and changes nothing, if
+def reverted(path: Path, to: int) -> None:
+    """Revert the file to an earlier version. Raises a `StartupError`, and changes nothing, if
     that cannot be done."""
-    if not min(BACK) - 1 <= to <= VERSION:
-        raise StartupError(f"A file can be taken back to {min(BACK) - 1} to {VERSION}, not {to}.")
+    oldest = min(BACK) - 1
+    if not oldest <= to <= VERSION:
+        raise StartupError(f"This server knows versions {oldest} to {VERSION} of a file, not {to}.")
     if not path.exists():
         raise StartupError(f"There is no store {path}.")
     db = sqlite3.connect(path, timeout=0, isolation_level=None)
@@ -213,7 +214,7 @@ def taken_back(path: Path, to: int) -> None:
         db.execute("COMMIT")
     except sqlite3.Error as error:
         why = "a server has it open: stop it first" if is_busy(error) else str(error)
-        raise StartupError(f"The store {path} cannot be taken back: {why}.") from None
+        raise StartupError(f"The store {path} cannot be reverted: {why}.") from None
     finally:
         db.close()
 

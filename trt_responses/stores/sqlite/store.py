@@ -109,7 +109,7 @@ class SqliteStore:
 
     async def migrate(self, to: int) -> None:
         """Take the file back to an earlier version. No server may run."""
-        await asyncio.to_thread(file.taken_back, self._path, to)
+        await asyncio.to_thread(file.reverted, self._path, to)
 
     async def check(self) -> None:
         """Check that the file exists; a full disk shows only when a change is made."""

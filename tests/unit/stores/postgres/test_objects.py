@@ -202,7 +202,7 @@ def test_objects_of_an_encrypted_store_hold_nothing_of_what_was_said(
 ) -> None:
     async def story() -> None:
         async with opened(history, server) as inner:
-            store = EncryptedStore(inner, StoreKeys(lambda: KEY), letters)  # type: ignore[arg-type]
+            store = EncryptedStore(inner, StoreKeys(lambda: KEY), letters)
             said = block("a secret " * 9000 + Random(0).randbytes(60_000).hex())
             await store.put(record("a", said))
             assert await store.get("a", "ann") == record("a", said)
