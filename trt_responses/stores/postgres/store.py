@@ -69,9 +69,9 @@ JOB = (
 )
 PUT = (
     "SELECT * FROM trt_responses.put(%s::text, %s::float8, %s::int, %s::text, %s::int, "
-    "%s::text[], %s::bytea[], %s::bytea[], %s::int[], %s::int[], %s::bool[], %s::text[], "
-    "%s::bigint[], %s::int[], %s::text[], %s::int[], %s::bytea[], %s::bytea[], "
-    "%s::bigint, %s::bigint, %s::bytea, %s::bool, %s::bytea)"
+    "%s::text[], %b::bytea[], %b::bytea[], %s::int[], %s::int[], %s::bool[], %s::text[], "
+    "%s::bigint[], %s::int[], %s::text[], %s::int[], %b::bytea[], %b::bytea[], "
+    "%s::bigint, %s::bigint, %b::bytea, %s::bool, %b::bytea)"
 )
 ALONE = (
     "SELECT pg_advisory_xact_lock_shared(29298, hashtext(%s)), "
@@ -90,7 +90,7 @@ PUT_JOB = (
 )
 RENEW = (
     "UPDATE trt_responses.jobs SET lease_until = trt_responses.now() + %s::float8, "
-    "body = coalesce(%s::bytea, body) WHERE id = %s AND term = %s "
+    "body = coalesce(%b::bytea, body) WHERE id = %s AND term = %s "
     "AND lease_until > trt_responses.now() RETURNING cancel_requested"
 )
 CANCEL = (
@@ -486,7 +486,7 @@ class PostgresStore:
         return bool(
             await self._value(
                 "SELECT trt_responses.append(%s::text, %s::int, %s::float8, %s::int, %s::bigint, "
-                "%s::bigint, %s::bytea, %s::bool, %s::bytea)",
+                "%s::bigint, %b::bytea, %s::bool, %b::bytea)",
                 *(response_id, term, self.takeover_s, self._bounds.max_deaths),
                 *_frame_values(piece),
             )
