@@ -96,7 +96,7 @@ MAY_IMPORT = {
     "features.cors": CORE,
     "features.dense_text": CORE,
     "features.description": CORE,
-    "features.encryption": f"{CORE} backends cli stores stores.at_rest",
+    "features.encryption": f"{CORE} backends cli serve stores stores.at_rest",
     "features.explain": CORE,
     "features.health": CORE,
     "features.hosted_tools": f"{CORE} features.references features.tool_items",
@@ -115,7 +115,7 @@ MAY_IMPORT = {
     "features.prefill": CORE,
     "features.recovery": CORE,
     "features.references": CORE,
-    "features.regions": CORE,
+    "features.regions": f"{CORE} stores",
     "features.retention": f"{CORE} features.limits stores",
     "features.rollout": f"{CORE} backends features.limits prepare prepare.shelf cli cli.engines",
     "features.script": f"{CORE} engines",
@@ -154,7 +154,8 @@ MAY_IMPORT = {
     "stores": f"{LEAVES} store",
     "stores.at_rest": STORE,
     "stores.memory": f"{STORE} stores.at_rest",
-    "stores.postgres": f"{STORE} stores.at_rest",
+    "stores.objects": STORE,
+    "stores.postgres": f"{STORE} stores.at_rest stores.objects",
     "stores.redis": f"{STORE} stores.at_rest",
     "stores.sqlite": f"{STORE} stores.at_rest",
     "tools": f"{LEAVES} tool",
@@ -185,7 +186,13 @@ DEBTS: dict[str, str] = {}
 """Files of the core that still know a feature or an API. A line here may go and none may come."""
 
 KINDS = ("engines", "stores", "tools", "prepare")
-SHARED = {"stores.at_rest", "prepare.checkpoint", "prepare.graph", "prepare.shelf"}
+SHARED = {
+    "stores.at_rest",
+    "stores.objects",
+    "prepare.checkpoint",
+    "prepare.graph",
+    "prepare.shelf",
+}
 """Each folder of these rooms holds one kind, and kinds do not know each other, except for the
 folders that all of them share."""
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from trt_responses.features.regions.regions import Regions
+from trt_responses.features.regions.regions import RegionalStore, Regions
 from trt_responses.features.regions.settings import RegionSettings
 
 if TYPE_CHECKING:
     from trt_responses.setup.server import Server
+    from trt_responses.store import Store
 
 
 def install(server: Server) -> None:
@@ -16,4 +17,4 @@ def install(server: Server) -> None:
     if own.regions:
         regions = Regions(own.regions)
         server.mint = regions.minted(server.mint)
-        server.features.append(regions)
+        server.store = cast("Store", RegionalStore(server.store, regions))
