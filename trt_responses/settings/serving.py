@@ -16,6 +16,7 @@ from trt_responses.settings.values import (
     Text,
     Words,
     day,
+    headers,
     hosts,
     origins,
 )
@@ -39,6 +40,11 @@ class Listening(SettingGroup):
         "--grpc`) or triton://host:port/model (a Triton that serves an export of "
         "`trt-responses export triton`), or that of an installed package, as NAME://PLACE. "
         "Several: several://NAME=ENGINE,NAME=ENGINE.",
+    )
+    engine_headers: Annotated[Words, AfterValidator(headers)] = Field(
+        (),
+        description="Headers for the requests to an engine at a URL, as `name=value,…`; "
+        "`{session}` and `{owner}` stand for digests of the conversation and its owner.",
     )
     gate_prompts: Path | None = Field(
         None,

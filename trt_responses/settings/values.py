@@ -46,6 +46,23 @@ def hosts(values: tuple[str, ...]) -> tuple[str, ...]:
     return values
 
 
+def headers(values: tuple[str, ...]) -> tuple[str, ...]:
+    """Headers as name=value, with names in lower case; a value may hold {session} and {owner}."""
+    split = [value.partition("=") for value in values]
+    for name, sign, value in split:
+        without = re.sub(r"\{(session|owner)\}", "", value)
+        if not (sign and value and re.fullmatch(r"[\w-]+", name, re.ASCII)) or (
+            re.match(r"(host|connection|content-|transfer-)", name, re.IGNORECASE)
+        ):
+            raise ValueError(f"{name!r} is no header that can be added: expected name=value")
+        if not re.fullmatch(r"[ -z|~]*", without):
+            raise ValueError(
+                f"the value of {name!r} may hold ASCII, {{session}} and {{owner}}, and no other "
+                "braces"
+            )
+    return tuple(f"{name.lower()}={value}" for name, _, value in split)
+
+
 def origins(values: tuple[str, ...]) -> tuple[str, ...]:
     """Origins of web pages, such as https://app.example, in the spelling of browsers."""
     for value in values:

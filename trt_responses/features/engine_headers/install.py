@@ -1,0 +1,15 @@
+"""Headers for what stands between this server and its engine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trt_responses.features.engine_headers.feature import EngineHeaders
+
+if TYPE_CHECKING:
+    from trt_responses.setup.server import Server
+
+
+def install(server: Server) -> None:
+    if server.settings.engine_headers:
+        server.features.append(EngineHeaders(server.settings.engine_headers))
