@@ -97,6 +97,7 @@ MAY_IMPORT = {
     "features.dense_text": CORE,
     "features.description": CORE,
     "features.encryption": f"{CORE} backends cli serve stores stores.at_rest",
+    "features.engine_headers": CORE,
     "features.explain": CORE,
     "features.health": CORE,
     "features.hosted_tools": f"{CORE} features.references features.tool_items",

@@ -67,6 +67,7 @@ FOLDERS = (
     "features.background",
     "features.steer",
     "features.card",
+    "features.engine_headers",
     "features.description",
     "features.models",
     "features.health",
@@ -84,6 +85,7 @@ FOLDERS = (
 is missing."""
 
 REQUIRED_BY = {
+    "features.engine_headers": "engine_headers",
     "features.encryption": "store_keys",
     "features.limits": "keys_file",
     "features.regions": "regions",
