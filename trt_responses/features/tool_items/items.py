@@ -285,7 +285,7 @@ def _action(action: Any) -> str:
 
 def _search(action: Mapping[str, Any]) -> str:
     """An action without what a client may not have been given, or has left out."""
-    kept = {key: value for key, value in action.items() if key != "sources" and value is not None}
+    kept = {k: v for k, v in action.items() if k not in ("sources", "output") and v is not None}
     return orjson.dumps(kept, option=orjson.OPT_SORT_KEYS).decode()
 
 
