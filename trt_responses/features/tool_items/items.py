@@ -29,7 +29,9 @@ class WebSearchCall(PastCall):
     status: str | None = None
 
     def text(self) -> CallText:
-        return CallText("web_search", _json(self.action or {}), NOT_KEPT)
+        action = dict(self.action or {})
+        output = action.pop("output", None) or NOT_KEPT
+        return CallText("web_search", _json(action), output)
 
     @staticmethod
     def digested(item: Any) -> Texts:
