@@ -33,6 +33,8 @@ def _web_search_call(call: HostedCall, _: str, outcome: Outcome) -> to.OutputWeb
     sources = action.pop("sources", None)
     if sources is not None and call.runner.shows_outputs and outcome.status != "in_progress":
         action["sources"] = sources
+    if call.runner.shows_text and outcome.text is not None:
+        action["output"] = outcome.text
     return to.OutputWebSearchCall(call.id, action, outcome.status)
 
 

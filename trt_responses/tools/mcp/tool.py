@@ -263,11 +263,14 @@ class McpSession:
         """The allowed tools, by the model's names. Raises a `Fault` for too many tools, or for two
         with the same name for the model."""
         configured, requested = self._target.tools, self._options.get("allowed_tools")
+        excluded = self._options.get("excluded_tools", ())
         offered: dict[str, Listed] = {}
         for tool in listed:
             if (configured is not None and tool.name not in configured) or not _allowed(
                 tool, requested
             ):
+                continue
+            if tool.name in excluded:
                 continue
             name = function_name(self._target.label, tool.name)
             other = offered.setdefault(name, tool)
