@@ -254,7 +254,7 @@ def test_a_setting_whose_folder_is_missing_is_refused_by_name() -> None:
         """What is left when every folder is gone."""
 
     with pytest.raises(StartupError, match=r"STORE_KEYS: features\.encryption is not installed"):
-        Core(store_keys="keys")
+        Core(**{"store_keys": "keys"})
     with pytest.raises(StartupError, match=r"STORE_KEYS: features\.encryption is not installed"):
         Core.from_environment({"TRT_RESPONSES_STORE_KEYS": "keys"})
     assert Core(port=1).port == 1
