@@ -39,13 +39,15 @@ class StoreSettings(SettingGroup):
         description="Seconds until another server notices that a server died: its background "
         "responses look alive and its conversations stay locked until then.",
     )
+
+
+class StoreNumbers(FixedGroup):
+    """Bounds of a store."""
+
     takeover_s: float = Field(
         300.0,
-        ge=0,
-        le=YEAR_S,
-        allow_inf_nan=False,
-        description="Seconds after LEASE_S in which another server of the same store may resume "
-        "a dead server's background responses; then they fail. 0: they are never resumed.",
+        description="After LEASE_S, in which another server of the same store may resume a dead "
+        "server's background responses: a new machine is up by then, and no client waits longer.",
     )
 
 

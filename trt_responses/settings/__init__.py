@@ -27,7 +27,6 @@ from trt_responses.settings.requests import (
     Inspection,
     Queue,
     RequestBounds,
-    Streams,
     Writing,
 )
 from trt_responses.settings.serving import Access, Lifecycle, Listening, Logs, SystemMessage
@@ -55,7 +54,6 @@ class Settings(
     SystemMessage,
     Lifecycle,
     Inspection,
-    Streams,
     History,
     Queue,
     Writing,

@@ -38,3 +38,18 @@ class Fixed(FixedGroup):
     knowledge_cutoff: str = Field(
         "2024-06", description="Second line of the system message: a fact of gpt-oss."
     )
+    engine_pause_s: float = Field(
+        600.0,
+        description="For which running responses wait for an engine that is restarting or being "
+        "replaced: a large one loads in half of it; 0: they fail at once.",
+    )
+    max_tool_calls: int = Field(
+        32,
+        description="Calls of the server's own tools in one response, whatever the request says: "
+        "three times what agents use.",
+    )
+    keep_alive_s: float = Field(
+        10.0,
+        description="Silence after which a stream gets a comment line: a third of the shortest "
+        "timeout of proxies.",
+    )

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from trt_responses.settings.values import MIB, Positive, Seconds, SettingGroup
+from trt_responses.settings.values import MIB, Positive, SettingGroup
 
 
 class RequestBounds(SettingGroup):
@@ -23,11 +23,6 @@ class RequestBounds(SettingGroup):
         ge=1,
         le=64,
         description="Maximum tool calls in one turn (default: 1 for gpt-oss, 8 for other models).",
-    )
-    max_tool_calls: Positive = Field(
-        32,
-        description="Maximum calls of the server's own tools in one response, whatever the "
-        "request says.",
     )
 
 
@@ -68,14 +63,6 @@ class History(SettingGroup):
     )
     data_dir: Path = Field(
         Path("data"), description="Directory of the default history file and the sealing key."
-    )
-
-
-class Streams(SettingGroup):
-    """Background runs and streams."""
-
-    keep_alive_s: Seconds = Field(
-        10.0, ge=0.1, description="Seconds of silence after which a stream gets a comment line."
     )
 
 

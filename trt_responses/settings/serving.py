@@ -44,14 +44,6 @@ class Listening(SettingGroup):
         description="Run the engine in a separate process: `always`, `never`, or `auto` "
         "(TensorRT-LLM only).",
     )
-    engine_pause_s: float = Field(
-        600.0,
-        ge=0,
-        le=YEAR_S,
-        allow_inf_nan=False,
-        description="Seconds that running responses wait for an engine that is restarting or "
-        "being replaced; 0: they fail at once.",
-    )
     engines_dir: Path = Field(Path("engines"), description="Directory of prepared engines.")
     model: Text | None = Field(
         None, description="Model name for clients (default: the engine's name)."
