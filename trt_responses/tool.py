@@ -106,8 +106,7 @@ class Opening(NamedTuple):
     items: Sequence[Mapping[str, Any]] = ()
     """What this tool has done in the conversation so far, as items, the latest last."""
     answers: Callable[[], Sequence[str]] = tuple
-    """What the model wrote to this tool, and what it read then, since it last answered the user: of
-    a loop that a client's function broke off, and that goes on now."""
+    """What the model wrote to this tool in the conversation, and what it read then: the latest."""
     messages: Callable[[], Sequence[str]] = tuple
     """What the user has written in the conversation."""
     cited: Callable[[], Sequence[str]] = tuple

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
-from pydantic import TypeAdapter
 
 from tests.support.mcp_served import THREE, offered, using
 from tests.support.mcp_served import calling as calling_mcp
 from tests.support.mcp_site import mcp_site
+from tests.support.messages import events_of, folded
 from tests.support.paper_web import PaperBrowser
 from tests.support.scripted_tool import ScriptedTool
 from tests.support.served import ANSWER, CALL, KEYED, script, vocabulary
@@ -25,8 +25,6 @@ from trt_responses.tool import ToolAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from anthropic.types.beta import BetaRawMessageStreamEvent
 
     from tests.support.asgi import Call
     from tests.support.mcp_site import McpSite
@@ -53,13 +51,6 @@ RUN = "<|channel|>analysis to=python code<|message|>6 * 7<|call|>"
 ALL = [SEARCHES, FETCHES, RUNS, WEATHER]
 
 
-@cache
-def event_type() -> TypeAdapter[BetaRawMessageStreamEvent]:
-    from anthropic.types.beta import BetaRawMessageStreamEvent
-
-    return TypeAdapter(BetaRawMessageStreamEvent)
-
-
 async def create(s: Served, path: Any = PATH, **fields: Any) -> Call:
     body = {"model": "demo", "max_tokens": 1000, "messages": HELLO} | fields
     call: Call = await s.client.send("POST", path, orjson.dumps(body))
@@ -68,27 +59,12 @@ async def create(s: Served, path: Any = PATH, **fields: Any) -> Call:
 
 def message_of(call: Call) -> Json:
     """The message, plain or as the SDK's accumulator makes it, of the SDK's type."""
-    from anthropic.lib.streaming._beta_messages import accumulate_event  # private: as its clients
     from anthropic.types.beta import BetaMessage
-    from httpx2 import Headers
 
     assert call.status == 200, call.body
-    if not call.body.startswith(b"event:"):
-        return BetaMessage.model_validate(call.json()).to_dict()
-    snapshot, buffers, opened = None, dict[int, bytes](), list[int]()
-    for frame in call.body.split(b"\n\n")[:-1]:
-        event = event_type().validate_python(orjson.loads(frame.split(b"\ndata: ")[1]))
-        match event.type:  # one block at a time
-            case "content_block_start":
-                assert not opened
-                opened.append(event.index)
-            case "content_block_stop":
-                assert opened.pop() == event.index
-        snapshot = accumulate_event(
-            event=event, current_snapshot=snapshot, json_bufs=buffers, request_headers=Headers()
-        )
-    assert snapshot is not None
-    return snapshot.to_dict()
+    if call.body.startswith(b"event:"):
+        return folded(events_of(call.body))
+    return BetaMessage.model_validate(call.json()).to_dict()
 
 
 def kinds(message: Json) -> list[str]:

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+MOST_ANSWERS = 32
+"""Earlier answers of a tool that its next session knows."""
 AT_ONCE = 256
 """Functions of one session that are read between two pauses."""
 KEPT_TOOLS = 16_384
@@ -220,11 +222,10 @@ def lists_functions(tool: Tool) -> bool:
 
 
 def _answers(blocks: Sequence[Block], kind: str, lexicon: Lexicon) -> list[str]:
-    """The calls of a kind of tool since the model's last answer to the user, each with the tool's
-    answer."""
+    """The latest calls of a kind of tool in the conversation, each with the tool's answer."""
     sign, found = _sign(kind), list[str]()
     for block in reversed(blocks):
-        if block.kind == "final":
+        if len(found) == MOST_ANSWERS:
             break
         if sign in block.item:
             ids = array("I", block.ids)
