@@ -86,7 +86,11 @@ class ToolsStep(Step):
             draft.prior = await prior_of(accepted, draft.records, draft.owner)
         prior, functions = draft.prior, callees(accepted.tools)
         for one in listing:
-            items = [*items_of(prior.blocks, one.kind), *items_in(accepted, one.kind)]
+            read = self._hosted.memory.item
+            items = [
+                *items_of(prior.blocks, one.kind, read),
+                *items_in(accepted, one.kind, read),
+            ]
             opening = Opening(draft.owner, one.place, one.options, items)
             await opened.open(one, tools[one.kind], opening, functions)
         signed = partial(self._signed, draft.owner)

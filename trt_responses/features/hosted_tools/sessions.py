@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from array import array
+from collections import OrderedDict
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from trt_responses.store import Block
     from trt_responses.tool import Listing, Opening, Recipient, Session, Source, Tool
 
+    Json = dict[str, Any]
+
 logger = logging.getLogger(__name__)
 
 MOST_ANSWERS = 32
@@ -42,6 +45,8 @@ AT_ONCE = 256
 """Functions of one session that are read between two pauses."""
 KEPT_TOOLS = 16_384
 """Of servers, that are kept for requests that get the same ones."""
+LONG_ITEM, KEPT_BYTES = 4096, 8 << 20
+"""Bytes of an item that is worth keeping, and of all that are kept."""
 
 T = TypeVar("T")
 
@@ -60,8 +65,21 @@ class OfferMemory:
     def __init__(self, most: int = KEPT_TOOLS) -> None:
         """`most`: tools of all lists that are kept."""
         self._most = most
+        self._items: OrderedDict[bytes, Json] = OrderedDict()
         self._read: list[tuple[Mapping[str, Recipient], str, Offered]] = []
         self._joined: list[tuple[Sequence[OfferedTool], list[Offered], Known[OfferedTool]]] = []
+
+    def item(self, written: bytes) -> Json:
+        """An item of a conversation, which nobody changes; the very one that was read before, if it
+        is long."""
+        found = self._items.pop(written, None)
+        item: Json = orjson.loads(written) if found is None else found
+        if len(written) < LONG_ITEM:
+            return item
+        self._items[written] = item
+        while len(self._items) > 1 and sum(map(len, self._items)) > KEPT_BYTES:
+            self._items.popitem(last=False)
+        return item
 
     async def offered(self, recipients: Mapping[str, Recipient], place: str) -> Offered:
         """The functions of a session."""
@@ -258,16 +276,18 @@ def _cited(blocks: Sequence[Block]) -> list[str]:
 
 def earlier_of(
     blocks: Sequence[Block], kind: str, lexicon: Lexicon
-) -> tuple[Sequence[Mapping[str, Any]], *tuple[Callable[[], Sequence[str]], ...]]:
+) -> tuple[Sequence[Json], *tuple[Callable[[], Sequence[str]], ...]]:
     """The conversation as an `Opening` has it: its items, answers, messages and citations."""
     answers = partial(_answers, blocks, kind, lexicon)
     return items_of(blocks, kind), answers, partial(_messages, blocks), partial(_cited, blocks)
 
 
-def items_of(blocks: Sequence[Block], kind: str) -> list[Mapping[str, Any]]:
+def items_of(
+    blocks: Sequence[Block], kind: str, read: Callable[[bytes], Json] = orjson.loads
+) -> list[Json]:
     """The items of a kind of tool in the conversation, the latest last."""
     sign = _sign(kind)
-    return [orjson.loads(block.item) for block in blocks if sign in block.item]
+    return [read(block.item) for block in blocks if sign in block.item]
 
 
 def _sign(kind: str) -> bytes:
@@ -275,12 +295,14 @@ def _sign(kind: str) -> bytes:
     return b'"type":"%b_' % kind.encode()
 
 
-def items_in(accepted: Accepted, kind: str) -> list[Mapping[str, Any]]:
+def items_in(accepted: Accepted, kind: str, read: Callable[[bytes], Json]) -> list[Json]:
     """The items of a kind of tool in the request's own input."""
     items = () if isinstance(accepted.input, str) else accepted.input
     mine = f"{kind}_"
     return [
-        item.model_dump(exclude_none=True) for item in items if (item.type or "").startswith(mine)
+        read(item.model_dump_json(exclude_none=True).encode())
+        for item in items
+        if (item.type or "").startswith(mine)
     ]
 
 
