@@ -85,6 +85,7 @@ class Objects:
 
 
 def is_large(data: bytes) -> bool:
+    """Whether a packed block becomes an object."""
     return len(data) > OVER_BYTES
 
 
