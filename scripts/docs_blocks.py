@@ -35,6 +35,7 @@ REASONS = (
         "tests/e2e/test_judges.py does",
         "needs root",
         "tests/e2e/test_http_engines.py does",
+        "tests/e2e/test_remote_template.py does",
         "needs a domain of yours",
     ),
     *("tests/deploy/test_systemd.py does", "tests/e2e/test_serve_model.py does"),

@@ -90,6 +90,8 @@ SGLANG_SAMPLING = {
     "sampling_seed",
 }
 SALT_BYTES = 128
+COUNTS = "counts"
+"""In the place of a script: `several.Paced`."""
 
 
 class Refused(Exception):
@@ -428,7 +430,8 @@ async def id_server(server: IdServer, port: int = 0) -> AsyncIterator[int]:
 async def server_process(
     kind: str, port: int = 0, script: str = "auto"
 ) -> AsyncIterator[tuple[Any, int]]:
-    """A server in a process of its own, which may be killed, and its port. It plays a script."""
+    """A server in a process of its own, which may be killed, and its port. It plays a script, or
+    counts at the pace of a small model."""
     process = await asyncio.create_subprocess_exec(
         *program(__name__), kind, str(port), script, stdout=asyncio.subprocess.PIPE
     )
@@ -441,13 +444,20 @@ async def server_process(
         await process.wait()
 
 
-async def _serve(kind: str, port: int, script: str) -> None:
+def _playing(script: str) -> Engine:
+    if script == COUNTS:
+        from tests.support.several import Paced
+
+        return Paced()
     from trt_responses.features.script.engine import ScriptEngine
     from trt_responses.features.script.rules import load
     from trt_responses.tokens.vocabulary import load as vocabulary
 
-    server = KINDS[kind](ScriptEngine(load(script), vocabulary()))
-    async with id_server(server, port) as bound:
+    return ScriptEngine(load(script), vocabulary())
+
+
+async def _serve(kind: str, port: int, script: str) -> None:
+    async with id_server(KINDS[kind](_playing(script)), port) as bound:
         print(bound, flush=True)
         await asyncio.Event().wait()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,9 +12,11 @@ from trt_responses.backends.dialects import (
     template_dialect,
     vocabulary,
 )
+from trt_responses.backends.http import SERVERS, http_at, scheme_of
 from trt_responses.backends.installed import maker, needed
 from trt_responses.backends.settings import EngineSettings
 from trt_responses.engines.cores import spare_cores
+from trt_responses.engines.id_events import GPT_OSS, ModelIds
 from trt_responses.engines.stand_ins import StandIns
 from trt_responses.errors import StartupError
 from trt_responses.prepare.files import DIALECT, GRAPH, MODEL
@@ -37,6 +40,8 @@ if TYPE_CHECKING:
 
 START_S = 1800.0
 """Seconds that an engine of another process may take to load: the largest take half of it."""
+GPT_OSS_ALONE = ("grpc", "triton", "script", "llama-server", "http")
+"""Engines that take no dialect of a directory."""
 PROBE_S = 30.0
 """Seconds that a stalled embedded engine has to answer a probe; then it is replaced."""
 
@@ -73,6 +78,11 @@ def engine_elsewhere(
 ) -> Engine:
     """The engine of another server, or of another package; `prepared` makes those of several that
     are prepared here."""
+    if os.sep in settings.speaks and scheme_of(elsewhere.kind) in GPT_OSS_ALONE:
+        raise StartupError(
+            f"{elsewhere.kind}:// serves gpt-oss alone; a model of {settings.speaks} needs vllm:// "
+            "or sglang://."
+        )
     match elsewhere.kind:
         case "grpc":
             return grpc_at(elsewhere.place)
@@ -92,13 +102,19 @@ def engine_elsewhere(
                 from trt_responses.features.cassette.engine import NoEngine
             return NoEngine()
         case kind:
-            from trt_responses.backends.http import SERVERS, http_at, scheme_of
-
             if scheme_of(kind) in SERVERS:
-                return http_at(elsewhere, START_S)
+                return http_at(elsewhere, START_S, ids_of(dialect_named(settings.speaks)))
             own = ("grpc", "triton", *SERVERS, "script", "several", "record", "replay")
             engine: Engine = maker("engines", kind, own)(elsewhere.place, settings)
             return engine
+
+
+def ids_of(dialect: Dialect) -> ModelIds:
+    """The ids that an engine over HTTP must know of a model."""
+    places = getattr(dialect, "places", None)
+    if places is None:
+        return GPT_OSS
+    return ModelIds(places.stops, places.stops[:1], None)
 
 
 def _several(

@@ -35,8 +35,8 @@ class Writing(SettingGroup):
     )
     speaks: str = Field(
         "harmony",
-        description="How the model of an engine of another server writes: harmony, or the name "
-        "of an installed package's dialect.",
+        description="How the model of an engine of another server writes: harmony, a directory "
+        "with its tokeniser and chat template, or the name of an installed package's dialect.",
     )
     dialect: Literal["openai", "open-responses"] = Field(
         "openai", description="Spelling of events, unless the header `x-trt-dialect` chooses one."
