@@ -18,7 +18,7 @@ from pydantic import PrivateAttr, ValidationError
 from trt_responses.errors import UsageError
 from trt_responses.settings.fixed import Fixed
 from trt_responses.settings.gone import GONE
-from trt_responses.settings.history import History, Inspection, Streams
+from trt_responses.settings.history import History, Inspection, Streams, UploadedFiles
 from trt_responses.settings.requests import Queue, RequestBounds, Writing
 from trt_responses.settings.serving import (
     Access,
@@ -55,6 +55,7 @@ class Settings(
     Lifecycle,
     Inspection,
     Streams,
+    UploadedFiles,
     History,
     Queue,
     Writing,

@@ -73,6 +73,22 @@ class History(SettingGroup):
     )
 
 
+class UploadedFiles(SettingGroup):
+    """Uploaded files."""
+
+    files: Path | None = Field(
+        None,
+        description="Directory of uploaded files, the same for all servers of one store (default: "
+        "`files` in DATA_DIR).",
+    )
+    files_bytes: Positive = Field(
+        1024 * MIB, description="Maximum size of one owner's uploaded files, in bytes."
+    )
+    files_age_s: Seconds = Field(
+        30 * 86_400, description="Age at which uploaded files expire, in seconds."
+    )
+
+
 class Streams(SettingGroup):
     """Background runs and streams."""
 

@@ -33,15 +33,8 @@ class TokenLogprob:
     top_logprobs: tuple[TopLogprob, ...] = ()
 
 
-@dataclass(frozen=True)
-class UrlCitation:
-    """`text[start_index:end_index]`, in code points, is the link to where something stands."""
-
-    start_index: int
-    end_index: int
-    url: str
-    title: str
-    type: Literal["url_citation"] = "url_citation"
+class Annotation:
+    """What stands beside a text, of a kind that a folder brings."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +42,7 @@ class OutputText:
     """The text of a message."""
 
     text: str = ""
-    annotations: tuple[UrlCitation, ...] = ()
+    annotations: tuple[Annotation, ...] = ()
     logprobs: tuple[TokenLogprob, ...] = ()
     type: Literal["output_text"] = "output_text"
 

@@ -13,11 +13,12 @@ from trt_responses.features.hosted_tools.approvals import (
     not_offered,
     silent_places,
 )
-from trt_responses.features.hosted_tools.citations import CitationText
+from trt_responses.features.hosted_tools.citations import CitationText, FileCitations
 from trt_responses.features.hosted_tools.loop import ToolLoop
 from trt_responses.features.hosted_tools.sessions import (
     OpenedTools,
     earlier_of,
+    files_of,
     items_in,
     items_of,
     lists_functions,
@@ -28,16 +29,18 @@ from trt_responses.steering.tools import callees
 from trt_responses.tool import Opening
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from trt_responses.accept.accepted import Accepted
-    from trt_responses.features.hosted_tools.loop import Approved
+    from trt_responses.features.hosted_tools.loop import Approved, UsedTool
     from trt_responses.features.references.sealed import Sealing
     from trt_responses.features.tool_items.items import McpApprovalRequest
+    from trt_responses.log.machine import CitedText
     from trt_responses.run.draft import Draft
     from trt_responses.run.generation import Generation
     from trt_responses.run.turns import Turn
     from trt_responses.tool import Tool
+    from trt_responses.wire.output import Phase
 
 
 class HostedTools:
@@ -125,12 +128,23 @@ class ToolsStep(Step):
         signer = self._hosted.signer
         sign = None if signer is None else partial(signer.signature, owner=draft.owner)
         options["runners"] = {**options.get("runners", {}), **loop.new_calls(sign)}
-        source = source_of(loop.used) if draft.accepted.answer is None else None
-        if source is not None:
-            options["cited_text"] = partial(CitationText, source)
+        if draft.accepted.answer is None and (cited := _cited_text(loop.used)) is not None:
+            options["cited_text"] = cited
 
     async def before(self, generation: Generation) -> Turn | None:
         return None if self._loop is None else await self._loop.first(generation)
 
     async def after(self, generation: Generation) -> Turn | None:
         return None if self._loop is None else await self._loop.turn(generation)
+
+
+def _cited_text(used: Iterable[UsedTool]) -> Callable[[Phase], CitedText] | None:
+    """Makes citations of what these tools have shown and written; None if they do neither."""
+    source, files = source_of(used), files_of(used)
+
+    def marks() -> CitationText | None:
+        return None if source is None else CitationText(source)
+
+    if files is not None:
+        return lambda phase: FileCitations(files, marks(), phase)
+    return None if source is None else lambda _: CitationText(source)

@@ -23,6 +23,7 @@ from trt_responses.log.item_events import Callee
 from trt_responses.schema.closed import closed
 from trt_responses.tasks import give_way
 from trt_responses.tool import CitedSession, Lists
+from trt_responses.tools.containers import WritesFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from trt_responses.dialect import Lexicon
     from trt_responses.store import Block
     from trt_responses.tool import Function, Listing, Opening, Session, Source, Tool
+    from trt_responses.tools.containers import WrittenFile
 
 
 logger = logging.getLogger(__name__)
@@ -176,6 +178,13 @@ def source_of(used: Iterable[UsedTool]) -> Callable[[int, int], Source | None] |
         if isinstance(session, CitedSession):
             return session.source
     return None
+
+
+def files_of(used: Iterable[UsedTool]) -> Callable[[], Sequence[WrittenFile]] | None:
+    """The files that calls of these tools have written so far; None if none writes any."""
+    sessions = {id(one.session): one.session for one in used}.values()
+    writing = [one for one in sessions if isinstance(one, WritesFiles)]
+    return (lambda: [file for one in writing for file in one.written]) if writing else None
 
 
 def _answers(blocks: Sequence[Block], kind: str, lexicon: Lexicon) -> list[str]:
