@@ -256,7 +256,7 @@ class Incoming:
         self._file.flush()
         os.fsync(self._file.fileno())
         with _alone(self._path.parent):
-            self._others = self._usage()
+            self._others = self._usage(PART)
             self.write(b"")  # files that came at the same time count too
             self._part.rename(self._path)
         self._file.close()
@@ -283,12 +283,12 @@ class Incoming:
         sealed: bytes = self._seal.seal(text, bound_to(self._path, number))
         return sealed
 
-    def _usage(self) -> tuple[int, int]:
+    def _usage(self, but: str = "/") -> tuple[int, int]:
         """The bytes and the number of the owner's other files, those that arrive among them."""
         size = number = 0
         with os.scandir(self._path.parent) as entries:
             for entry in entries:
-                if entry.name != self._part.name and entry.name.startswith("file-"):
+                if entry.name != self._part.name and not entry.name.endswith(but):
                     with suppress(FileNotFoundError):
                         size, number = size + entry.stat().st_size, number + 1
         return size, number
