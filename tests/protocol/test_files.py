@@ -179,6 +179,29 @@ async def test_code_reads_uploads_and_what_it_writes_is_shown_and_cited(tmp_path
 
 
 @boxed
+@pytest.mark.parametrize("kind", ["input_file", "input_image"])
+@story
+async def test_a_file_of_a_message_is_in_the_box_and_the_model_reads_its_name(
+    tmp_path: Path, kind: str
+) -> None:
+    code = calling("print(open('in.csv').read())")
+    async with served(code, ANSWER, python="boxed", data_dir=tmp_path, **OWNERS) as app:
+        sent = (await upload(app, b"1,2", name="../in.csv")).json()
+        part = {"type": kind, "file_id": sent["id"]}
+        message = {"role": "user", "content": [{"type": "input_text", "text": "Sum"}, part]}
+        tool = {"type": "code_interpreter", "container": {"type": "auto"}}
+        asked = {"model": "demo", "input": [message], "tools": [tool]}
+        asked |= {"include": ["code_interpreter_call.outputs"]}
+        last = (await ask(app, "POST", "/v1/responses", body=asked)).json()
+        assert last["output"][0]["outputs"] == [{"type": "logs", "logs": "1,2\n"}]
+        assert "[The file 'in.csv' is in the working directory" in app.prompt_text(0)
+        foreign = await ask(app, "POST", "/v1/responses", "key-b", asked)
+        assert foreign.error["param"] == "input[0].content[1].file_id"
+        without = await ask(app, "POST", "/v1/responses", body=asked | {"tools": []})
+        assert (without.status, without.error["param"]) == (400, "input[0].content[1]")
+
+
+@boxed
 @story
 async def test_a_file_that_cannot_be_had_is_refused_before_anything_runs(tmp_path: Path) -> None:
     async with served(COPY, ANSWER, python="boxed", data_dir=tmp_path, **OWNERS) as app:

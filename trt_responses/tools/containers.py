@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from trt_responses.tool import Opening
+
 
 class ContainerFacts(NamedTuple):
     """A container, as its owner sees it."""
@@ -54,6 +56,7 @@ class Upload(NamedTuple):
     """An uploaded file, to be copied into a container."""
 
     name: str
+    """A file's name in one folder."""
     size_bytes: int
     pieces: Iterable[bytes]
 
@@ -114,6 +117,14 @@ class ContainerStore(Protocol):
     def facts(self, owner: str, container_id: str) -> ContainerFacts: ...
 
     async def delete(self, owner: str, container_id: str) -> None: ...
+
+
+def wanted_files(opening: Opening, container: object) -> Sequence[str]:
+    """The uploaded files that a request wants in the container of a tool: all that its messages
+    name, else those of the container's own options."""
+    own = container.get("file_ids") if isinstance(container, dict) else None
+    files: Sequence[str] = opening.options.get("file_ids") or own or ()
+    return files
 
 
 def containers_of(tools: Iterable[object]) -> ContainerStore | None:

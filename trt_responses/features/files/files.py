@@ -43,7 +43,7 @@ ABANDONED_S = 3600.0
 most."""
 NAME = re.compile(r"file-[0-9a-f]{24}")
 PART = ".part"
-NAME_CHARACTERS = 255
+NAME_BYTES = 255
 
 
 @runtime_checkable
@@ -125,7 +125,7 @@ class Files:
     def upload(self, owner: str, file_id: str) -> Upload:
         """A file as containers take it."""
         facts = self.facts(owner, file_id)
-        return Upload(facts["filename"], facts["bytes"], self.content(owner, file_id))
+        return Upload(file_name(facts["filename"]), facts["bytes"], self.content(owner, file_id))
 
     def delete(self, owner: str, file_id: str) -> None:
         self.facts(owner, file_id)
@@ -247,7 +247,7 @@ class Incoming:
             "bytes": self._size,
             "created_at": now,
             "expires_at": now + int(seconds),
-            "filename": name[:NAME_CHARACTERS],
+            "filename": name[:NAME_BYTES],
             "purpose": purpose,
             "status": "processed",
         }
@@ -292,6 +292,12 @@ class Incoming:
                     with suppress(FileNotFoundError):
                         size, number = size + entry.stat().st_size, number + 1
         return size, number
+
+
+def file_name(name: str) -> str:
+    """An upload's name as a file's in one folder."""
+    plain = name.rpartition("/")[2].replace("\0", "_").lstrip(".") or "file"
+    return plain.encode("utf-8", "replace")[-NAME_BYTES:].decode("utf-8", "ignore")
 
 
 def bound_to(path: Path, number: int) -> bytes:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from trt_responses.features.files.endpoint import FileRoutes
 from trt_responses.features.files.files import Bounds, Files, Retaining, Sealing
+from trt_responses.features.files.inputs import InputFiles
 from trt_responses.tasks import beside
 from trt_responses.tools.containers import containers_of
 
@@ -34,6 +35,8 @@ def install(server: Server) -> None:
     server.provide(files)
     if (held := containers_of(server.tools)) is not None:
         held.files.uploads = files
+        kinds = frozenset(tool.kind for tool in server.tools if containers_of([tool]) is held)
+        server.features.append(InputFiles(files, kinds))
     server.add_routes(19, lambda shared: [FileRoutes(shared, files)])
     server.lives.append(lambda: beside(_sweep(server, files)))
 

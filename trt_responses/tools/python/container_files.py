@@ -19,7 +19,6 @@ from trt_responses.tools.python.container import Container, not_found
 from trt_responses.tools.python.directories import Usage, usage
 
 PNG = b"\x89PNG\r\n\x1a\n"
-NAME_BYTES = 255
 
 
 class ContainerFiles:
@@ -74,9 +73,8 @@ class ContainerFiles:
 
     async def copy(self, owner: str, container_id: str, file_id: str) -> FileFacts:
         upload = await asyncio.to_thread(self._upload, owner, file_id)
-        name = file_name(upload.name)
-        facts = await self.add(owner, container_id, name, upload)
-        self._find(owner, container_id).copied[file_id] = name
+        facts = await self.add(owner, container_id, upload.name, upload)
+        self._find(owner, container_id).copied[file_id] = upload.name
         return facts
 
     async def copy_missing(self, container: Container, file_ids: Sequence[str]) -> None:
@@ -180,12 +178,6 @@ def _pictures(container: Container, written: Sequence[FileFacts], at_most: int) 
 
 def _is_lost(container: Container, name: str) -> bool:
     return not os.path.lexists(container.directory / name)
-
-
-def file_name(name: str) -> str:
-    """An upload's name as a file's in a container."""
-    plain = name.rpartition("/")[2].replace("\0", "_").lstrip(".") or "file"
-    return plain.encode("utf-8", "replace")[-NAME_BYTES:].decode("utf-8", "ignore")
 
 
 def _no_file(file_id: str) -> InvalidRequest:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trt_responses.errors import InvalidRequest, StartupError
 from trt_responses.tool import Function, Recipient, ToolAnswer
+from trt_responses.tools.containers import wanted_files
 from trt_responses.tools.python.container import Full
 from trt_responses.tools.python.process import Ended
 
@@ -141,7 +142,7 @@ class ShellTool:
         conversation's commands used, else in a new one."""
         environment = opening.options.get("environment") or {}
         used = [item.get("environment") or {} for item in opening.items]
-        file_ids = environment.get("file_ids") or ()
+        file_ids = wanted_files(opening, environment)
         place = f"{opening.place}.environment"
         await self.containers.files.check(opening.owner, file_ids, f"{place}.file_ids")
         container = self.containers.of_conversation(

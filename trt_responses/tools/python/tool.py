@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from trt_responses.errors import InvalidRequest, StartupError
 from trt_responses.tool import Function, Recipient, ToolAnswer
-from trt_responses.tools.containers import WrittenFile
+from trt_responses.tools.containers import WrittenFile, wanted_files
 from trt_responses.tools.python.process import Ended
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class PythonTool:
         """A session in the requested container, else in the last existing one that the conversation
         used, else in a new one."""
         requested = opening.options.get("container")
-        file_ids = requested.get("file_ids") or () if isinstance(requested, dict) else ()
+        file_ids = wanted_files(opening, requested)
         place = f"{opening.place}.container.file_ids"
         await self.containers.files.check(opening.owner, file_ids, place)
         container = self.containers.of_conversation(

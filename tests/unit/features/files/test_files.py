@@ -17,6 +17,8 @@ from trt_responses.features.files.files import BLOCK_BYTES, LOOK_BLOCKS, Bounds,
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from trt_responses.features.files.files import Incoming
+
 MIB = 1024 * 1024
 DATA = os.urandom(2 * BLOCK_BYTES + 5)
 
@@ -34,6 +36,11 @@ def sent(files: Files, data: bytes, owner: str = "ann", age_s: float | None = No
         return str(incoming.keep("a.txt", "user_data", age_s)["id"])
     finally:
         incoming.drop()
+
+
+def write_all(incoming: Incoming, mibs: int) -> None:
+    for _ in range(mibs):
+        incoming.write(bytes(MIB))
 
 
 def key(number: int) -> bytes:
@@ -103,8 +110,7 @@ def test_files_of_an_owner_that_arrive_at_once_share_the_room(tmp_path: Path) ->
     third = files.new("ann")
     sent(files, bytes(5 * MIB))
     with pytest.raises(InvalidRequest):  # seen before all of it has arrived
-        for _ in range(LOOK_BLOCKS + 1):
-            third.write(bytes(MIB))
+        write_all(third, LOOK_BLOCKS + 1)
     third.drop()
 
 
