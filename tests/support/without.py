@@ -87,6 +87,8 @@ REFUSED: Mapping[str, Sequence[Post | Start | str]] = {
     "features.description": ["GET /v1/fields", "GET /docs", "GET /openapi.json"],
     "features.encryption": [Start({"store_keys": "store.keys"})],
     "features.explain": ["GET /v1/responses/resp_1/explain"],
+    "features.files": [Start({"files": "files"}), "/v1/files"],
+    "features.forms": [Start({"files": "files"}), "/v1/files", "/v1/containers"],
     "features.health": ["GET /health", "GET /health/live", "GET /v1/health/ready"],
     "features.hosted_tools": [Post(ASKED | {"tools": [CODE]}, "tools[0]")],
     "features.idempotency": [Post(ASKED, "idempotency-key", headers={"idempotency-key": "k"})],

@@ -26,9 +26,9 @@ from trt_responses.log.item_events import Callee as Callee
 from trt_responses.log.item_events import Mint as Mint
 from trt_responses.wire.events import AnnotationAdded, HostedStep, OutputItemAdded, OutputItemDone
 from trt_responses.wire.output import (
+    Annotation,
     OutputHostedCall,
     OutputReasoning,
-    UrlCitation,
     written,
 )
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from trt_responses.log.entries import Deltas
     from trt_responses.log.item_events import Seal, Shape, TextFilter
     from trt_responses.log.log import Log
-    from trt_responses.wire.output import OutputItem, TokenLogprob
+    from trt_responses.wire.output import OutputItem, Phase, TokenLogprob
 
     NewCall = Callable[[Mint, int], FolderCall]
     """Makes a call, with the index of its item."""
@@ -53,9 +53,9 @@ def json_text(raw: bytes) -> bytes:
 class CitedText(Protocol):
     """Gives a text with the model's marks as texts and citations."""
 
-    def feed(self, pieces: Sequence[bytes]) -> Sequence[bytes | UrlCitation]: ...
+    def feed(self, pieces: Sequence[bytes]) -> Sequence[bytes | Annotation]: ...
 
-    def finish(self) -> Sequence[bytes | UrlCitation]: ...
+    def finish(self) -> Sequence[bytes | Annotation]: ...
 
 
 Opens = Literal["reasoning", "commentary", "final_answer"]
@@ -84,8 +84,8 @@ class MachineOptions(TypedDict, total=False):
     """The tools that are run here, by the recipients of their calls."""
     new_thought: type[Reasoning]
     """What a thought is sent as."""
-    cited_text: Callable[[], CitedText] | None
-    """Makes citations of the marks in messages to the user."""
+    cited_text: Callable[[Phase], CitedText] | None
+    """Makes annotations of messages to the user."""
 
 
 class Machine:
@@ -147,7 +147,7 @@ class Machine:
         elif self._held is not None:
             self._held += pieces
 
-    def _say_cited(self, parts: Sequence[bytes | UrlCitation]) -> None:
+    def _say_cited(self, parts: Sequence[bytes | Annotation]) -> None:
         """Tell texts and citations. A citation comes behind its text, and more text behind it is
         another run of deltas."""
         shape = self._open
@@ -205,7 +205,7 @@ class Machine:
             return
         self._deltas = self._log.grow(shape.delta(), scored=self._scored and type(shape) is Message)
         if self._new_cited_text is not None and type(shape) is Message:
-            self._cited, self._citations = self._new_cited_text(), 0
+            self._cited, self._citations = self._new_cited_text(shape.phase), 0
         elif isinstance(shape, FolderCall):
             self._filter = shape.new_filter()
             if self._filter is None:

@@ -60,6 +60,7 @@ FOLDERS = (
     "features.metrics",
     "features.explain",
     "features.cache_diagnostics",  # compares what is kept to be explained
+    "features.files",
     "features.containers",
     "features.owners",
     "features.dense_text",
@@ -90,6 +91,7 @@ REQUIRED_BY = {
     "features.limits": "keys_file",
     "features.regions": "regions",
     "features.retention": "keys_file",
+    "features.files": "files",
     "features.parallel_calls": "max_calls",
     "features.seal": "seal_keys",
     "features.open_responses": "dialect",

@@ -12,10 +12,10 @@ from trt_responses.frozen import dataclass
 
 if TYPE_CHECKING:
     from trt_responses.wire.output import (
+        Annotation,
         OutputItem,
         OutputPart,
         TokenLogprob,
-        UrlCitation,
     )
     from trt_responses.wire.response import Response
 
@@ -134,7 +134,7 @@ class AnnotationAdded(OfContent):
     """An annotation of text that earlier events have sent."""
 
     annotation_index: int
-    annotation: UrlCitation
+    annotation: Annotation
     type: Literal["response.output_text.annotation.added"] = "response.output_text.annotation.added"
 
 

@@ -33,15 +33,10 @@ class TokenLogprob:
     top_logprobs: tuple[TopLogprob, ...] = ()
 
 
-@dataclass(frozen=True)
-class UrlCitation:
-    """`text[start_index:end_index]`, in code points, is the link to where something stands."""
+class Annotation:
+    """What stands beside a text, of a kind that a folder brings."""
 
-    start_index: int
-    end_index: int
-    url: str
-    title: str
-    type: Literal["url_citation"] = "url_citation"
+    type: str
 
 
 @dataclass(frozen=True)
@@ -49,7 +44,7 @@ class OutputText:
     """The text of a message."""
 
     text: str = ""
-    annotations: tuple[UrlCitation, ...] = ()
+    annotations: tuple[Annotation, ...] = ()
     logprobs: tuple[TokenLogprob, ...] = ()
     type: Literal["output_text"] = "output_text"
 

@@ -21,9 +21,10 @@ NOT_RUN: Mapping[str, Any] = {"type": "exit", "exit_code": 126}
 
 
 def _code_call(call: HostedCall, code: str, outcome: Outcome) -> to.OutputCodeCall:
-    outputs: tuple[to.CodeLogs, ...] | None = ()
+    outputs: tuple[to.CodeLogs | to.CodeImage, ...] | None = ()
     if outcome.status != "in_progress":
         outputs = (to.CodeLogs(outcome.text),) if outcome.text else ()
+        outputs += tuple(to.CodeImage(url) for url in outcome.details.get("images", ()))
         if not call.runner.shows_outputs:
             outputs = None
     container_id = call.runner.facts["container_id"]

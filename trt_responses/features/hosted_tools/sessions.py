@@ -25,6 +25,7 @@ from trt_responses.log.item_events import Callee
 from trt_responses.schema.closed import closed
 from trt_responses.tasks import give_way
 from trt_responses.tool import SHOWS_TEXT, CitedSession, Lists
+from trt_responses.tools.containers import WritesFiles
 from trt_responses.wire.known_tools import Known
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from trt_responses.dialect import Lexicon
     from trt_responses.store import Block
     from trt_responses.tool import Listing, Opening, Recipient, Session, Source, Tool
+    from trt_responses.tools.containers import WrittenFile
 
     Json = dict[str, Any]
 
@@ -200,6 +202,12 @@ class OpenedTools:
             if isinstance(session, CitedSession):
                 return session.source
         return None
+
+    @property
+    def files(self) -> Callable[[], Sequence[WrittenFile]] | None:
+        """The files that calls of these tools have written so far; None if none writes any."""
+        writing = [one for one in self._sessions if isinstance(one, WritesFiles)]
+        return (lambda: [file for one in writing for file in one.written]) if writing else None
 
     async def close(self) -> None:
         """Close each session once, also if another one's end fails or the caller is cancelled."""
