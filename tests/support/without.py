@@ -154,6 +154,7 @@ REFUSED: Mapping[str, Sequence[Post | Start | str]] = {
     "engines.triton": [Start({"engine": "triton://127.0.0.1:1/demo"})],
     "engines.trtllm": [],
     "engines.vllm": [Start({"engine": "vllm://127.0.0.1:1"})],
+    "stores.objects": [Start({"store": "postgresql://127.0.0.1:1/x?objects=https://h/b"})],
     "stores.postgres": [Start({"store": "postgresql://127.0.0.1:1/x"})],
     "stores.redis": [Start({"store": "redis://127.0.0.1:1"})],
     "stores.sqlite": [Start({"store": "sqlite:///kept.db"})],

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.support import histories, postgres_server
+from tests.support.asgi import until
 from tests.support.histories import FREE, PostgresHistory, block, letters, record
 from tests.support.redis_server import free_port
 from trt_responses.errors import StartupError, StoreUnavailable
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 WRITERS, TURNS = 8, 6
 OWNERS = ("ann", "bob")
+WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
 
 
 @pytest.fixture(scope="module")
@@ -164,28 +166,29 @@ def test_an_odd_id_is_no_response(history: PostgresHistory, name: str) -> None:
     asyncio.run(story())
 
 
-def test_a_job_that_ends_while_it_is_looked_up_is_found(
-    history: PostgresHistory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def story() -> None:
+def test_a_job_that_ends_while_it_is_looked_up_is_found(history: PostgresHistory) -> None:
+    import psycopg
+
+    async def story(other: psycopg.Connection[Any]) -> None:
+        def waits() -> bool:
+            return bool(history.value(WAITING))
+
         store = opened(history.url)
         await store.start()
+        await store.put(record("a", block("hello")))
+        history.execute("UPDATE trt_responses.records SET owner = 'nobody'")  # not yet
         await store.put_job(Job("a", "ann", b"{}", int(histories.NOW)))
-        rows, ended = store._server.rows, False  # private: between two of its statements
-
-        async def then_it_ends(*statement: Any) -> list[Any]:
-            nonlocal ended
-            found = await rows(*statement)
-            if not ended:
-                ended = True
-                assert await store.finish_job(record("a", block("hello")))
-            return found
-
-        monkeypatch.setattr(store._server, "rows", then_it_ends)
-        assert await store.get("a", "ann") == record("a", block("hello"))
+        with other.transaction():
+            other.execute("LOCK TABLE trt_responses.jobs")
+            looking = asyncio.create_task(store.get("a", "ann"))
+            await until(waits)
+            other.execute("DELETE FROM trt_responses.jobs")
+            other.execute("UPDATE trt_responses.records SET owner = 'ann'")
+        assert await looking == record("a", block("hello"))
         await store.stop()
 
-    asyncio.run(story())
+    with psycopg.connect(history.url, autocommit=True) as other:
+        asyncio.run(story(other))
 
 
 def test_old_responses_are_dropped_while_nobody_writes(history: PostgresHistory) -> None:
