@@ -55,6 +55,7 @@ def skipped(report: Mapping[str, Any]) -> dict[str, str]:
     return {s["name"]: s["why"] for s in report["steps"] if s["state"] == "skipped"}
 
 
+@pytest.mark.early(190)  # its group takes that; and it takes 280 MB, while a process has few
 @pytest.mark.xdist_group("embedded")
 def test_the_demo_is_proven_on_the_embedded_engine(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
