@@ -136,6 +136,10 @@ REFUSED: Mapping[str, Sequence[Post | Start | str]] = {
         Post({"input": [{"type": "tool_search_output", "tools": []}]}, "input[0]"),
     ],
     "features.traces": [Start({"otlp_endpoint": "http://127.0.0.1:1/v1/traces"})],
+    "features.turn_usage": [
+        Post(ASKED | {"tools": [CODE]}, "tools[0]"),
+        "/v1/responses/compact",
+    ],
     "features.truncation": [Post(ASKED | {"truncation": "auto"}, "truncation")],
     "apis.chat": ["/v1/chat/completions"],
     "apis.decisions": ["/v1/decisions", "/v1/systemone"],
@@ -182,7 +186,7 @@ async def faults(folder: str) -> list[str]:
     from trt_responses.store import says_nothing
 
     store, tools = store_of(Settings(store="memory"), says_nothing), []
-    if folder == "features.hosted_tools":
+    if folder in ("features.hosted_tools", "features.turn_usage"):
         from tests.support.scripted_tool import ScriptedTool
 
         tools = [ScriptedTool("4")]
