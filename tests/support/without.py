@@ -61,6 +61,9 @@ REFUSED: Mapping[str, Sequence[Post | Start | str]] = {
         Post(ASKED | {"tools": [{"type": kind}]}, "tools[0]")
         for kind in ("shell", "local_shell", "apply_patch")
     ],
+    "features.agent_messages": [
+        Post({"input": [{"type": "agent_message", "author": "a"}]}, "input[0]")
+    ],
     "features.background": [Post(ASKED | {"background": True}, "background")],
     "features.cache_diagnostics": [
         Post(

@@ -85,6 +85,7 @@ MAY_IMPORT = {
     # features
     "features": "",
     "features.action_tools": f"{CORE} features.tool_items",
+    "features.agent_messages": CORE,
     "features.background": f"{CORE} features.stored",
     "features.cache_diagnostics": f"{CORE} features.explain",
     "features.card": CORE,

@@ -43,6 +43,7 @@ FOLDERS = (
     "features.conversations",
     "features.compaction",
     "features.tool_items",
+    "features.agent_messages",
     "features.action_tools",
     "features.hosted_tools",
     "features.tool_search",
