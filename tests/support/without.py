@@ -144,6 +144,7 @@ REFUSED: Mapping[str, Sequence[Post | Start | str]] = {
         "/v1/responses/compact",
     ],
     "features.truncation": [Post(ASKED | {"truncation": "auto"}, "truncation")],
+    "features.vocabularies": [],
     "apis.chat": ["/v1/chat/completions"],
     "apis.decisions": ["/v1/decisions", "/v1/systemone"],
     "apis.kserve": ["GET /v2/health/ready"],

@@ -134,6 +134,7 @@ MAY_IMPORT = {
     "features.traces": CORE,
     "features.truncation": CORE,
     "features.turn_usage": CORE,
+    "features.vocabularies": CORE,
     # APIs
     "apis": "",
     "apis.chat": f"{CORE} features.shapes",

@@ -56,6 +56,7 @@ FOLDERS = (
     "features.peer_words",
     "features.prefill",
     "features.truncation",
+    "features.vocabularies",
     "features.include",
     "features.traces",
     "features.metrics",

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from trt_responses.apis.chat.output import call_of, chat_id, finish_of, logprobs_of, usage_of
-from trt_responses.log.entries import Deltas, ScoredDeltas, SilentDeltas, unnumbered
+from trt_responses.apis.chat.silent import SilentDeltas
+from trt_responses.log.entries import Deltas, ScoredDeltas, unnumbered
 from trt_responses.wire import events as e
 
 if TYPE_CHECKING:
