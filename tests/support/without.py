@@ -61,6 +61,9 @@ REFUSED: Mapping[str, Sequence[Post | Start | str]] = {
         Post(ASKED | {"tools": [{"type": kind}]}, "tools[0]")
         for kind in ("shell", "local_shell", "apply_patch")
     ],
+    "features.agent_messages": [
+        Post({"input": [{"type": "agent_message", "author": "a"}]}, "input[0]")
+    ],
     "features.background": [Post(ASKED | {"background": True}, "background")],
     "features.cache_diagnostics": [
         Post(
@@ -139,7 +142,12 @@ REFUSED: Mapping[str, Sequence[Post | Start | str]] = {
         Post({"input": [{"type": "tool_search_output", "tools": []}]}, "input[0]"),
     ],
     "features.traces": [Start({"otlp_endpoint": "http://127.0.0.1:1/v1/traces"})],
+    "features.turn_usage": [
+        Post(ASKED | {"tools": [CODE]}, "tools[0]"),
+        "/v1/responses/compact",
+    ],
     "features.truncation": [Post(ASKED | {"truncation": "auto"}, "truncation")],
+    "features.vocabularies": [],
     "apis.chat": ["/v1/chat/completions"],
     "apis.decisions": ["/v1/decisions", "/v1/systemone"],
     "apis.kserve": ["GET /v2/health/ready"],
@@ -186,7 +194,7 @@ async def faults(folder: str) -> list[str]:
     from trt_responses.store import says_nothing
 
     store, tools = store_of(Settings(store="memory"), says_nothing), []
-    if folder == "features.hosted_tools":
+    if folder in ("features.hosted_tools", "features.turn_usage"):
         from tests.support.scripted_tool import ScriptedTool
 
         tools = [ScriptedTool("4")]

@@ -33,7 +33,6 @@ ID_PREFIXES = {
     "function_call": "fc",
     "function_call_output": "fco",
     "reasoning": "rs",
-    "agent_message": "agm",
     "custom_tool_call": "ctc",
     "custom_tool_call_output": "ctco",
     "compaction": "cmp",
@@ -174,8 +173,6 @@ def _shown(item: i.InputItem, callees: dict[str, str], place: i.ItemPlace) -> Sh
         case i.FunctionCallOutput() | i.CustomToolCallOutput():
             call_id = item.call_id or ""
             return Shown("result", _result(call_id, joined(item.output), callees, place))
-        case i.AgentMessage():
-            return Shown("user", Message("user", _agent_text(item)))
         case i.Reasoning():
             parts = item.content or item.summary
             text = "\n".join(part.text for part in parts)
@@ -185,13 +182,7 @@ def _shown(item: i.InputItem, callees: dict[str, str], place: i.ItemPlace) -> Sh
         case i.Compaction() | i.CompactionTrigger():
             return Shown("summary", None)  # its ids are sealed
         case _:
-            call_text = item.text()
-            request_id = getattr(item, "approval_request_id", None)
-            if call_text.name is not None and request_id in callees:
-                call_text = CallText(result=call_text.result, call_id=request_id)
-            elif call_text.name is None and request_id is not None and request_id not in callees:
-                raise _unknown_request(request_id, place)
-            return _past_call(call_text, callees, place)
+            return _past_call(item.among(callees, place.item), callees, place)
 
 
 def callee_of(name: str, namespace: str | None = None) -> str:
@@ -205,6 +196,8 @@ def wrapped(text: str) -> str:
 
 
 def _past_call(text: CallText, callees: dict[str, str], place: i.ItemPlace) -> Shown:
+    if text.message is not None:
+        return Shown("user", Message("user", text.message))
     if text.name is None:
         return Shown("result", _result(text.call_id or "", text.result or "", callees, place))
     callee = FUNCTIONS + NOT_IN_NAMES.sub("_", text.name)
@@ -260,24 +253,6 @@ def _result(call_id: str, text: str, callees: dict[str, str], place: i.ItemPlace
             code="unknown_call_id",
         )
     return result_message(callee, text)
-
-
-def _unknown_request(request_id: str, place: i.ItemPlace) -> InvalidRequest:
-    return InvalidRequest(
-        f"No 'mcp_approval_request' with the id {request_id[:100]!r} stands before this approval: "
-        "send that item too, or the previous_response_id of the response that made it.",
-        param=f"{place.item}.approval_request_id",
-        code="unknown_call_id",
-    )
-
-
-def _agent_text(item: i.AgentMessage) -> str:
-    """An agent's words behind its name, for the model has no role for one."""
-    texts = [
-        part.text if isinstance(part, i.TextPart) else "[Here was a part that cannot be read.]"
-        for part in item.content
-    ]
-    return "\n".join((f"Message from {item.author} to {item.recipient}:", *texts))
 
 
 def answer_message(phase: o.Phase, text: str) -> Message:

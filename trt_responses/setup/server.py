@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from trt_responses.prompt.carrier import Carrier
     from trt_responses.run.admission import Admission
     from trt_responses.run.facts import Listener
-    from trt_responses.run.parts import Leases, NewChance, Overflow
+    from trt_responses.run.parts import Leases, NewChance, Overflow, Translation
     from trt_responses.run.recovery import Recovery
     from trt_responses.settings import Settings
     from trt_responses.setup.engine import Served
@@ -156,6 +156,7 @@ class Server:
         self.sealing: Sealing | None = None
         self.carrier: Carrier | None = None
         self.overflow: Overflow | None = None
+        self.translation: Translation | None = None
         self.keys: Keys | None = None
         self.jobs: Jobs | None = None
         self.repeats: Repeats | None = None
@@ -303,6 +304,7 @@ class Server:
             names=names,
             second_chance=self.second_chance,
             overflow=self.overflow,
+            translation=self.translation,
             note_media=settings.note_images,
         )
 

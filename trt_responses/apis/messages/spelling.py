@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from trt_responses.apis.chat.silent import SilentDeltas
 from trt_responses.apis.messages.hosted import citations_of, result_of, use_of
 from trt_responses.apis.messages.output import (
     begun,
@@ -19,7 +20,7 @@ from trt_responses.apis.messages.output import (
 )
 from trt_responses.errors import ApiError
 from trt_responses.frozen import replace
-from trt_responses.log.entries import Deltas, SilentDeltas, unnumbered
+from trt_responses.log.entries import Deltas, unnumbered
 from trt_responses.wire import events as e
 from trt_responses.wire.output import OutputReasoning
 
