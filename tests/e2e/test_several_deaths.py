@@ -152,8 +152,8 @@ async def test_no_turn_is_lost_or_doubled_whatever_becomes_of_any_of_its_engines
     async with AsyncExitStack() as stack:
         process, port = await stack.enter_async_context(server_process("vllm", 0, COUNTS))
         vllm = Vllm(process, port, stack)
-        makers: dict[str, list[Callable[[], Engine]]] = {"demo": [*[engines.new] * 3, vllm.engine]}
-        s = await stack.enter_async_context(several_served(makers))
+        makers: list[Callable[[], Engine]] = [engines.new] * 3
+        s = await stack.enter_async_context(several_served({"demo": [*makers, vllm.engine]}))
         replicas = list(s.replicas.values())
         await until_seen(lambda: all(each.able for each in replicas))
         users = [Conversation(s, name) for name in range(1, CONVERSATIONS + 1)]

@@ -80,7 +80,7 @@ MAY_IMPORT = {
     " features.several",
     "cli.terminal": f"{LEAVES} cli",
     "cli.engines": f"{LEAVES} settings tokens prepare.* backends cli engine serve",
-    "doctor": f"{SEAMS} settings tokens tools prepare.* backends",
+    "doctor": f"{SEAMS} settings tokens tools prepare.* backends engines",
     "prove": f"{LEAVES} settings tokens engine engines prepare.* doctor backends fleet",
     # features
     "features": "",

@@ -30,7 +30,7 @@ def add(commands: Commands, name: str, text: str) -> None:
 
 def _doctor(options: argparse.Namespace) -> int:
     settings = settings_of(options, *OPTIONS)
-    if options.engine is not None:
+    if options.engine is not None and settings.engine_elsewhere() is None:
         shelf.find(settings.engines_dir, options.engine)
     found = doctor.checks(settings) + ([_deep(settings)] if options.deep else [])
     print(doctor.as_json(found) if options.json else "\n".join(doctor.lines(found)))

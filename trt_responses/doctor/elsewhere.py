@@ -6,9 +6,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 
-from trt_responses.backends.engines import grpc_at
+from trt_responses.backends.dialects import dialect_named
+from trt_responses.backends.engines import grpc_at, ids_of
 from trt_responses.backends.http import SERVERS, START, http_at, scheme_of
 from trt_responses.doctor.check import Check
+from trt_responses.engines.distant import DistantEngine
 from trt_responses.errors import StartupError
 from trt_responses.settings import Elsewhere, Settings
 
@@ -32,7 +34,9 @@ def elsewhere_checks(settings: Settings, start_s: float = START_S) -> Iterator[C
         return
     name = f"engine over {SERVERS.get(scheme, 'gRPC')}"
     try:
-        yield Check(name, "ok", asyncio.run(_summary(elsewhere, start_s)))
+        yield Check(
+            name, "ok", asyncio.run(_summary(_engine(elsewhere, settings, start_s), elsewhere))
+        )
     except StartupError as error:
         starts = [START[scheme]] if scheme in START else GRPC_START
         command = " or ".join(f"`{start}`" for start in starts)
@@ -40,9 +44,13 @@ def elsewhere_checks(settings: Settings, start_s: float = START_S) -> Iterator[C
         yield Check(name, "fault", str(error), remedy)
 
 
-async def _summary(elsewhere: Elsewhere, start_s: float) -> str:
-    is_grpc = elsewhere.kind == "grpc"
-    engine = grpc_at(elsewhere.place, start_s) if is_grpc else http_at(elsewhere, start_s)
+def _engine(elsewhere: Elsewhere, settings: Settings, start_s: float) -> DistantEngine:
+    if elsewhere.kind == "grpc":
+        return grpc_at(elsewhere.place, start_s)
+    return http_at(elsewhere, start_s, ids_of(dialect_named(settings.speaks)))
+
+
+async def _summary(engine: DistantEngine, elsewhere: Elsewhere) -> str:
     await engine.start()
     try:
         limits = engine.limits()

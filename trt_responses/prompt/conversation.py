@@ -52,6 +52,9 @@ UNREAD = {
     "input_video": "a video",
 }
 
+PLAIN = frozenset(("type", "role", "content", "phase"))
+"""What most messages set."""
+
 
 @dataclass(frozen=True, slots=True)
 class Shown:
@@ -156,8 +159,15 @@ def _with_call(
 async def _text_block(text: str, renderer: Renderer, at_most: int | None) -> Block:
     """A text alone: a user's message that is written as such, for what most requests bring."""
     ids = await renderer.message(Message("user", text), at_most=at_most)
-    item = {"type": "message", "role": "user", "content": text, "id": f"msg_{os.urandom(12).hex()}"}
-    return Block("user", lasting_json(item | {"status": "completed"}), ids.tobytes())
+    return Block("user", _text_json("user", text), ids.tobytes())
+
+
+def _text_json(role: str, content: object, phase: str | None = None) -> bytes:
+    """A message of nothing but a text, as the API gives it back."""
+    item = {"type": "message", "role": role, "content": content}
+    if phase is not None:
+        item["phase"] = phase
+    return lasting_json(item | {"id": f"msg_{os.urandom(12).hex()}", "status": "completed"})
 
 
 def _shown(item: i.InputItem, callees: dict[str, str], place: i.ItemPlace) -> Shown:
@@ -289,6 +299,8 @@ def _line(part: i.TextPart | i.RefusalPart | i.MediaPart) -> str:
 def _as_json(item: i.InputItem, place: i.ItemPlace) -> bytes:
     """The item as the API gives it back, with an id and a status even if they were absent. Refuses
     what could not be read again, such as a number of a thousand digits under an unknown key."""
+    if isinstance(item, i.InputMessage) and _is_plain(item):  # a third of the time
+        return _text_json(item.role, item.content, item.phase)
     if blank := [name for name in ("id", "status") if item.__dict__.get(name) == ""]:
         item = item.model_copy(update=dict.fromkeys(blank))
     # As bytes at once: the text between takes ten times as long where scripts are mixed.
@@ -303,6 +315,11 @@ def _as_json(item: i.InputItem, place: i.ItemPlace) -> bytes:
     except orjson.JSONDecodeError as error:
         raise invalid_value(place.item, f"it cannot be kept as JSON ({error.msg})") from None
     return text
+
+
+def _is_plain(item: i.InputMessage) -> bool:
+    """Whether a message is nothing but a text of somebody's, as most are."""
+    return isinstance(item.content, str) and item.model_fields_set <= PLAIN
 
 
 def _item_id(item: i.InputItem) -> str:
