@@ -259,7 +259,18 @@ async def test_a_toolset_says_which_tools_are_offered(
         assert offered(s) == shown
 
 
+def written(*blocks: Json) -> Json:
+    return {"messages": [*HELLO, {"role": "assistant", "content": list(blocks)}, *HELLO]}
+
+
+USED = {"type": "mcp_tool_use", "id": "x", "name": "f", "server_name": "demo", "input": {}}
+RESULT = {"type": "mcp_tool_result", "tool_use_id": "x"}
+FIRST = "messages[1].content[0]"
 REFUSED: list[tuple[Json, str]] = [
+    (written({"type": "server_tool_use", "id": "x", "name": "bash", "input": {}}), FIRST),
+    (written(USED | {"input": []}), f"{FIRST}.input"),
+    (written(RESULT | {"content": [{}] * 1001}), f"{FIRST}.content"),
+    (written({"type": "text", "text": "x", "citations": [{}] * 1001}), f"{FIRST}.citations"),
     ({"tools": [SEARCHES | {"blocked_domains": ["a.test"]}]}, "tools[0].blocked_domains"),
     (
         {
@@ -297,6 +308,28 @@ async def test_what_cannot_be_honoured_is_refused_by_its_place(fields: Json, pla
             assert call.status == 400, call.body
             assert place in call.error["message"]
             assert not s.engine.requests
+
+
+RESULTS: list[object] = [None, "text", [], [{"url": 1}], [{"type": "text", "text": 1}], {}]
+RESULTS += [{"content": {"source": {"data": 1}}}, {"error_code": 1}, {"stdout": None}]
+
+
+@story
+async def test_any_result_in_a_history_is_read() -> None:
+    """Of these, or of another server: what says nothing here is left out."""
+    uses = [
+        USED,
+        *(dict(USED, type="server_tool_use", name=n) for n in ("web_search", "web_fetch")),
+    ]
+    uses.append(dict(USED, type="server_tool_use", name="code_execution", input={"code": 1}))
+    uses.append(dict(uses[2], input={"url": 1, "pattern": 2}))
+    async with served(tools=[PaperBrowser(only_seen=True), ScriptedTool("42")]) as s:
+        for use in uses:
+            kind = use["type"].removesuffix("_use").replace("server_tool", use["name"] + "_tool")
+            for content in RESULTS:
+                result = {"type": f"{kind}_result", "tool_use_id": "x", "content": content}
+                call = await create(s, tools=[SEARCHES, RUNS], **written(use, result))
+                assert call.status == 200, (use, content, call.body)
 
 
 @story
