@@ -127,6 +127,7 @@ async def test_a_loop_that_a_function_broke_off_goes_on_with_what_was_read(*, st
     async with served(SEARCH, RUN, CALL, open_one, answering("Yes【0†L2】."), tools=tools) as app:
         call = await create(app, tools=asked, stream=stream)
         message = accumulated(call) if stream else message_of(call)
+        message["executed_tools"].append({"type": "of another server"})
         called = {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": "Wet."}
         call = await create(app, tools=asked, messages=[*HELLO, message, called])
         prompt = app.prompt_text(3)

@@ -263,7 +263,7 @@ def written(*blocks: Json) -> Json:
     return {"messages": [*HELLO, {"role": "assistant", "content": list(blocks)}, *HELLO]}
 
 
-USED = {"type": "mcp_tool_use", "id": "x", "name": "f", "server_name": "demo", "input": {}}
+USED: Json = {"type": "mcp_tool_use", "id": "x", "name": "f", "server_name": "demo", "input": {}}
 RESULT = {"type": "mcp_tool_result", "tool_use_id": "x"}
 FIRST = "messages[1].content[0]"
 REFUSED: list[tuple[Json, str]] = [
@@ -317,12 +317,10 @@ RESULTS += [{"content": {"source": {"data": 1}}}, {"error_code": 1}, {"stdout": 
 @story
 async def test_any_result_in_a_history_is_read() -> None:
     """Of these, or of another server: what says nothing here is left out."""
-    uses = [
-        USED,
-        *(dict(USED, type="server_tool_use", name=n) for n in ("web_search", "web_fetch")),
-    ]
-    uses.append(dict(USED, type="server_tool_use", name="code_execution", input={"code": 1}))
-    uses.append(dict(uses[2], input={"url": 1, "pattern": 2}))
+    ours: Json = USED | {"type": "server_tool_use"}
+    uses: list[Json] = [USED, *(ours | {"name": name} for name in ("web_search", "web_fetch"))]
+    uses.append(ours | {"name": "code_execution", "input": {"code": 1}})
+    uses.append(ours | {"name": "web_fetch", "input": {"url": 1, "pattern": 2}})
     async with served(tools=[PaperBrowser(only_seen=True), ScriptedTool("42")]) as s:
         for use in uses:
             kind = use["type"].removesuffix("_use").replace("server_tool", use["name"] + "_tool")

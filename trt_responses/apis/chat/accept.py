@@ -146,8 +146,8 @@ def _written(message: c.AssistantMessage) -> Iterator[i.InputItem]:
     for tool in known:
         given = arguments_of(tool.arguments)
         facts = {"name": tool.name, "server_label": tool.server_label}
-        call = Ran(tool.type, given, tool.output, False, facts=facts if tool.type == "mcp" else {})
-        yield item_of(call)
+        names = facts if tool.type == "mcp" else {}
+        yield item_of(Ran(tool.type, given, tool.output, failed=False, facts=names))
     calls = message.tool_calls or ()
     content = message.content or message.refusal
     if content:
