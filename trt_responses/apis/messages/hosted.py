@@ -192,7 +192,7 @@ def _action(block: m.ServerToolUse) -> Object:
         return {"type": "search", "query": query, "queries": [query]}
     if "pattern" in given:
         return {"type": "find_in_page", "pattern": str(given["pattern"]), "url": url}
-    return {"type": "open_page", "url": url}
+    return {"type": "open_page", "url": url or None}
 
 
 def _text(content: Any) -> str:
