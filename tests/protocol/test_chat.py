@@ -379,6 +379,11 @@ BAD: list[tuple[Json, str | None, str | None]] = [
     ({"top_logprobs": 3}, "top_logprobs", "invalid_value"),
     ({"reasoning_effort": "huge"}, "reasoning_effort", "invalid_value"),
     ({"tools": [{"type": "web_search"}]}, "tools[0].type", "unsupported_tool"),
+    (
+        {"messages": [{"role": "assistant", "executed_tools": [{"type": "x"}] * 1001}, *HELLO]},
+        "messages[0].executed_tools",
+        "invalid_value",
+    ),
     ({"tools": [{"type": "file_search"}]}, "tools[0]", "invalid_value"),
     ({"tools": [WEATHER, WEATHER]}, "tools[1].function.name", "invalid_value"),
     (
