@@ -33,10 +33,11 @@ def stops_of(options: GenerateOptions) -> list[int]:
     return list(dict.fromkeys((*options.stop_ids, *ends)))
 
 
-def banned_of(options: GenerateOptions, bias: float) -> dict[str, float]:
-    """The bias of banned ids, without padding ids, which have no text: each ban costs time at every
-    step."""
-    return {str(n): bias for n in options.banned_ids if n < FIRST_PADDING_ID}
+def biases_of(options: GenerateOptions, ban: float) -> dict[str, float]:
+    """The biases of ids, with that of banned ones, without padding ids, which have no text: each
+    costs time at every step."""
+    biases = {str(n): bias for n, bias in options.logit_bias}
+    return biases | {str(n): ban for n in options.banned_ids if n < FIRST_PADDING_ID}
 
 
 def sampling_of(options: GenerateOptions) -> dict[str, Any]:
@@ -49,7 +50,7 @@ def sampling_of(options: GenerateOptions) -> dict[str, Any]:
         "min_p": 0.0 if greedy else options.min_p,
         "presence_penalty": options.presence_penalty,
         "frequency_penalty": options.frequency_penalty,
-        "repetition_penalty": 1.0,
+        "repetition_penalty": options.repetition_penalty,
         "stop_token_ids": stops_of(options),
     }
 
