@@ -369,7 +369,7 @@ BAD: list[tuple[Json, str | None, str | None]] = [
     ({"top_p": 0}, "top_p", "invalid_value"),
     ({"max_tokens": 0}, "max_tokens", "invalid_value"),
     ({"max_completion_tokens": "x"}, "max_completion_tokens", "invalid_value"),
-    ({"logit_bias": {"5": 1}}, "logit_bias", "unsupported_parameter"),
+    ({"logit_bias": {"x": 1}}, "logit_bias", "invalid_value"),
     ({"modalities": ["audio"]}, "modalities", "unsupported_parameter"),
     ({"audio": {"voice": "x"}}, "audio", "unsupported_parameter"),
     ({"functions": [FUNCTION]}, "functions", "unsupported_parameter"),

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from openai.types.responses import Response
 
 from tests.support.imports import ROOT
 from tests.support.mcp_served import LOOPBACK, THREE, calling, items, offer, offered, refused, using
@@ -177,25 +178,33 @@ async def test_too_many_tools_are_deferred_and_far_too_many_need_to_be_named() -
 
 
 @story
-async def test_a_tool_of_a_long_list_is_found_and_called() -> None:
+async def test_a_tool_of_2000_is_found_and_called() -> None:
     searched = (
         "<|channel|>commentary to=functions.tool_search <|constrain|>json<|message|>"
-        '{"query": "lookup needle"}<|call|>'
+        '{"query": "look up a warranty"}<|call|>'
     )
     called = (
-        "<|channel|>commentary to=functions.demo__needle_lookup <|constrain|>json<|message|>"
+        "<|channel|>commentary to=functions.demo__warranty_lookup <|constrain|>json<|message|>"
         "{}<|call|>"
     )
-    many = [*(tool(f"t{number}") for number in range(199)), tool("needle_lookup", "Looks up.")]
+    three = [
+        tool("warranty_extend", "Extends the warranty of a product."),
+        tool("warranty_lookup", "Looks up until when a product has a warranty."),
+        tool("order_lookup", "Looks up where an order is."),
+    ]
+    many = [*(tool(f"t{number}", f"Does {number}.") for number in range(1997)), *three]
     async with mcp_site(*many) as server, using(server, searched, called, ANSWER) as app:
         call = await app.client.create(tools=[offer(server)])
+        Response.model_validate(call.json())
         types = [item["type"] for item in call.json()["output"]]
         searches = ["tool_search_call", "tool_search_output"]
         assert types == ["mcp_list_tools", *searches, "mcp_call", "message"]
         (found,) = items(call, "tool_search_output")
-        assert [one["name"] for one in found["tools"][0]["tools"]] == ["needle_lookup"]
+        names = [one["name"] for one in found["tools"][0]["tools"]]
+        assert names[0] == "warranty_lookup"
+        assert set(names) == {one["name"] for one in three}
         (made,) = items(call, "mcp_call")
-        assert (made["server_label"], made["name"]) == ("demo", "needle_lookup")
+        assert (made["server_label"], made["name"]) == ("demo", "warranty_lookup")
         assert made["status"] == "completed"
         assert app.prompt_text(1).startswith(app.prompt_text(0))
 

@@ -50,13 +50,21 @@ class Post(NamedTuple):
     headers: Mapping[str, str] = {}
 
 
+class Ignored(NamedTuple):
+    """A request with a field that has no meaning then, which a header says."""
+
+    fields: Json
+    field: str
+    path: str = "/v1/responses"
+
+
 class Start(NamedTuple):
     """A server that does not start with these settings."""
 
     settings: Json
 
 
-REFUSED: Mapping[str, Sequence[Post | Start | str]] = {
+REFUSED: Mapping[str, Sequence[Post | Ignored | Start | str]] = {
     "features.action_tools": [
         Post(ASKED | {"tools": [{"type": kind}]}, "tools[0]")
         for kind in ("shell", "local_shell", "apply_patch")
@@ -64,7 +72,13 @@ REFUSED: Mapping[str, Sequence[Post | Start | str]] = {
     "features.agent_messages": [
         Post({"input": [{"type": "agent_message", "author": "a"}]}, "input[0]")
     ],
-    "features.background": [Post(ASKED | {"background": True}, "background")],
+    "features.background": [
+        Post(ASKED | {"background": True}, "background"),
+        Ignored(
+            ASKED | {"stream": True, "stream_options": {"resumable_seconds": 1}},
+            "stream_options.resumable_seconds",
+        ),
+    ],
     "features.cache_diagnostics": [
         Post(
             ASKED | {"prompt_cache_options": {"comparison_response_id": "resp_1"}},
@@ -105,7 +119,19 @@ REFUSED: Mapping[str, Sequence[Post | Start | str]] = {
     "features.open_responses": [Start({"dialect": "open-responses"})],
     "features.owners": ["DELETE /admin/owners/ann", "GET /admin/owners/ann/export"],
     "features.parallel_calls": [Start({"max_calls": 2})],
-    "features.peer_words": [],
+    "features.peer_words": [
+        *(
+            Ignored(ASKED | {name: value}, name)
+            for name, value in (
+                ("guided_json", {"type": "object"}),
+                ("min_tokens", 1),
+                ("stop_token_ids", [1]),
+                ("repetition_penalty", 1.1),
+                ("logit_bias", {"1": 1}),
+            )
+        ),
+        Ignored(CHAT | {"logit_bias": {"1": 1}}, "logit_bias", "/v1/chat/completions"),
+    ],
     "features.prefill": [],
     "features.recovery": [],
     "features.references": [
@@ -203,6 +229,8 @@ async def faults(folder: str) -> list[str]:
         for one in REFUSED[folder]:
             if isinstance(one, Post):
                 found += await _refused(s.client, one)
+            elif isinstance(one, Ignored):
+                found += await _ignored(s.client, one)
             elif isinstance(one, str):
                 found += await _no_route(s.client, one)
         if folder == "apis.websocket" and s.app.state.sockets is not None:
@@ -234,6 +262,12 @@ async def _refused(client: Client, one: Post) -> list[str]:
     error = reply.error if reply.status == 400 else {}
     named = error.get("param") == one.field and "not installed" in error["message"]
     return [] if named else [f"{one.fields}: {reply.status} {reply.body!r}"]
+
+
+async def _ignored(client: Client, one: Ignored) -> list[str]:
+    reply = await client.send("POST", one.path, orjson.dumps({"model": "demo"} | one.fields))
+    named = reply.headers.get("x-trt-ignored", "").split(", ")
+    return [] if one.field in named else [f"{one.fields}: {reply.status} {reply.body!r}"]
 
 
 async def _no_route(client: Client, one: str) -> list[str]:

@@ -48,11 +48,12 @@ def stops_of(options: GenerateOptions, ids: ModelIds = GPT_OSS) -> list[int]:
     return list(dict.fromkeys((*options.stop_ids, *ends)))
 
 
-def banned_of(options: GenerateOptions, bias: float, ids: ModelIds = GPT_OSS) -> dict[str, float]:
-    """The bias of banned ids, without padding ids, which have no text: each ban costs time at every
-    step."""
+def biases_of(options: GenerateOptions, ban: float, ids: ModelIds = GPT_OSS) -> dict[str, float]:
+    """The biases of ids, with that of banned ones, without padding ids, which have no text: each
+    costs time at every step."""
     below = ids.first_padding
-    return {str(n): bias for n in options.banned_ids if below is None or n < below}
+    biases = {str(n): bias for n, bias in options.logit_bias}
+    return biases | {str(n): ban for n in options.banned_ids if below is None or n < below}
 
 
 def sampling_of(options: GenerateOptions, ids: ModelIds = GPT_OSS) -> dict[str, Any]:
@@ -65,7 +66,7 @@ def sampling_of(options: GenerateOptions, ids: ModelIds = GPT_OSS) -> dict[str, 
         "min_p": 0.0 if greedy else options.min_p,
         "presence_penalty": options.presence_penalty,
         "frequency_penalty": options.frequency_penalty,
-        "repetition_penalty": 1.0,
+        "repetition_penalty": options.repetition_penalty,
         "stop_token_ids": stops_of(options, ids),
     }
 

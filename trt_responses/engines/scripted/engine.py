@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from trt_responses.engine import (
+    EXTRAS,
     Chunk,
     Finish,
     GenerateOptions,
@@ -169,6 +170,7 @@ class ScriptedEngine:
         guides: Mapping[GuideKind, frozenset[int]] | None = None,
         ignores: frozenset[str] = frozenset(),
         adapters: tuple[str, ...] = (),
+        extras: frozenset[str] = EXTRAS,
         keep_records: int = 1024,
         now_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
@@ -182,6 +184,7 @@ class ScriptedEngine:
             max_logprobs,
             ignores=ignores,
             adapters=adapters,
+            extras=extras,
         )
         self._now_ns = now_ns
         self._last_progress_ns = now_ns()

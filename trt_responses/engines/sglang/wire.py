@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trt_responses.engine import GuideKind, Limits
+from trt_responses.engine import EXTRAS, GuideKind, Limits
 from trt_responses.engines.http_engine import Found
 from trt_responses.engines.id_events import (
     GPT_OSS,
     IdEvents,
     ModelIds,
     Part,
-    banned_of,
+    biases_of,
     salt_of,
     sampling_of,
     spelled_logprob,
@@ -68,6 +68,7 @@ class SglangWire:
             MAX_LOGPROBS,
             longest_prompt=info.get("max_req_input_len"),
             adapters=tuple(model["id"] for model in models if model.get("parent") is not None),
+            extras=EXTRAS,
         )
         lacks = [remedy for flag, remedy in OPTIONS.items() if not info.get(flag)]
         return Found(str(info["version"]), str(bases[0]["id"]), limits, lacks)
@@ -106,7 +107,7 @@ def _sampling(options: GenerateOptions, left: int, ids: ModelIds) -> dict[str, A
     }
     if fields["top_k"] <= 0:
         fields["top_k"] = WHOLE_VOCABULARY
-    if banned := banned_of(options, BAN, ids):
+    if banned := biases_of(options, BAN, ids):
         fields["logit_bias"] = banned
     if options.seed is not None:
         fields["sampling_seed"] = options.seed

@@ -11,7 +11,7 @@ from contextlib import suppress
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, get_args
 
-from trt_responses.engine import GuideKind, Limits
+from trt_responses.engine import EXTRAS, GuideKind, Limits
 from trt_responses.engines.distant import Away
 from trt_responses.engines.grammar import grammar
 from trt_responses.engines.http_engine import Found
@@ -20,7 +20,7 @@ from trt_responses.engines.id_events import (
     IdEvents,
     ModelIds,
     Part,
-    banned_of,
+    biases_of,
     salt_of,
     sampling_of,
     spelled_logprob,
@@ -77,6 +77,7 @@ class VllmWire:
             dict.fromkeys(KINDS, frozenset(self._ids.ends)),
             await self._logprobs(look),
             adapters=adapters,
+            extras=EXTRAS,
         )
         lacks = () if self._takes_priorities else (NO_PRIORITIES,)
         return Found(version, self._model, limits, lacks)
@@ -135,7 +136,7 @@ def _sampling(options: GenerateOptions, left: int, ids: ModelIds) -> dict[str, A
         "detokenize": False,
         "skip_special_tokens": False,
         "logprobs": options.logprobs,
-        "logit_bias": banned_of(options, BAN, ids) or None,
+        "logit_bias": biases_of(options, BAN, ids) or None,
     }
     if options.guide is not None:
         fields["structured_outputs"] = _structured(options.guide)

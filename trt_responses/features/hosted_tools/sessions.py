@@ -72,8 +72,8 @@ class OfferMemory:
         self._joined: list[tuple[Sequence[OfferedTool], list[Offered], Known[OfferedTool]]] = []
 
     def item(self, written: bytes) -> Json:
-        """An item of a conversation, which nobody changes; the very one that was read before, if it
-        is long."""
+        """An item of a conversation, not to be changed; the very one that was read before, if it is
+        long."""
         found = self._items.pop(written, None)
         item: Json = orjson.loads(written) if found is None else found
         if len(written) < LONG_ITEM:
