@@ -62,6 +62,7 @@ REFUSED: Mapping[str, Sequence[Post | Start | str]] = {
         for kind in ("shell", "local_shell", "apply_patch")
     ],
     "features.background": [Post(ASKED | {"background": True}, "background")],
+    "features.batches": ["/v1/batches"],
     "features.cache_diagnostics": [
         Post(
             ASKED | {"prompt_cache_options": {"comparison_response_id": "resp_1"}},
@@ -86,7 +87,7 @@ REFUSED: Mapping[str, Sequence[Post | Start | str]] = {
     "features.description": ["GET /v1/fields", "GET /docs", "GET /openapi.json"],
     "features.encryption": [Start({"store_keys": "store.keys"})],
     "features.explain": ["GET /v1/responses/resp_1/explain"],
-    "features.files": [Start({"files": "files"}), "/v1/files"],
+    "features.files": [Start({"files": "files"}), "/v1/files", "/v1/batches"],
     "features.forms": [Start({"files": "files"}), "/v1/files", "/v1/containers"],
     "features.health": ["GET /health", "GET /health/live", "GET /v1/health/ready"],
     "features.hosted_tools": [Post(ASKED | {"tools": [CODE]}, "tools[0]")],

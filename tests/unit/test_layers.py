@@ -85,6 +85,7 @@ MAY_IMPORT = {
     "features": "",
     "features.action_tools": f"{CORE} features.tool_items",
     "features.background": f"{CORE} features.stored",
+    "features.batches": f"{CORE} features.files features.listing",
     "features.cache_diagnostics": f"{CORE} features.explain",
     "features.card": CORE,
     "features.cassette": f"{CORE} cli",
