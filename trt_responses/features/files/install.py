@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from trt_responses.features.files.endpoint import FileRoutes
 from trt_responses.features.files.files import Bounds, Files, Retaining, Sealing
 from trt_responses.features.files.inputs import InputFiles
+from trt_responses.features.files.settings import FileSettings
 from trt_responses.tasks import beside
 from trt_responses.tools.containers import containers_of
 
@@ -22,12 +23,12 @@ logger = logging.getLogger(__name__)
 
 
 def install(server: Server) -> None:
-    settings, parts = server.settings, server.by_class.values()
+    own, parts = FileSettings.of(server.settings), server.by_class.values()
     keys = next((part for part in parts if isinstance(part, Sealing)), None)
     retaining = next((part for part in parts if isinstance(part, Retaining)), None)
     files = Files(
-        settings.files or settings.data_dir / "files",
-        Bounds(settings.files_bytes, settings.files_age_s),
+        own.files or server.settings.data_dir / "files",
+        Bounds(own.files_bytes, own.files_age_s),
         time.time,
         keys,
         dict if retaining is None else retaining.kept_s,

@@ -13,34 +13,31 @@ from trt_responses.features.hosted_tools.approvals import (
     not_offered,
     silent_places,
 )
-from trt_responses.features.hosted_tools.citations import CitationText, FileCitations
 from trt_responses.features.hosted_tools.loop import ToolLoop
 from trt_responses.features.hosted_tools.sessions import (
+    OfferMemory,
     OpenedTools,
     earlier_of,
-    files_of,
     items_in,
     items_of,
     lists_functions,
-    source_of,
 )
+from trt_responses.features.hosted_tools.used import NO_CALLS, Both, NewCalls
 from trt_responses.prompt.history import prior_of
 from trt_responses.steering.tools import callees
 from trt_responses.tool import Opening
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from trt_responses.accept.accepted import Accepted
-    from trt_responses.features.hosted_tools.loop import Approved, UsedTool
+    from trt_responses.features.hosted_tools.loop import Approved
     from trt_responses.features.references.sealed import Sealing
     from trt_responses.features.tool_items.items import McpApprovalRequest
-    from trt_responses.log.machine import CitedText
     from trt_responses.run.draft import Draft
     from trt_responses.run.generation import Generation
     from trt_responses.run.turns import Turn
     from trt_responses.tool import Tool
-    from trt_responses.wire.output import Phase
 
 
 class HostedTools:
@@ -53,6 +50,7 @@ class HostedTools:
         self.tools = tools
         self.ledger = ledger
         self.signer = signer
+        self.memory = OfferMemory()
 
     def accept(self, accepted: Accepted) -> Step | None:
         if accepted.built_in or ("mcp" in self.tools and has_approvals(accepted)):
@@ -68,7 +66,7 @@ class ToolsStep(Step):
     def __init__(self, hosted: HostedTools, *, moves: bool) -> None:
         self.moves = moves  # what tools answered is no part of what is kept
         self._hosted = hosted
-        self._opened = OpenedTools()
+        self._opened = OpenedTools(hosted.memory)
         self._approved: Sequence[Approved] = ()
         self._loop: ToolLoop | None = None
 
@@ -117,18 +115,20 @@ class ToolsStep(Step):
             loop = self._loop = ToolLoop(
                 opened.used, draft.turns, parts.clock_ns, opened.listings, self._approved
             )
-            draft.recipients = {*draft.recipients, *loop.recipients}
-            draft.tool_names = {*draft.tool_names, *(used.shown_as for used in loop.used)}
+            draft.recipients = Both(draft.recipients, loop.recipients)
+            draft.tool_names = Both(draft.tool_names, opened.used.names())
         await self._hosted.ledger.claim(self._approved, draft.owner, draft.id)
 
     def write(self, draft: Draft) -> None:
-        if (loop := self._loop) is None:
+        if self._loop is None:
             return
         options = draft.machine_options
         signer = self._hosted.signer
         sign = None if signer is None else partial(signer.signature, owner=draft.owner)
-        options["runners"] = {**options.get("runners", {}), **loop.new_calls(sign)}
-        if draft.accepted.answer is None and (cited := _cited_text(loop.used)) is not None:
+        options["runners"] = NewCalls(self._opened.used, sign, options.get("runners", NO_CALLS))
+        accepted = draft.accepted
+        cited = self._opened.cited_text(of_files=not accepted.stop)
+        if accepted.answer is None and cited is not None:
             options["cited_text"] = cited
 
     async def before(self, generation: Generation) -> Turn | None:
@@ -136,15 +136,3 @@ class ToolsStep(Step):
 
     async def after(self, generation: Generation) -> Turn | None:
         return None if self._loop is None else await self._loop.turn(generation)
-
-
-def _cited_text(used: Iterable[UsedTool]) -> Callable[[Phase], CitedText] | None:
-    """Makes citations of what these tools have shown and written; None if they do neither."""
-    source, files = source_of(used), files_of(used)
-
-    def marks() -> CitationText | None:
-        return None if source is None else CitationText(source)
-
-    if files is not None:
-        return lambda phase: FileCitations(files, marks(), phase)
-    return None if source is None else lambda _: CitationText(source)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from trt_responses.frozen import dataclass
 from trt_responses.wire.output import (
@@ -20,6 +20,9 @@ from trt_responses.wire.output import (
     Status,
 )
 
+if TYPE_CHECKING:
+    from orjson import Fragment
+
 
 def arguments_of(action: Mapping[str, Any]) -> str:
     """The arguments of an action or an operation as the model writes them."""
@@ -29,17 +32,6 @@ def arguments_of(action: Mapping[str, Any]) -> str:
         if action[key] not in (None, {}) and (key, action[key]) != ("type", "exec")
     }
     return json.dumps(present, ensure_ascii=False)
-
-
-@dataclass(frozen=True)
-class UrlCitation(Annotation):
-    """`text[start_index:end_index]`, in code points, is the link to where something stands."""
-
-    start_index: int
-    end_index: int
-    url: str
-    title: str
-    type: Literal["url_citation"] = "url_citation"
 
 
 @dataclass(frozen=True)
@@ -291,6 +283,6 @@ class OutputMcpListTools(OutputBeside):
 
     id: str
     server_label: str
-    tools: tuple[Mapping[str, Any], ...] = ()
+    tools: tuple[Mapping[str, Any], ...] | Fragment = ()
     error: str | None = None
     type: Literal["mcp_list_tools"] = "mcp_list_tools"

@@ -1,0 +1,21 @@
+"""The settings of `features/files/`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field
+
+from trt_responses.settings.values import MIB, Positive, Seconds, SettingGroup
+
+
+class FileSettings(SettingGroup):
+    """Uploaded files."""
+
+    files: Path | None = Field(
+        None, description="Directory of uploaded files, shared by all servers of a store."
+    )
+    files_bytes: Positive = Field(
+        1024 * MIB, description="Maximum size of one owner's files, in bytes."
+    )
+    files_age_s: Seconds = Field(30 * 86_400, description="Age at which files expire, in seconds.")
