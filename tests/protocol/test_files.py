@@ -10,6 +10,7 @@ import orjson
 import pytest
 
 from tests.support.boxed import no_box
+from tests.support.files import FORM, form
 from tests.support.served import served
 from tests.support.story import story
 
@@ -20,21 +21,11 @@ if TYPE_CHECKING:
     from tests.support.served import Served
 
 OWNERS: dict[str, Any] = {"api_keys": "ann:key-a,bob:key-b"}
-FORM = "multipart/form-data; boundary=edge"
 boxed = pytest.mark.skipif(no_box() is not None, reason=f"no box here: {no_box()}")
 
 
 def headers(key: str = "key-a", kind: str = "application/json") -> dict[str, str]:
     return {"host": "127.0.0.1:8000", "content-type": kind, "authorization": f"Bearer {key}"}
-
-
-def form(data: bytes, name: str = "notes.txt", **fields: str) -> bytes:
-    parts = [
-        f'--edge\r\ncontent-disposition: form-data; name="{key}"\r\n\r\n{value}\r\n'
-        for key, value in ({"purpose": "user_data"} | fields).items()
-    ]
-    head = f'--edge\r\ncontent-disposition: form-data; name="file"; filename="{name}"\r\n\r\n'
-    return "".join((*parts, head)).encode() + data + b"\r\n--edge--\r\n"
 
 
 async def upload(app: Served, data: bytes, key: str = "key-a", **fields: str) -> Call:

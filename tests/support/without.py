@@ -79,6 +79,7 @@ REFUSED: Mapping[str, Sequence[Post | Ignored | Start | str]] = {
             "stream_options.resumable_seconds",
         ),
     ],
+    "features.batches": ["/v1/batches"],
     "features.cache_diagnostics": [
         Post(
             ASKED | {"prompt_cache_options": {"comparison_response_id": "resp_1"}},
@@ -104,7 +105,7 @@ REFUSED: Mapping[str, Sequence[Post | Ignored | Start | str]] = {
     "features.description": ["GET /v1/fields", "GET /docs", "GET /openapi.json"],
     "features.encryption": [Start({"store_keys": "store.keys"})],
     "features.explain": ["GET /v1/responses/resp_1/explain"],
-    "features.files": [Start({"files": "files"}), "/v1/files"],
+    "features.files": [Start({"files": "files"}), "/v1/files", "/v1/batches"],
     "features.forms": [Start({"files": "files"}), "/v1/files", "/v1/containers"],
     "features.health": ["GET /health", "GET /health/live", "GET /v1/health/ready"],
     "features.hosted_tools": [Post(ASKED | {"tools": [CODE]}, "tools[0]")],

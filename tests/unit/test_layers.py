@@ -87,6 +87,7 @@ MAY_IMPORT = {
     "features.action_tools": f"{CORE} features.tool_items",
     "features.agent_messages": CORE,
     "features.background": f"{CORE} features.stored",
+    "features.batches": f"{CORE} features.files features.listing",
     "features.cache_diagnostics": f"{CORE} features.explain",
     "features.card": CORE,
     "features.cassette": f"{CORE} cli",

@@ -65,6 +65,7 @@ FOLDERS = (
     "features.files",
     "features.containers",
     "features.owners",
+    "features.batches",
     "features.dense_text",
     "features.stored",
     "features.background",

@@ -34,9 +34,18 @@ class TokenLogprob:
 
 
 class Annotation:
-    """What stands beside a text, of a kind that a folder brings."""
+    """What stands beside a text, of this kind or of one that a folder brings."""
 
-    type: str
+
+@dataclass(frozen=True)
+class UrlCitation(Annotation):
+    """`text[start_index:end_index]`, in code points, is the link to where something stands."""
+
+    start_index: int
+    end_index: int
+    url: str
+    title: str
+    type: Literal["url_citation"] = "url_citation"
 
 
 @dataclass(frozen=True)

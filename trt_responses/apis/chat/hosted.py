@@ -24,7 +24,7 @@ from trt_responses.wire.tools import TOOLS
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from trt_responses.wire.output import Annotation, OutputItem
+    from trt_responses.wire.output import OutputItem
     from trt_responses.wire.past_calls import PastCall
     from trt_responses.wire.tools import FolderTool
 
@@ -53,11 +53,6 @@ def offered(place: str, fields: Mapping[str, Any], **more: Any) -> Offered:
         return Offered(place, kind.model_validate(fields), more)
     except ValidationError as error:
         raise fault_of(error, (place,)) from None
-
-
-def links_in(notes: Iterable[Annotation]) -> list[Mapping[str, Any]]:
-    """Those that cite pages, by their keys."""
-    return [vars(note) for note in notes if note.type == "url_citation"]
 
 
 def not_run(kind: str, place: str) -> Unsupported:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Literal
 
-from trt_responses.apis.chat.hosted import links_in, ran
+from trt_responses.apis.chat.hosted import ran
 from trt_responses.wire.output import (
     OutputCustomCall,
     OutputFunctionCall,
     OutputMessage,
     OutputReasoning,
+    UrlCitation,
 )
 
 if TYPE_CHECKING:
@@ -107,12 +108,14 @@ def annotations_of(output: Sequence[OutputItem]) -> list[Object]:
     found: list[Object] = []
     before = 0
     for part in (one.content[0] for one in output if isinstance(one, OutputMessage)):
-        for note in links_in(part.annotations):
+        for note in part.annotations:
+            if not isinstance(note, UrlCitation):
+                continue  # the API has no other kind
             places = {
-                "start_index": note["start_index"] + before,
-                "end_index": note["end_index"] + before,
-                "url": note["url"],
-                "title": note["title"],
+                "start_index": note.start_index + before,
+                "end_index": note.end_index + before,
+                "url": note.url,
+                "title": note.title,
             }
             found.append({"type": "url_citation", "url_citation": places})
         before += len(part.text)

@@ -10,16 +10,16 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from trt_responses.accept.accepted import ToolChoice
-from trt_responses.apis.chat.hosted import Offered, Ran, item_of, links_in, offered, ran, run_here
+from trt_responses.apis.chat.hosted import Offered, Ran, item_of, offered, ran, run_here
 from trt_responses.apis.messages import request as m
 from trt_responses.errors import invalid_value, unsupported_value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from trt_responses.accept.accepted import BuiltInTool
     from trt_responses.apis.chat.hosted import BuiltIn
-    from trt_responses.wire.output import Annotation, OutputItem
+    from trt_responses.wire.output import OutputItem, UrlCitation
     from trt_responses.wire.past_calls import PastCall
     from trt_responses.wire.response import Response
 
@@ -262,13 +262,10 @@ def _content(call: Ran, name: str) -> Object | list[Object]:
     return {"type": "web_fetch_result", "url": url, "content": document, "retrieved_at": None}
 
 
-def citations_of(notes: Iterable[Annotation]) -> list[Object]:
-    """The citations in a text."""
-    kind, unknown = "web_search_result_location", {"cited_text": "", "encrypted_index": ""}
-    return [
-        {"type": kind, "url": link["url"], "title": link["title"], **unknown}
-        for link in links_in(notes)
-    ]
+def citation_of(note: UrlCitation) -> Object:
+    """A citation in a text."""
+    about = {"url": note.url, "title": note.title, "cited_text": "", "encrypted_index": ""}
+    return {"type": "web_search_result_location", **about}
 
 
 def container_of(response: Response) -> Object | None:

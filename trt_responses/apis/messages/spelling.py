@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from trt_responses.apis.chat.silent import SilentDeltas
-from trt_responses.apis.messages.hosted import citations_of, result_of, use_of
+from trt_responses.apis.messages.hosted import citation_of, result_of, use_of
 from trt_responses.apis.messages.output import (
     begun,
     block_of,
@@ -22,7 +22,7 @@ from trt_responses.errors import ApiError
 from trt_responses.frozen import replace
 from trt_responses.log.entries import Deltas, unnumbered
 from trt_responses.wire import events as e
-from trt_responses.wire.output import OutputReasoning
+from trt_responses.wire.output import OutputReasoning, UrlCitation
 
 if TYPE_CHECKING:
     from trt_responses.apis.messages.output import Thoughts
@@ -77,14 +77,9 @@ class MessagesSpelling:
                 return self._called(event)
             case e.OutputItemDone(item=item) if item.id in self._calls:
                 return self._block(item.id + RESULT, result_of(item))
-            case e.AnnotationAdded(item_id=item_id, annotation=note):
-                deltas = (
-                    {"type": "citations_delta", "citation": one} for one in citations_of([note])
-                )
-                place = self._place(item_id)
-                return b"".join(
-                    _frame("content_block_delta", index=place, delta=delta) for delta in deltas
-                )
+            case e.AnnotationAdded(item_id=item_id, annotation=UrlCitation() as note):
+                delta = {"type": "citations_delta", "citation": citation_of(note)}
+                return _frame("content_block_delta", index=self._place(item_id), delta=delta)
             case e.OutputItemDone(item=item) if item.id in self._blocks:
                 return self._block_stop(item)
             case e.Completed(response=response, stop=stop):

@@ -92,12 +92,17 @@ class Files:
         self._folder = folder
         self._kept_s = kept_s
 
-    def new(self, owner: str) -> Incoming:
-        """A file that is about to arrive. The caller must `keep` or `drop` it."""
+    def new(self, owner: str, *, bounded: bool = True) -> Incoming:
+        """A file that is about to arrive. The caller must `keep` or `drop` it. `bounded`: the
+        owner's other files leave room for it."""
         if self._kept_s().get(owner) == 0:
             raise InvalidRequest("Nothing of this key's owner is stored.", code="zero_retention")
+        return Incoming(self, self.place(owner), bounded=bounded)
+
+    def place(self, owner: str) -> Path:
+        """The folder of an owner's files."""
         make_private(place := self._of(owner))
-        return Incoming(self, place)
+        return place
 
     def facts(self, owner: str, file_id: str) -> Facts:
         """Raises an `InvalidRequest` of status 404 for a file that this owner does not have."""
@@ -183,7 +188,7 @@ class Files:
                 tail = _tail(file)
         except FileNotFoundError:
             return None
-        facts: Facts = orjson.loads(self._opened(tail, path, 0))
+        facts: Facts = orjson.loads(self.opened(tail, path, 0))
         return facts
 
     def _pieces(self, path: Path, facts: Facts) -> Iterator[bytes]:
@@ -196,13 +201,19 @@ class Files:
                 size = min(left, BLOCK_BYTES)
                 if sealed:
                     stored = file.read(int.from_bytes(file.read(LENGTH), "big"))
-                    piece = self._opened(stored, path, number)
+                    piece = self.opened(stored, path, number)
                 else:
                     piece = file.read(size)
                 left -= size
                 yield piece
 
-    def _opened(self, text: bytes, path: Path, number: int) -> bytes:
+    def sealed(self, text: bytes, path: Path, number: int) -> bytes:
+        """A part of a file as it is stored: itself, where nothing is encrypted."""
+        newest = None if self.keys is None else self.keys.newest
+        sealed: bytes = text if newest is None else newest.seal(text, bound_to(path, number))
+        return sealed
+
+    def opened(self, text: bytes, path: Path, number: int) -> bytes:
         if text.startswith(b"{") and number == 0:
             return text
         if self.keys is None:
@@ -213,15 +224,15 @@ class Files:
 class Incoming:
     """A file that arrives. It can be found once it is kept."""
 
-    def __init__(self, files: Files, place: Path) -> None:
+    def __init__(self, files: Files, place: Path, *, bounded: bool) -> None:
         self._files = files
+        self._bounded = bounded
         self._path = place / f"file-{secrets.token_hex(12)}"
         self._part = self._path.with_name(self._path.name + PART)
-        self._seal = None if files.keys is None else files.keys.newest
         self._size = self._blocks = 0
         self._waiting = bytearray()
         self._others = self._usage()
-        if self._others[1] >= MOST_FILES:
+        if bounded and self._others[1] >= MOST_FILES:
             raise _full(f"{MOST_FILES} files")
         self._file = self._part.open("xb")
         os.fchmod(self._file.fileno(), 0o600)
@@ -229,8 +240,9 @@ class Incoming:
     def write(self, data: bytes) -> None:
         """Add a piece. Raises an `InvalidRequest` beyond what the owner may have."""
         self._size += len(data)
-        if self._others[0] + self._size > self._files.bounds.owner_bytes:
-            raise _full(f"{self._files.bounds.owner_bytes} bytes (TRT_RESPONSES_FILES_BYTES)")
+        most = self._files.bounds.owner_bytes
+        if self._bounded and self._others[0] + self._size > most:
+            raise _full(f"{most} bytes (TRT_RESPONSES_FILES_BYTES)")
         self._waiting += data
         while len(self._waiting) >= BLOCK_BYTES:
             self._flush()
@@ -251,7 +263,7 @@ class Incoming:
             "purpose": purpose,
             "status": "processed",
         }
-        tail = self._sealed(orjson.dumps(facts), 0)
+        tail = self._files.sealed(orjson.dumps(facts), self._path, 0)
         self._file.write(tail + len(tail).to_bytes(LENGTH, "big"))
         self._file.flush()
         os.fsync(self._file.fileno())
@@ -272,16 +284,10 @@ class Incoming:
         self._blocks += 1
         if self._blocks % LOOK_BLOCKS == 0:
             self._others = self._usage()
-        stored = self._sealed(block, self._blocks)
-        if self._seal is not None:
+        stored = self._files.sealed(block, self._path, self._blocks)
+        if stored is not block:
             self._file.write(len(stored).to_bytes(LENGTH, "big"))
         self._file.write(stored)
-
-    def _sealed(self, text: bytes, number: int) -> bytes:
-        if self._seal is None:
-            return text
-        sealed: bytes = self._seal.seal(text, bound_to(self._path, number))
-        return sealed
 
     def _usage(self, but: str = "/") -> tuple[int, int]:
         """The bytes and the number of the owner's other files, those that arrive among them."""

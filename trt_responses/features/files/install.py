@@ -23,12 +23,12 @@ logger = logging.getLogger(__name__)
 
 
 def install(server: Server) -> None:
-    settings, parts = FileSettings.of(server.settings), server.by_class.values()
+    own, parts = FileSettings.of(server.settings), server.by_class.values()
     keys = next((part for part in parts if isinstance(part, Sealing)), None)
     retaining = next((part for part in parts if isinstance(part, Retaining)), None)
     files = Files(
-        settings.files or server.settings.data_dir / "files",
-        Bounds(settings.files_bytes, settings.files_age_s),
+        own.files or server.settings.data_dir / "files",
+        Bounds(own.files_bytes, own.files_age_s),
         time.time,
         keys,
         dict if retaining is None else retaining.kept_s,

@@ -13,13 +13,9 @@ class FileSettings(SettingGroup):
     """Uploaded files."""
 
     files: Path | None = Field(
-        None,
-        description="Directory of uploaded files, the same for all servers of one store (default: "
-        "`files` in DATA_DIR).",
+        None, description="Directory of uploaded files, shared by all servers of a store."
     )
     files_bytes: Positive = Field(
-        1024 * MIB, description="Maximum size of one owner's uploaded files, in bytes."
+        1024 * MIB, description="Maximum size of one owner's files, in bytes."
     )
-    files_age_s: Seconds = Field(
-        30 * 86_400, description="Age at which uploaded files expire, in seconds."
-    )
+    files_age_s: Seconds = Field(30 * 86_400, description="Age at which files expire, in seconds.")

@@ -13,8 +13,9 @@ from urllib.parse import quote, urlsplit
 
 import orjson
 
-from trt_responses.features.tool_items.output import ContainerFileCitation, UrlCitation
+from trt_responses.features.tool_items.output import ContainerFileCitation
 from trt_responses.tokens.pieces import escaped
+from trt_responses.wire.output import UrlCitation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -13,7 +13,6 @@ from trt_responses.features.hosted_tools.approvals import (
     not_offered,
     silent_places,
 )
-from trt_responses.features.hosted_tools.citations import CitationText, FileCitations
 from trt_responses.features.hosted_tools.loop import ToolLoop
 from trt_responses.features.hosted_tools.sessions import (
     OfferMemory,
@@ -29,18 +28,16 @@ from trt_responses.steering.tools import callees
 from trt_responses.tool import Opening
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from trt_responses.accept.accepted import Accepted
     from trt_responses.features.hosted_tools.loop import Approved
     from trt_responses.features.references.sealed import Sealing
     from trt_responses.features.tool_items.items import McpApprovalRequest
-    from trt_responses.log.machine import CitedText
     from trt_responses.run.draft import Draft
     from trt_responses.run.generation import Generation
     from trt_responses.run.turns import Turn
     from trt_responses.tool import Tool
-    from trt_responses.wire.output import Phase
 
 
 class HostedTools:
@@ -133,8 +130,9 @@ class ToolsStep(Step):
         signer = self._hosted.signer
         sign = None if signer is None else partial(signer.signature, owner=draft.owner)
         options["runners"] = NewCalls(self._opened.used, sign, options.get("runners", NO_CALLS))
-        cited = _cited_text(self._opened) if draft.accepted.answer is None else None
-        if cited is not None:
+        accepted = draft.accepted
+        cited = self._opened.cited_text(of_files=not accepted.stop)
+        if accepted.answer is None and cited is not None:
             options["cited_text"] = cited
 
     async def before(self, generation: Generation) -> Turn | None:
@@ -142,15 +140,3 @@ class ToolsStep(Step):
 
     async def after(self, generation: Generation) -> Turn | None:
         return None if self._loop is None else await self._loop.turn(generation)
-
-
-def _cited_text(opened: OpenedTools) -> Callable[[Phase], CitedText] | None:
-    """Makes citations of what these tools have shown and written; None if they do neither."""
-    source, files = opened.source, opened.files
-
-    def marks() -> CitationText | None:
-        return None if source is None else CitationText(source)
-
-    if files is not None:
-        return lambda phase: FileCitations(files, marks(), phase)
-    return None if source is None else lambda _: CitationText(source)

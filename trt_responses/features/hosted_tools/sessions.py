@@ -19,6 +19,7 @@ import orjson
 
 from trt_responses.accept.accepted import Tool as OfferedTool
 from trt_responses.errors import InvalidRequest
+from trt_responses.features.hosted_tools.citations import CitationText, FileCitations
 from trt_responses.features.hosted_tools.used import Both, Opened, UsedTools, function_of
 from trt_responses.language.messages import FUNCTIONS
 from trt_responses.log.item_events import Callee
@@ -33,9 +34,11 @@ if TYPE_CHECKING:
 
     from trt_responses.accept.accepted import Accepted, BuiltInTool, ToolChoice
     from trt_responses.dialect import Lexicon
+    from trt_responses.log.machine import CitedText
     from trt_responses.store import Block
     from trt_responses.tool import Listing, Opening, Recipient, Session, Source, Tool
     from trt_responses.tools.containers import WrittenFile
+    from trt_responses.wire.output import Phase
 
     Json = dict[str, Any]
 
@@ -205,9 +208,23 @@ class OpenedTools:
 
     @property
     def files(self) -> Callable[[], Sequence[WrittenFile]] | None:
-        """The files that calls of these tools have written so far; None if none writes any."""
+        """The files that calls have written so far; None if no tool writes any."""
         writing = [one for one in self._sessions if isinstance(one, WritesFiles)]
         return (lambda: [file for one in writing for file in one.written]) if writing else None
+
+    def cited_text(self, *, of_files: bool) -> Callable[[Phase], CitedText] | None:
+        """Makes citations of what the tools have shown and written; None if they do neither."""
+        source, files = self.source, self.files if of_files else None
+        if files is None and source is None:
+            return None
+
+        def made(phase: Phase) -> CitedText:
+            marks = None if source is None else CitationText(source)
+            if files is None and marks is not None:
+                return marks
+            return FileCitations(files or tuple, marks, phase)
+
+        return made
 
     async def close(self) -> None:
         """Close each session once, also if another one's end fails or the caller is cancelled."""

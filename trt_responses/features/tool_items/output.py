@@ -35,17 +35,6 @@ def arguments_of(action: Mapping[str, Any]) -> str:
 
 
 @dataclass(frozen=True)
-class UrlCitation(Annotation):
-    """`text[start_index:end_index]`, in code points, is the link to where something stands."""
-
-    start_index: int
-    end_index: int
-    url: str
-    title: str
-    type: Literal["url_citation"] = "url_citation"
-
-
-@dataclass(frozen=True)
 class ContainerFileCitation(Annotation):
     """`text[start_index:end_index]`, in code points, names a file of a container. The span is empty
     for a file that the text does not name."""

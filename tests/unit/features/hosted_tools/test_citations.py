@@ -6,9 +6,9 @@ import orjson
 import pytest
 
 from trt_responses.features.hosted_tools.citations import CitationText, link_to
-from trt_responses.features.tool_items.output import UrlCitation
 from trt_responses.tokens.pieces import escaped
 from trt_responses.tool import Source
+from trt_responses.wire.output import UrlCitation
 
 PAGES = {1: Source("https://www.example.com/a", "A"), 3: Source("http://b.test/x(y) z", "B")}
 A = "([example.com](https://www.example.com/a))"
