@@ -135,14 +135,14 @@ def _several(
 
 def _dialect_of(selection: shelf.Selection | None, settings: Settings) -> Dialect:
     if selection is None:
-        return dialect_named(settings.speaks)
+        return dialect_named(EngineSettings.of(settings).speaks)
     return dialect_of(selection.directory, selection.card)
 
 
 def _language(selection: shelf.Selection | None, settings: Settings) -> object:
     """What is equal for two engines of one dialect. `selection`: of one that is prepared here."""
     if selection is None:
-        return settings.speaks
+        return EngineSettings.of(settings).speaks
     if selection.card.dialect is None:
         return "harmony"
     return (selection.directory / DIALECT).read_bytes()

@@ -52,8 +52,18 @@ class StoreNumbers(FixedGroup):
 
 
 class EngineSettings(SettingGroup):
-    """Engines in this process."""
+    """Engines of this machine, and how the models of others write."""
 
+    engine_process: Literal["auto", "always", "never"] = Field(
+        "auto",
+        description="Run the engine in a separate process: `always`, `never`, or `auto` "
+        "(TensorRT-LLM only).",
+    )
+    speaks: str = Field(
+        "harmony",
+        description="How the model of an engine of another server writes: harmony, or the name "
+        "of an installed package's dialect.",
+    )
     trtllm_python: Path | None = Field(
         None,
         description="Python interpreter that has TensorRT-LLM, 3.11 or newer (default: the "

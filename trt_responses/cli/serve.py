@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from trt_responses.backends.installed import needed
+from trt_responses.backends.settings import EngineSettings
 from trt_responses.cli.commands import add_settings, help_texts, settings_of
 from trt_responses.cli.setting_list import settings_help, settings_in_force
 from trt_responses.errors import UsageError
@@ -218,7 +219,7 @@ def _serve_counted(settings: Settings) -> int:
 def _engine_of(settings: Settings) -> EngineOf:
     """The function that makes the engine: in a process of its own if the settings say so and the
     fleet is installed."""
-    must = settings.engine_process == "always"
+    must = EngineSettings.of(settings).engine_process == "always"
     fleet = f"{settings.option('engine_process')} always: the fleet"
     with needed(fleet) if must else suppress(ModuleNotFoundError):
         from trt_responses.fleet.engine_process import engine_of

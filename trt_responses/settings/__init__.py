@@ -20,16 +20,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pydantic import PrivateAttr, ValidationError, create_model
 
 from trt_responses.errors import UsageError
-from trt_responses.settings.fixed import Fixed
+from trt_responses.settings.core import CoreSettings, Fixed
 from trt_responses.settings.groups import gone, installed, listed, settable
-from trt_responses.settings.requests import (
-    History,
-    Inspection,
-    Queue,
-    RequestBounds,
-    Writing,
-)
-from trt_responses.settings.serving import Access, Lifecycle, Listening, Logs, SystemMessage
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -48,19 +40,7 @@ class Elsewhere(NamedTuple):
     """host:port/model, or what the package makes of it"""
 
 
-class Settings(
-    Fixed,
-    Logs,
-    SystemMessage,
-    Lifecycle,
-    Inspection,
-    History,
-    Queue,
-    Writing,
-    RequestBounds,
-    Access,
-    Listening,
-):
+class Settings(Fixed, CoreSettings):
     """All that an operator chooses for one server, and the numbers that are fixed."""
 
     _flags: Mapping[str, str] = PrivateAttr(default_factory=dict)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from trt_responses.backends.dialects import dialect_named, dialect_of
 from trt_responses.backends.engines import chosen_engine, engine_elsewhere
+from trt_responses.backends.settings import EngineSettings
 from trt_responses.dialect import Dialect
 from trt_responses.errors import StartupError, UsageError
 
@@ -118,7 +119,7 @@ def selected(settings: Settings) -> Selection:
 
 def _spoken(settings: Settings) -> Dialect:
     try:
-        return dialect_named(settings.speaks)
+        return dialect_named(EngineSettings.of(settings).speaks)
     except StartupError as error:
         raise UsageError(f"{settings.option('speaks')}: {error}") from None
 
