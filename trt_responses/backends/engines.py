@@ -11,6 +11,7 @@ from trt_responses.backends.dialects import (
     template_dialect,
     vocabulary,
 )
+from trt_responses.backends.elsewhere import elsewhere_in
 from trt_responses.backends.installed import maker, needed
 from trt_responses.backends.settings import EngineSettings
 from trt_responses.engines.cores import spare_cores
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from trt_responses.backends.elsewhere import Elsewhere
     from trt_responses.dialect import Dialect
     from trt_responses.dialects.templates.dialect import TemplateDialect
     from trt_responses.engine import Engine
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from trt_responses.engines.tensorrt.executor import Executor
     from trt_responses.prepare.checkpoint.safetensors import Array
     from trt_responses.prepare.shelf.card import Card
-    from trt_responses.settings import Elsewhere, Settings
+    from trt_responses.settings import Settings
 
 START_S = 1800.0
 """Seconds that an engine of another process may take to load: the largest take half of it."""
@@ -117,7 +119,7 @@ def _several(
     }
 
     def new_engine(place: str) -> Engine:
-        if (elsewhere := alone[place].engine_elsewhere()) is not None:
+        if (elsewhere := elsewhere_in(alone[place])) is not None:
             return engine_elsewhere(elsewhere, alone[place])
         return prepared(selections[place], alone[place])
 

@@ -64,6 +64,12 @@ class EngineSettings(SettingGroup):
         description="How the model of an engine of another server writes: harmony, or the name "
         "of an installed package's dialect.",
     )
+    max_calls: int | None = Field(
+        None,
+        ge=1,
+        le=64,
+        description="Maximum tool calls in one turn (default: 1 for gpt-oss, 8 for other models).",
+    )
     trtllm_python: Path | None = Field(
         None,
         description="Python interpreter that has TensorRT-LLM, 3.11 or newer (default: the "

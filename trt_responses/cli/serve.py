@@ -10,6 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
+from trt_responses.backends.elsewhere import elsewhere_in
 from trt_responses.backends.installed import needed
 from trt_responses.backends.settings import EngineSettings
 from trt_responses.cli.commands import add_settings, help_texts, settings_of
@@ -146,7 +147,7 @@ def _for_script(settings: Settings) -> Settings:
 
 def _prepared(settings: Settings, shown: str, *, move: bool) -> Settings:
     """The settings with the engine's name, or each one's of several, once it is prepared."""
-    elsewhere = settings.engine_elsewhere()
+    elsewhere = elsewhere_in(settings)
     if elsewhere is None:
         settings = _with_model(settings, shown, move=move)
         _prepare_demos(settings)

@@ -6,11 +6,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 
+from trt_responses.backends.elsewhere import Elsewhere, elsewhere_in
 from trt_responses.backends.engines import grpc_at
 from trt_responses.backends.http import SERVERS, START, http_at, scheme_of
 from trt_responses.doctor.check import Check
 from trt_responses.errors import StartupError
-from trt_responses.settings import Elsewhere, Settings
+from trt_responses.settings import Settings
 
 START_S = 5.0
 GRPC_START = ("trtllm-serve MODEL --grpc", "vllm serve MODEL --grpc")
@@ -19,7 +20,7 @@ GRPC_START = ("trtllm-serve MODEL --grpc", "vllm serve MODEL --grpc")
 
 def elsewhere_checks(settings: Settings, start_s: float = START_S) -> Iterator[Check]:
     """The check of each engine that TRT_RESPONSES_ENGINE names on another server."""
-    elsewhere = settings.engine_elsewhere()
+    elsewhere = elsewhere_in(settings)
     if elsewhere is None:
         return
     if elsewhere.kind == "several":

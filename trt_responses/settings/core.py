@@ -81,12 +81,6 @@ class CoreSettings(SettingGroup):
         description="Maximum size of a request body; each MiB can delay other streams by about "
         "5 ms.",
     )
-    max_calls: int | None = Field(
-        None,
-        ge=1,
-        le=64,
-        description="Maximum tool calls in one turn (default: 1 for gpt-oss, 8 for other models).",
-    )
     note_images: bool = Field(
         False,
         description="Replace images, files and audio by a text note instead of refusing them.",

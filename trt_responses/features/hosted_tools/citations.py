@@ -8,13 +8,15 @@ token.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote, urlsplit
 
 import orjson
 
+from trt_responses.frozen import dataclass, replace
 from trt_responses.tokens.pieces import escaped
-from trt_responses.wire.output import UrlCitation
+from trt_responses.wire.events import FolderEvent, OfContent
+from trt_responses.wire.output import OutputItem, OutputMessage, UrlCitation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -27,6 +29,23 @@ if TYPE_CHECKING:
 MARK = re.compile("【([0-9]{1,4})†L([0-9]{1,7})(?:[-–—]L?([0-9]{1,7}))?】")
 BEGUN = re.compile("【(?:[0-9]{1,4}(?:†(?:L(?:[0-9]{1,7}(?:[-–—](?:L?[0-9]{0,7})?)?)?)?)?)?$")
 """The end of a text with which a mark may begin."""
+
+
+@dataclass(frozen=True)
+class AnnotationAdded(OfContent, FolderEvent):
+    """An annotation of text that earlier events have sent."""
+
+    annotation_index: int
+    annotation: UrlCitation
+    type: Literal["response.output_text.annotation.added"] = "response.output_text.annotation.added"
+
+    def changed(self, item: OutputItem) -> OutputItem:
+        if not isinstance(item, OutputMessage):
+            raise TypeError(f"a {item.type} has no annotations")
+        place, parts = self.content_index, item.content
+        part = parts[place]
+        noted = replace(part, annotations=(*part.annotations, self.annotation))
+        return replace(item, content=(*parts[:place], noted, *parts[place + 1 :]))
 
 
 class CitationText:
@@ -53,6 +72,9 @@ class CitationText:
         """The text that was held back, which was no mark, since the text has ended."""
         waiting, self._waiting = self._waiting, ""
         return list(self._plain(waiting))
+
+    def event(self, citation: UrlCitation, item_id: str, index: int, number: int) -> FolderEvent:
+        return AnnotationAdded(item_id, index, 0, number, citation)
 
     def _split(self, text: str) -> Iterator[bytes | UrlCitation]:
         at = 0
