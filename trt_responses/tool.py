@@ -156,19 +156,6 @@ class IgnoresOptions(Protocol):
         ...
 
 
-@runtime_checkable
-class RunsProcesses(Protocol):
-    """A tool whose calls run in processes of their own."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def processes(self) -> int:
-        """The number that runs now."""
-        ...
-
-
 class Tool(Protocol):
     """A tool that the operator has configured."""
 

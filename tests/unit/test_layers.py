@@ -127,7 +127,7 @@ MAY_IMPORT = {
     "features.script": f"{CORE} engines",
     "features.seal": f"{CORE} features.references",
     "features.second_chance": CORE,
-    "features.several": f"{CORE} features.limits",
+    "features.several": f"{CORE} backends features.limits",
     "features.shapes": CORE,
     "features.stall": CORE,
     "features.steer": f"{CORE} features.stored",

@@ -12,6 +12,7 @@ from trt_responses.backends.dialects import (
     template_dialect,
     vocabulary,
 )
+from trt_responses.backends.elsewhere import elsewhere_in
 from trt_responses.backends.http import SERVERS, http_at, scheme_of
 from trt_responses.backends.installed import maker, needed
 from trt_responses.backends.settings import EngineSettings
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from trt_responses.backends.elsewhere import Elsewhere
     from trt_responses.dialect import Dialect
     from trt_responses.dialects.templates.dialect import TemplateDialect
     from trt_responses.engine import Engine
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from trt_responses.engines.tensorrt.executor import Executor
     from trt_responses.prepare.checkpoint.safetensors import Array
     from trt_responses.prepare.shelf.card import Card
-    from trt_responses.settings import Elsewhere, Settings
+    from trt_responses.settings import Settings
 
 START_S = 1800.0
 """Seconds that an engine of another process may take to load: the largest take half of it."""
@@ -78,9 +80,10 @@ def engine_elsewhere(
 ) -> Engine:
     """The engine of another server, or of another package; `prepared` makes those of several that
     are prepared here."""
-    if os.sep in settings.speaks and scheme_of(elsewhere.kind) in GPT_OSS_ALONE:
+    speaks = EngineSettings.of(settings).speaks
+    if os.sep in speaks and scheme_of(elsewhere.kind) in GPT_OSS_ALONE:
         raise StartupError(
-            f"{elsewhere.kind}:// serves gpt-oss alone; a model of {settings.speaks} needs vllm:// "
+            f"{elsewhere.kind}:// serves gpt-oss alone; a model of {speaks} needs vllm:// "
             "or sglang://."
         )
     match elsewhere.kind:
@@ -103,7 +106,7 @@ def engine_elsewhere(
             return NoEngine()
         case kind:
             if scheme_of(kind) in SERVERS:
-                return http_at(elsewhere, START_S, ids_of(dialect_named(settings.speaks)))
+                return http_at(elsewhere, START_S, ids_of(dialect_named(speaks)))
             own = ("grpc", "triton", *SERVERS, "script", "several", "record", "replay")
             engine: Engine = maker("engines", kind, own)(elsewhere.place, settings)
             return engine
@@ -133,7 +136,7 @@ def _several(
     }
 
     def new_engine(place: str) -> Engine:
-        if (elsewhere := alone[place].engine_elsewhere()) is not None:
+        if (elsewhere := elsewhere_in(alone[place])) is not None:
             return engine_elsewhere(elsewhere, alone[place])
         return prepared(selections[place], alone[place])
 
@@ -151,14 +154,14 @@ def _several(
 
 def _dialect_of(selection: shelf.Selection | None, settings: Settings) -> Dialect:
     if selection is None:
-        return dialect_named(settings.speaks)
+        return dialect_named(EngineSettings.of(settings).speaks)
     return dialect_of(selection.directory, selection.card)
 
 
 def _language(selection: shelf.Selection | None, settings: Settings) -> object:
     """What is equal for two engines of one dialect. `selection`: of one that is prepared here."""
     if selection is None:
-        return settings.speaks
+        return EngineSettings.of(settings).speaks
     if selection.card.dialect is None:
         return "harmony"
     return (selection.directory / DIALECT).read_bytes()

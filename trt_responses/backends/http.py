@@ -12,9 +12,9 @@ from trt_responses.engines.id_events import GPT_OSS
 from trt_responses.engines.stand_ins import StandIns
 
 if TYPE_CHECKING:
+    from trt_responses.backends.elsewhere import Elsewhere
     from trt_responses.engines.http_engine import HttpEngine
     from trt_responses.engines.id_events import ModelIds
-    from trt_responses.settings import Elsewhere
 
 SERVERS = {"vllm": "vLLM", "sglang": "SGLang", "llama-server": "llama.cpp", "http": "HTTP"}
 """The names of the servers by their scheme; `http`: which one it is shows at the start."""

@@ -52,8 +52,24 @@ class StoreNumbers(FixedGroup):
 
 
 class EngineSettings(SettingGroup):
-    """Engines in this process."""
+    """Engines of this machine, and how the models of others write."""
 
+    engine_process: Literal["auto", "always", "never"] = Field(
+        "auto",
+        description="Run the engine in a separate process: `always`, `never`, or `auto` "
+        "(TensorRT-LLM only).",
+    )
+    speaks: str = Field(
+        "harmony",
+        description="How the model of an engine of another server writes: harmony, a directory "
+        "with its tokeniser and chat template, or the name of an installed package's dialect.",
+    )
+    max_calls: int | None = Field(
+        None,
+        ge=1,
+        le=64,
+        description="Maximum tool calls in one turn (default: 1 for gpt-oss, 8 for other models).",
+    )
     trtllm_python: Path | None = Field(
         None,
         description="Python interpreter that has TensorRT-LLM, 3.11 or newer (default: the "

@@ -22,6 +22,7 @@ from trt_responses import __version__
 from trt_responses.accept.model_names import ModelNames
 from trt_responses.accept.responses import accept
 from trt_responses.backends.dialects import spelled
+from trt_responses.backends.settings import EngineSettings
 from trt_responses.backends.stores import store_of
 from trt_responses.backends.tools import tools_of
 from trt_responses.errors import StartupError, UsageError
@@ -294,7 +295,7 @@ class Server:
             clock_ns=time.monotonic_ns,
             listeners=self.listeners,
             recovery=self.recovery,
-            max_calls=settings.max_calls or dialect.takes.calls,
+            max_calls=EngineSettings.of(settings).max_calls or dialect.takes.calls,
             tools={tool.kind: tool for tool in self.tools},
             max_tool_calls=settings.max_tool_calls,
             features=self.features,

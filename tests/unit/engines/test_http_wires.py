@@ -18,6 +18,7 @@ from tests.support.engine_claims import CONTEXT, PROMPT, SLOTS, greedy
 from tests.support.gather import Gather, begin, generated
 from tests.support.id_servers import IdServer, SglangServer, VllmServer, echoing, id_server
 from tests.support.polling import until_seen
+from trt_responses.backends.elsewhere import Elsewhere
 from trt_responses.backends.http import http_at, scheme_of
 from trt_responses.engine import GenerateOptions, Guide
 from trt_responses.engines.distant import Patience
@@ -28,7 +29,6 @@ from trt_responses.engines.scripted.engine import Script, ScriptedEngine, StepCl
 from trt_responses.engines.sglang.wire import SglangWire
 from trt_responses.engines.vllm.wire import VllmWire
 from trt_responses.errors import ApiError, EngineUnavailable, InvalidRequest, StartupError
-from trt_responses.settings import Elsewhere
 from trt_responses.tokens.control import CONTROL
 
 if TYPE_CHECKING:

@@ -77,9 +77,8 @@ class MessagesSpelling:
                 return self._called(event)
             case e.OutputItemDone(item=item) if item.id in self._calls:
                 return self._block(item.id + RESULT, result_of(item))
-            case e.AnnotationAdded(item_id=item_id, annotation=UrlCitation() as note):
-                delta = {"type": "citations_delta", "citation": citation_of(note)}
-                return _frame("content_block_delta", index=self._place(item_id), delta=delta)
+            case e.FolderEvent(type="response.output_text.annotation.added"):
+                return self._noted(event)
             case e.OutputItemDone(item=item) if item.id in self._blocks:
                 return self._block_stop(item)
             case e.Completed(response=response, stop=stop):
@@ -113,6 +112,13 @@ class MessagesSpelling:
         name, begun = WHOLE[event.type], self._calls[event.item_id]
         whole: Any = begun  # one of a folder's dataclasses
         return self._use(replace(whole, **{name: getattr(event, name)}))
+
+    def _noted(self, event: Any) -> bytes:
+        """A citation of a page; others have no like here."""
+        if not isinstance(event.annotation, UrlCitation):
+            return b""
+        delta = {"type": "citations_delta", "citation": citation_of(event.annotation)}
+        return _frame("content_block_delta", index=self._place(event.item_id), delta=delta)
 
     def _use(self, item: OutputItem) -> bytes:
         block = use_of(item)

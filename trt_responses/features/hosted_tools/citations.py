@@ -8,14 +8,16 @@ token.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote, urlsplit
 
 import orjson
 
 from trt_responses.features.tool_items.output import ContainerFileCitation
+from trt_responses.frozen import dataclass, replace
 from trt_responses.tokens.pieces import escaped
-from trt_responses.wire.output import UrlCitation
+from trt_responses.wire.events import FolderEvent, OfContent
+from trt_responses.wire.output import OutputItem, OutputMessage, UrlCitation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -30,6 +32,23 @@ if TYPE_CHECKING:
 MARK = re.compile("【([0-9]{1,4})†L([0-9]{1,7})(?:[-–—]L?([0-9]{1,7}))?】")
 BEGUN = re.compile("【(?:[0-9]{1,4}(?:†(?:L(?:[0-9]{1,7}(?:[-–—](?:L?[0-9]{0,7})?)?)?)?)?)?$")
 """The end of a text with which a mark may begin."""
+
+
+@dataclass(frozen=True)
+class AnnotationAdded(OfContent, FolderEvent):
+    """An annotation of text that earlier events have sent."""
+
+    annotation_index: int
+    annotation: Annotation
+    type: Literal["response.output_text.annotation.added"] = "response.output_text.annotation.added"
+
+    def changed(self, item: OutputItem) -> OutputItem:
+        if not isinstance(item, OutputMessage):
+            raise TypeError(f"a {item.type} has no annotations")
+        place, parts = self.content_index, item.content
+        part = parts[place]
+        noted = replace(part, annotations=(*part.annotations, self.annotation))
+        return replace(item, content=(*parts[:place], noted, *parts[place + 1 :]))
 
 
 class CitationText:
@@ -56,6 +75,9 @@ class CitationText:
         """The text that was held back, which was no mark, since the text has ended."""
         waiting, self._waiting = self._waiting, ""
         return list(self._plain(waiting))
+
+    def event(self, citation: Annotation, item_id: str, index: int, number: int) -> FolderEvent:
+        return AnnotationAdded(item_id, index, 0, number, citation)
 
     def _split(self, text: str) -> Iterator[bytes | UrlCitation]:
         at = 0
@@ -102,6 +124,9 @@ class FileCitations:
     def finish(self) -> Sequence[bytes | Annotation]:
         left = () if self._text is None else self._noted(self._text.finish())
         return [*left, *self._citations()] if self._files() else left
+
+    def event(self, citation: Annotation, item_id: str, index: int, number: int) -> FolderEvent:
+        return AnnotationAdded(item_id, index, 0, number, citation)
 
     def _noted(self, parts: Sequence[bytes | UrlCitation]) -> Sequence[bytes | UrlCitation]:
         self._sent += [part for part in parts if isinstance(part, bytes)]

@@ -163,5 +163,5 @@ def tell_listing(
     """Tell what an MCP server offers, or why that is not known."""
     empty = to.OutputMcpListTools(machine.mint("mcpl"), label)
     steps = ("in_progress", "completed" if error is None else "failed")
-    names = [f"response.mcp_list_tools.{step}" for step in steps]
-    machine.tell(empty, names, replace(empty, tools=tools, error=error))
+    events = [te.step(f"response.mcp_list_tools.{step}") for step in steps]
+    machine.tell(empty, events, replace(empty, tools=tools, error=error))
