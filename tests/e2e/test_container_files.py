@@ -10,10 +10,10 @@ import openai
 import pytest
 
 from tests.support.boxed import no_box
+from tests.support.scripted.engine import ScriptedEngine
 from tests.support.served import script
 from tests.support.serving import client_of, listening
 from tests.support.story import story
-from trt_responses.engines.scripted.engine import ScriptedEngine
 from trt_responses.tools.python import files
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from openai.types.chat import ChatCompletion
 
 from tests.support.asgi import until
 from tests.support.chat import HELLO, PATH, chunks_of, create, finishes, folded
+from tests.support.scripted.engine import Die, Script
 from tests.support.served import ANSWER, CALL, THOUGHT, Served, ids, served
 from tests.support.steering import GUIDES
-from trt_responses.engines.scripted.engine import Die, Script
 
 Json = dict[str, Any]
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from starlette.types import Message
 
+    from tests.support.scripted.engine import Script
     from trt_responses.engine import GenerateOptions
-    from trt_responses.engines.scripted.engine import Script
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["own", "shared"])

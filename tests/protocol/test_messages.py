@@ -12,10 +12,10 @@ import pytest
 from tests.support.asgi import JSON, until
 from tests.support.messages import events_of, folded
 from tests.support.sampled import sampled
+from tests.support.scripted.engine import Die, Script
 from tests.support.served import ANSWER, CALL, KEYED, THOUGHT, Served, ids
 from tests.support.served import served as served_app
 from tests.support.steering import GUIDES
-from trt_responses.engines.scripted.engine import Die, Script
 
 Json = dict[str, Any]
 

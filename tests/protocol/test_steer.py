@@ -16,6 +16,7 @@ from openai.types.responses import Response
 
 from tests.support.asgi import JSON
 from tests.support.background import AT_ONCE, ended, got, started
+from tests.support.scripted.engine import Stall
 from tests.support.scripted_tool import Gate, ScriptedTool
 from tests.support.served import (
     ANSWER,
@@ -30,7 +31,6 @@ from tests.support.served import (
 )
 from tests.support.sockets import Socket, connected
 from tests.support.turns import turn
-from trt_responses.engines.scripted.engine import Stall
 from trt_responses.stores.memory.store import MemoryStore
 
 if TYPE_CHECKING:

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 
     from tests.support.asgi import Call
+    from tests.support.scripted.engine import Script
     from trt_responses.engine import GenerateOptions
-    from trt_responses.engines.scripted.engine import Script
     from trt_responses.run.commit import Write
     from trt_responses.run.draft import Draft
     from trt_responses.wire.response import Response

@@ -26,7 +26,7 @@ from trt_responses.settings import Settings
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from trt_responses.engines.scripted.engine import ScriptedEngine
+    from tests.support.scripted.engine import ScriptedEngine
 
 LAME = ANSWER.replace("<|return|>", "<|end|>Stray.<|return|>")  # text that belongs nowhere
 

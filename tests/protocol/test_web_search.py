@@ -8,11 +8,11 @@ import pytest
 
 from tests.support.paper_web import PaperBrowser, Service
 from tests.support.replies import check_streamed, without_ids
+from tests.support.scripted.engine import Script
 from tests.support.served import ids, script, served, vocabulary
 from tests.support.small_web import answering, calling
 from tests.support.steering import GUIDES
 from tests.support.story import story
-from trt_responses.engines.scripted.engine import Script
 from trt_responses.tools.browser.search import SearchFailed
 
 if TYPE_CHECKING:

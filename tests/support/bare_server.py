@@ -61,9 +61,9 @@ def main(model: str, texts: Sequence[str]) -> None:
     sys.meta_path.insert(0, NotInstalled(only_of_extras()))
     import uvicorn
 
+    from tests.support.scripted.engine import Script, ScriptedEngine, StepClock
     from tests.support.served import ids
     from trt_responses.app import create_app
-    from trt_responses.engines.scripted.engine import Script, ScriptedEngine, StepClock
     from trt_responses.settings import Settings
 
     turns = [Script((ids(text),)) for text in texts]

@@ -17,9 +17,9 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from tests.support.echo_engines import program, scripted
+from tests.support.scripted.engine import ScriptedEngine
 from tests.support.serving import serving
 from trt_responses.engine import GenerateOptions, Guide
-from trt_responses.engines.scripted.engine import ScriptedEngine
 from trt_responses.errors import ApiError
 from trt_responses.tokens.control import VOCABULARY_SIZE
 

@@ -295,8 +295,8 @@ async def _prefilled(runs: Runs) -> list[str]:
 
 
 def _started(folder: str) -> Iterator[str]:
+    from tests.support.scripted.engine import ScriptedEngine, StepClock
     from trt_responses.app import create_app
-    from trt_responses.engines.scripted.engine import ScriptedEngine, StepClock
     from trt_responses.errors import StartupError
     from trt_responses.settings import Settings
 

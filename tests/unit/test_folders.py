@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ROOMS = ("features", "apis", "engines", "stores", "tools", "dialects")
-KEPT = {"engines.scripted", "stores.memory", "stores.at_rest"}
-"""Parts of the core, and what all stores share."""
+KEPT = {"stores.memory", "stores.at_rest"}
+"""A part of the core, and what all stores share."""
 FAST = ("features.conversations", "apis.chat", "engines.llamacpp")
 
 SERVED = """\

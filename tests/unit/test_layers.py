@@ -153,7 +153,6 @@ MAY_IMPORT = {
     "engines.grpc": ENGINE,
     "engines.llamacpp": ENGINE,
     "engines.remote": ENGINE,
-    "engines.scripted": ENGINE,
     "engines.sglang": ENGINE,
     "engines.tensorrt": ENGINE,
     "engines.triton": ENGINE,

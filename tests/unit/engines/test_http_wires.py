@@ -18,6 +18,7 @@ from tests.support.engine_claims import CONTEXT, PROMPT, SLOTS, greedy
 from tests.support.gather import Gather, begin, generated
 from tests.support.id_servers import IdServer, SglangServer, VllmServer, echoing, id_server
 from tests.support.polling import until_seen
+from tests.support.scripted.engine import Script, ScriptedEngine, StepClock
 from trt_responses.backends.elsewhere import Elsewhere
 from trt_responses.backends.http import http_at, scheme_of
 from trt_responses.engine import GenerateOptions, Guide
@@ -25,7 +26,6 @@ from trt_responses.engines.distant import Patience
 from trt_responses.engines.http_engine import HttpEngine
 from trt_responses.engines.http_server import Address, address_of
 from trt_responses.engines.id_events import IdEvents, Part
-from trt_responses.engines.scripted.engine import Script, ScriptedEngine, StepClock
 from trt_responses.engines.sglang.wire import SglangWire
 from trt_responses.engines.vllm.wire import VllmWire
 from trt_responses.errors import ApiError, EngineUnavailable, InvalidRequest, StartupError

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.scripted.engine import ScriptedEngine
 from tests.support.served import SETTINGS, served
 from trt_responses.app import create_app
-from trt_responses.engines.scripted.engine import ScriptedEngine
 from trt_responses.features.description.docs import page_of
 from trt_responses.settings import Settings
 from trt_responses.wire.judge import FIELDS

@@ -13,6 +13,12 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
+from tests.support.scripted.clock import StepClock as StepClock
+from tests.support.scripted.script import Die as Die
+from tests.support.scripted.script import Scored as Scored
+from tests.support.scripted.script import Script as Script
+from tests.support.scripted.script import Stall as Stall
+from tests.support.scripted.script import Step as Step
 from trt_responses.engine import (
     EXTRAS,
     Chunk,
@@ -26,12 +32,6 @@ from trt_responses.engine import (
     Sink,
 )
 from trt_responses.engines.admission import room
-from trt_responses.engines.scripted.clock import StepClock as StepClock
-from trt_responses.engines.scripted.script import Die as Die
-from trt_responses.engines.scripted.script import Scored as Scored
-from trt_responses.engines.scripted.script import Script as Script
-from trt_responses.engines.scripted.script import Stall as Stall
-from trt_responses.engines.scripted.script import Step as Step
 from trt_responses.errors import EngineUnavailable
 
 State = Literal["waiting", "running", "finished", "aborted"]
