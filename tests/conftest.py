@@ -64,7 +64,7 @@ settings.load_profile("everywhere")
 providers._get_local_constants = lambda: providers._local_constants
 """Without this, constants of those modules that happen to be imported go into the examples."""
 # patched: no package comes or goes, and a look at all of them is a fifth of what an app takes
-installed.entry_points = cache(entry_points)  # type: ignore[attr-defined]
+installed.entry_points = cache(entry_points)  # type: ignore[attr-defined, assignment]
 
 
 M_MMAP_THRESHOLD, M_ARENA_MAX = -3, -8
