@@ -189,7 +189,10 @@ async def listening(
 
 def client_of(address: Address, **options: Any) -> AsyncOpenAI:
     """The SDK's client, but that it does not read all certificates, which takes 20 ms."""
-    given = {"max_retries": 0, "http_client": DefaultAsyncHttpxClient(verify=False)} | options
+    given: dict[str, Any] = {
+        "max_retries": 0,
+        "http_client": DefaultAsyncHttpxClient(verify=False),
+    } | options
     return AsyncOpenAI(base_url=f"{address.url}/v1", api_key="none", **given)
 
 
