@@ -13,9 +13,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from trt_responses.errors import invalid_value
+from trt_responses.errors import InvalidRequest, invalid_value
 from trt_responses.tool import (
     DEFERS,
+    MUST_LIST,
     Function,
     Listing,
     Opening,
@@ -192,6 +193,7 @@ class McpSession:
         self._tool = tool
         self._target = target
         self._options = opening.options
+        self._place = opening.place
         self._items = opening.items
         self._key = _key(opening.owner, target)
         self._connection: Connection | None = None
@@ -205,6 +207,12 @@ class McpSession:
                 listed = await self._listed()
             offered = self._offered(listed)
         except Fault as fault:
+            if self._options.get(MUST_LIST):
+                raise InvalidRequest(
+                    f"The MCP server '{label}' did not list its tools: {fault.message}",
+                    param=self._place,
+                    code="mcp_list_failed",
+                ) from None
             self.listing = Listing(label, (), fault.message)
             await self.close()
             return
