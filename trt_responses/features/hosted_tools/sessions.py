@@ -22,7 +22,7 @@ from trt_responses.language.messages import FUNCTIONS
 from trt_responses.log.item_events import Callee
 from trt_responses.schema.closed import closed
 from trt_responses.tasks import give_way
-from trt_responses.tool import SHOWS_TEXT, CitedSession, Lists
+from trt_responses.tool import NO_ITEMS, CitedSession, Lists
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -93,7 +93,7 @@ class OpenedTools:
             if number % AT_ONCE == 0:
                 await give_way()
             runner = Runner(recipient.kind, recipient.facts, one.shows_outputs, recipient.describe)
-            runner = runner._replace(shows_text=SHOWS_TEXT in one.options)
+            runner = runner._replace(shows_text=NO_ITEMS in one.options)
             if (function := self._functions.get(name)) is not None:
                 shown_as = _function(name)
                 runner = runner._replace(unwraps=function.text)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from trt_responses.errors import InvalidRequest, invalid_value
 from trt_responses.tool import (
     DEFERS,
-    MUST_LIST,
+    NO_ITEMS,
     Function,
     Listing,
     Opening,
@@ -207,7 +207,7 @@ class McpSession:
                 listed = await self._listed()
             offered = self._offered(listed)
         except Fault as fault:
-            if self._options.get(MUST_LIST):
+            if self._options.get(NO_ITEMS):
                 raise InvalidRequest(
                     f"The MCP server '{label}' did not list its tools: {fault.message}",
                     param=self._place,
