@@ -31,8 +31,8 @@ def function_name(label: str, name: str) -> str:
 
 DEFERS = "defers"
 """The option of a server of tools whose tools may be too many to show at once."""
-SHOWS_TEXT = "shows_text"
-"""The option of a tool whose calls show the client all that the model reads."""
+NO_ITEMS = "no_items"
+"""The option of a tool whose client sees all that the model reads, but no item of a failed list."""
 
 
 class ToolCall(NamedTuple):

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 
-from tests.support.mcp_served import THREE, offered, using
+from tests.support.chat import create as chat
+from tests.support.mcp_served import THREE, offer, offered, using
 from tests.support.mcp_served import calling as calling_mcp
 from tests.support.mcp_site import mcp_site
 from tests.support.messages import events_of, folded
@@ -26,11 +27,12 @@ from trt_responses.tool import ToolAnswer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from trt_responses.engines.scripted.engine import Script
+
     from tests.support.asgi import Call
     from tests.support.mcp_site import McpSite
     from tests.support.served import Served
     from trt_responses.engine import GenerateOptions
-    from trt_responses.engines.scripted.engine import Script
     from trt_responses.tool import Tool
 
 Json = dict[str, Any]
@@ -266,6 +268,23 @@ def written(*blocks: Json) -> Json:
 USED: Json = {"type": "mcp_tool_use", "id": "x", "name": "f", "server_name": "demo", "input": {}}
 RESULT = {"type": "mcp_tool_result", "tool_use_id": "x"}
 FIRST = "messages[1].content[0]"
+
+
+@story
+async def test_a_server_that_lists_no_tools_is_named() -> None:
+    """Neither API could say it in a response."""
+    async with mcp_site(*THREE) as site, using(site) as s:
+        site.errors["tools/list"] = {"code": -32000, "message": "out of order"}
+        call = await create(s, tools=[toolset(), WEATHER], mcp_servers=[server(site)])
+        assert call.status == 400
+        assert "mcp_servers[0]" in call.error["message"]
+        assert "out of order" in call.error["message"]
+        tools = [offer(site)]
+        call = await chat(s, tools=tools)
+        assert (call.status, call.error["param"]) == (400, "tools[0]")
+        assert not s.engine.requests
+
+
 REFUSED: list[tuple[Json, str]] = [
     (written({"type": "server_tool_use", "id": "x", "name": "bash", "input": {}}), FIRST),
     (written(USED | {"input": []}), f"{FIRST}.input"),

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from trt_responses.accept.accepted import BuiltInTool
 from trt_responses.errors import Unsupported, invalid_value, unsupported_value
-from trt_responses.tool import SHOWS_TEXT
+from trt_responses.tool import NO_ITEMS
 from trt_responses.wire.output import OutputHostedCall
 from trt_responses.wire.parse import fault_of
 from trt_responses.wire.past_calls import KINDS
@@ -75,7 +75,7 @@ def run_here(tools: Iterable[Offered], built_in: BuiltIn) -> tuple[BuiltInTool, 
         tool.check(place)
         if tool.label in found:
             raise invalid_value(place, f"'{tool.label}' is offered twice")
-        options = {**tool.options(), SHOWS_TEXT: True, **more}
+        options = {**tool.options(), NO_ITEMS: True, **more}
         found[tool.label] = BuiltInTool(tool.kind, built_in[tool.kind], place, options, True)
     return tuple(found.values())
 

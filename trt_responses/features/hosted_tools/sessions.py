@@ -25,7 +25,7 @@ from trt_responses.language.messages import FUNCTIONS
 from trt_responses.log.item_events import Callee
 from trt_responses.schema.closed import closed
 from trt_responses.tasks import give_way
-from trt_responses.tool import SHOWS_TEXT, CitedSession, Lists
+from trt_responses.tool import NO_ITEMS, CitedSession, Lists
 from trt_responses.tools.containers import WritesFiles
 from trt_responses.wire.known_tools import Known
 
@@ -184,7 +184,7 @@ class OpenedTools:
         if isinstance(session, Lists) and session.listing is not None:
             self.listings.append(session.listing)
         self.used.opened.append(
-            Opened(tool, session, one.shows_outputs, SHOWS_TEXT in one.options, functions)
+            Opened(tool, session, one.shows_outputs, NO_ITEMS in one.options, functions)
         )
         offered = await self._memory.offered(session.recipients, one.place)
         if offered.tools:
