@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 AT_ONCE = 256
 """Functions of one session that are read between two pauses."""
-KEPT_TOOLS = 16_384
+KEPT_TOOLS, KEPT_LISTS = 16_384, 64
 """Of servers, that are kept for requests that get the same ones."""
 LONG_ITEM, KEPT_BYTES = 4096, 8 << 20
 """Bytes of an item that is worth keeping, and of all that are kept."""
@@ -111,7 +111,7 @@ class OfferMemory:
 
 def _keep(entries: list[T], most: int, size: Callable[[T], int]) -> None:
     """Let the first ones go, until the others are no more than that."""
-    while len(entries) > 1 and sum(map(size, entries)) > most:
+    while len(entries) > 1 and (len(entries) > KEPT_LISTS or sum(map(size, entries)) > most):
         entries.pop(0)
 
 
