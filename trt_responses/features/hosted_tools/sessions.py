@@ -48,7 +48,7 @@ MOST_ANSWERS = 32
 """Earlier answers of a tool that its next session knows."""
 AT_ONCE = 256
 """Functions of one session that are read between two pauses."""
-KEPT_TOOLS = 16_384
+KEPT_TOOLS, KEPT_LISTS = 16_384, 64
 """Of servers, that are kept for requests that get the same ones."""
 LONG_ITEM, KEPT_BYTES = 4096, 8 << 20
 """Bytes of an item that is worth keeping, and of all that are kept."""
@@ -118,7 +118,7 @@ class OfferMemory:
 
 def _keep(entries: list[T], most: int, size: Callable[[T], int]) -> None:
     """Let the first ones go, until the others are no more than that."""
-    while len(entries) > 1 and sum(map(size, entries)) > most:
+    while len(entries) > 1 and (len(entries) > KEPT_LISTS or sum(map(size, entries)) > most):
         entries.pop(0)
 
 

@@ -16,7 +16,7 @@ from trt_responses.language.steering import Free
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from trt_responses.engine import Engine, GenerateOptions, Handle, Health, Limits, Sink
+    from trt_responses.engine import Engine, GenerateOptions, Handle, Sink
     from trt_responses.run.draft import Draft
 
 MOST_STOPS, MOST_BIASES = 64, 1024
@@ -130,9 +130,9 @@ class Bounded:
     so many tokens."""
 
     def __init__(self, engine: Engine, sampling: Sampling, prompt_tokens: int) -> None:
-        self._engine = engine
-        self._sampling = sampling
-        self._prompt_tokens = prompt_tokens
+        self._engine, self._sampling, self._prompt_tokens = engine, sampling, prompt_tokens
+        self.health, self.limits = engine.health, engine.limits
+        self.start, self.stop = engine.start, engine.stop
 
     def generate(self, prompt_ids: Sequence[int], options: GenerateOptions, sink: Sink) -> Handle:
         options = replace(
@@ -144,18 +144,6 @@ class Bounded:
         if (least := self._sampling.min_tokens - written) > 0:
             return _Least(self._engine, prompt_ids, options, sink, least)
         return self._engine.generate(prompt_ids, options, sink)
-
-    async def start(self) -> None:
-        """Do nothing: the engine is another's to start."""
-
-    def health(self) -> Health:
-        return self._engine.health()
-
-    def limits(self) -> Limits:
-        return self._engine.limits()
-
-    async def stop(self, deadline_s: float) -> None:
-        """Do nothing: the engine is another's to stop."""
 
 
 class _Least:
