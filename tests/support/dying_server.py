@@ -1,9 +1,9 @@
 """Servers to be killed, one after another on one port and one history: forked from a process that
 has loaded everything, for thirty starts would take a minute.
 
-`python -m tests.support.dying_server FILE`, or a database's URL, says its port. Each line it reads is
-a plan: its kind, a number, and the seconds of a lease. It waits for the last server's death, forks
-the next, and says its process id once it is up.
+`python -m tests.support.dying_server FILE`, or a database's URL, says its port. Each line it reads
+is a plan: its kind, a number, and the seconds of a lease. It waits for the last server's death,
+forks the next, and says its process id once it is up.
 """
 
 from __future__ import annotations
