@@ -30,7 +30,7 @@ REASONS = (
         "tests/e2e/test_extending.py does",
         "tests/unit/stores/test_backup.py does",
         "tests/unit/stores/postgres/test_objects.py does",
-        "tests/unit/cli/test_migrate.py does",
+        "tests/unit/features/migrate/test_migrate.py does",
         "tests/e2e/test_script.py does",
         "tests/e2e/test_judges.py does",
         "needs root",

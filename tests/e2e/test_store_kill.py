@@ -140,10 +140,10 @@ def test_every_end_that_a_client_saw_is_there_after_kills_at_any_moment(tmp_path
     assert seen >= 200
 
 
-@pytest.mark.slow  # 5 s: seven lives over a database of their own
+@pytest.mark.slow  # 3 s: five lives over a database of their own
 def test_so_it_is_over_a_database() -> None:
     with postgres_server.running() as database:
-        assert killed_at_any_moment(database.url, held_back=3, sudden=4) >= (3, 20)
+        assert killed_at_any_moment(database.url, held_back=2, sudden=3) >= (2, 15)
 
 
 def killed_at_any_moment(place: Path | str, held_back: int, sudden: int) -> tuple[int, int]:

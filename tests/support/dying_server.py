@@ -1,9 +1,9 @@
 """Servers to be killed, one after another on one port and one history: forked from a process that
 has loaded everything, for thirty starts would take a minute.
 
-`python -m tests.support.dying_server FILE`, or a database's URL, says its port. Each line it
-reads is a plan: its kind, a number, and the seconds of a lease. It waits for the last server's
-death, forks the next, and says its process id once it is up.
+`python -m tests.support.dying_server FILE`, or a database's URL, says its port. Each line it reads
+is a plan: its kind, a number, and the seconds of a lease. It waits for the last server's death,
+forks the next, and says its process id once it is up.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, cast
 
 import uvicorn
 
-from tests.support.scripted.engine import ScriptedEngine, StepClock
 from tests.support.served import CALL, THOUGHT, script
 from trt_responses.app import create_app
+from trt_responses.engines.scripted.engine import ScriptedEngine, StepClock
 from trt_responses.settings import Settings
 from trt_responses.stores.around import Around
 from trt_responses.stores.limits import Bounds

@@ -118,6 +118,7 @@ REFUSED: Mapping[str, Sequence[Post | Ignored | Start | str]] = {
     "features.metrics": ["GET /metrics"],
     "features.models": ["GET /v1/models", "GET /v1/models/demo"],
     "features.open_responses": [Start({"dialect": "open-responses"})],
+    "features.migrate": [],
     "features.owners": ["DELETE /admin/owners/ann", "GET /admin/owners/ann/export"],
     "features.parallel_calls": [Start({"max_calls": 2})],
     "features.peer_words": [

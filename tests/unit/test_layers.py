@@ -113,6 +113,7 @@ MAY_IMPORT = {
     "features.listing": CORE,
     "features.logprobs": CORE,
     "features.metrics": f"{CORE} features.rollout apis.kserve",
+    "features.migrate": f"{CORE} backends cli serve",
     "features.models": CORE,
     "features.open_responses": CORE,
     "features.owners": f"{CORE} features.limits features.listing tools",

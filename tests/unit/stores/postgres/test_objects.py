@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow  # a PostgreSQL server of its own
 KEY = b"MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
-WRITERS, TURNS = 6, 5
+WRITERS, TURNS = 4, 4
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def history(database: str, server: ObjectStore, monkeypatch: pytest.MonkeyPatch)
 
 def large(seed: int = 0) -> Block:
     """A block that does not compress below the bound."""
-    return block(Random(seed).randbytes(60_000).hex())
+    return block(Random(seed).randbytes(20_000).hex())
 
 
 def store_of(history: PostgresHistory, server: ObjectStore | None) -> PostgresStore:
@@ -202,7 +202,7 @@ def test_objects_of_an_encrypted_store_hold_nothing_of_what_was_said(
     async def story() -> None:
         async with opened(history, server) as inner:
             store = EncryptedStore(inner, StoreKeys(lambda: KEY), letters)
-            said = block("a secret " * 9000 + Random(0).randbytes(60_000).hex())
+            said = block("a secret " * 900 + Random(0).randbytes(20_000).hex())
             await store.put(record("a", said))
             assert await store.get("a", "ann") == record("a", said)
         (content,) = server.objects.values()
