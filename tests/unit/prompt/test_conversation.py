@@ -52,3 +52,16 @@ def test_items_are_written_in_the_words_that_the_store_has_bytes_for() -> None:
             shorter = brief(block.item, ITEMS[block.kind])
             assert shorter is not None
             assert len(shorter) < len(block.item) - 50
+
+
+@pytest.mark.parametrize("phase", [{}, {"phase": "commentary"}])
+@pytest.mark.parametrize("role", ["user", "assistant", "system", "developer"])
+def test_a_plain_message_is_written_as_one_that_sets_every_field(
+    role: str, phase: dict[str, str]
+) -> None:
+    said = {"role": role, "content": 'é 😀 \u2028 "\\\x00'} | phase
+    plain, whole = blocks(said, {"type": "message", **said, "id": None, "status": None})
+    pairs = [list(orjson.loads(block.item).items()) for block in (plain, whole)]
+    assert len(plain.item) == len(whole.item), "in as many bytes"
+    assert [pair for pair in pairs[0] if pair[0] != "id"] == [p for p in pairs[1] if p[0] != "id"]
+    assert [name for name, _ in pairs[0]] == [name for name, _ in pairs[1]]
