@@ -1,4 +1,4 @@
-"""A model with a chat template behind a server like vLLM or SGLang, served by the directory of its tokeniser.
+"""A model with a chat template behind a server like vLLM or SGLang, by its tokeniser's directory.
 
 Budget: 3 s on one core.
 """
