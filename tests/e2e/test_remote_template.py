@@ -1,4 +1,4 @@
-"""A model with a chat template behind a server like vLLM: its directory says how it writes.
+"""A model with a chat template behind a server like vLLM or SGLang, by its tokeniser's directory.
 
 Budget: 3 s on one core.
 """
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.support.asgi import Client, living
-from tests.support.id_servers import VllmServer, id_server
+from tests.support.id_servers import KINDS, id_server
 from tests.support.served import SETTINGS
 from tests.support.story import story
 from tests.support.tiny_hf import write_tiny_hf
@@ -37,8 +37,11 @@ CALL = """<tool_call>
 ANSWER = "<think>\nIt snows.\n</think>\n\nSnow.<|im_end|>"
 
 
+@pytest.mark.parametrize(("kind", "ids"), [("vllm", "token_ids"), ("sglang", "input_ids")])
 @story
-async def test_qwen_is_served_by_ids_with_calls_thoughts_and_history(tmp_path: Path) -> None:
+async def test_qwen_is_served_by_ids_with_calls_thoughts_and_history(
+    tmp_path: Path, kind: str, ids: str
+) -> None:
     place = write_tiny_hf(tmp_path / "qwen")
     spoken = dialect_named(str(place))
     assert isinstance(spoken, TemplateDialect)
@@ -52,9 +55,9 @@ async def test_qwen_is_served_by_ids_with_calls_thoughts_and_history(tmp_path: P
     engine = ScriptedEngine(
         written, clock=StepClock.free(), guides={"json_schema": frozenset(ends)}
     )
-    server = VllmServer(engine)
+    server = KINDS[kind](engine)
     async with id_server(server) as port:
-        settings = SETTINGS | {"engine": f"vllm://127.0.0.1:{port}/demo", "speaks": str(place)}
+        settings = SETTINGS | {"engine": f"{kind}://127.0.0.1:{port}/demo", "speaks": str(place)}
         app = create_app(Settings(**settings))
         async with living(app):
             client = Client(app)
@@ -75,8 +78,8 @@ async def test_qwen_is_served_by_ids_with_calls_thoughts_and_history(tmp_path: P
         assert server.misuse == []
         stops = [body["sampling_params"].get("stop_token_ids", []) for body in server.bodies]
         size = len(spoken.lexicon.token_bytes)
-        assert all(token_id < size for ids in stops for token_id in ids), "none is gpt-oss's"
-        assert all(n < size for body in server.bodies for n in body["token_ids"])
+        assert all(token_id < size for row in stops for token_id in row), "none is gpt-oss's"
+        assert all(n < size for body in server.bodies for n in body[ids])
 
 
 def test_a_directory_that_says_nothing_of_a_model_stops_the_start(tmp_path: Path) -> None:

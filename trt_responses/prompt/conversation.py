@@ -299,8 +299,8 @@ def _line(part: i.TextPart | i.RefusalPart | i.MediaPart) -> str:
 def _as_json(item: i.InputItem, place: i.ItemPlace) -> bytes:
     """The item as the API gives it back, with an id and a status even if they were absent. Refuses
     what could not be read again, such as a number of a thousand digits under an unknown key."""
-    if isinstance(item, i.InputMessage) and _is_plain(item):  # a third of the time
-        return _text_json(item.role, item.content, item.phase)
+    if isinstance(item, i.InputMessage) and (content := _plain_content(item)) is not None:
+        return _text_json(item.role, content, item.phase)
     if blank := [name for name in ("id", "status") if item.__dict__.get(name) == ""]:
         item = item.model_copy(update=dict.fromkeys(blank))
     # As bytes at once: the text between takes ten times as long where scripts are mixed.
@@ -317,9 +317,17 @@ def _as_json(item: i.InputItem, place: i.ItemPlace) -> bytes:
     return text
 
 
-def _is_plain(item: i.InputMessage) -> bool:
-    """Whether a message is nothing but a text of somebody's, as most are."""
-    return isinstance(item.content, str) and item.model_fields_set <= PLAIN
+def _plain_content(item: i.InputMessage) -> object:
+    """The content of a message that is nothing but texts, as most are: to write it takes a third of
+    the time. None for any other one."""
+    if not item.model_fields_set <= PLAIN:
+        return None
+    if isinstance(item.content, str):
+        return item.content
+    texts = [part for part in item.content if isinstance(part, i.TextPart)]
+    if len(texts) < len(item.content) or any(len(part.model_fields_set) > 2 for part in texts):
+        return None
+    return [{"type": part.type, "text": part.text} for part in texts]
 
 
 def _item_id(item: i.InputItem) -> str:
