@@ -154,13 +154,12 @@ class Making:
         faults, names, number = list[dict[str, object]](), set[str](), 0
         for number, line in self._lines():
             if (fault := self._fault(line, names)) is not None:
-                code, message = fault
-                faults.append({"code": code, "line": number, "message": message, "param": None})
+                faults.append(_fault_of(number, *fault))
             if len(faults) == MOST_FAULTS or number > MOST_REQUESTS:
                 break
         if not 1 <= number <= MOST_REQUESTS:
             message = f"The file must have 1 to {MOST_REQUESTS} requests, a line each."
-            faults.append({"code": "invalid_file", "line": None, "message": message, "param": None})
+            faults.append(_fault_of(None, "invalid_file", message))
         self._body["request_counts"]["total"] = number
         return faults
 
@@ -281,3 +280,8 @@ class Making:
             return False
         record = Record(job.id, job.owner, body, (), 0, 0, False, "", job.created_at, version=1)
         return await self._maker.parts.store.finish_job(record, term=job.term)
+
+
+def _fault_of(line: int | None, code: str, message: str) -> dict[str, object]:
+    """A fault of a file as the API gives it."""
+    return {"code": code, "line": line, "message": message, "param": None}
