@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import orjson
 
-from trt_responses.errors import ApiError, error_body, invalid_value
+from trt_responses.errors import ApiError, InvalidRequest, error_body, invalid_value
 from trt_responses.features.batches.answers import Wanted
 from trt_responses.features.batches.work import Work, lines_of
 from trt_responses.frozen import replace
@@ -152,7 +152,11 @@ class Making:
     def _check(self) -> list[dict[str, object]]:
         """The first faults of the input file."""
         faults, names, number = list[dict[str, object]](), set[str](), 0
-        for number, line in self._lines():
+        try:
+            lines = self._lines()
+        except InvalidRequest as error:  # it was deleted meanwhile
+            return [_fault_of(None, "invalid_file", error.message)]
+        for number, line in lines:
             if (fault := self._fault(line, names)) is not None:
                 faults.append(_fault_of(number, *fault))
             if len(faults) == MOST_FAULTS or number > MOST_REQUESTS:
