@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from trt_responses.run.runs import Runs
     from trt_responses.store import Job
 
+logger = logging.getLogger(__name__)
+
 MOST_REQUESTS = 50_000
 MOST_FAULTS = 20
 """Faults of an input file that the batch names."""
@@ -36,6 +39,8 @@ BEHIND_ALL = 0.0
 """The engine's priority of a batch's requests."""
 AGAIN = (429, 503)
 """Statuses after which a request is tried again."""
+
+GENERAL = "The server failed ({0.__class__.__name__}); the log has the details."
 
 Fault = tuple[str, str]
 """A code, and what is wrong."""
@@ -266,7 +271,10 @@ class Making:
             if last.status == "failed":
                 raise run.error or ApiError("The response failed.")
             return Reply(200, wanted.whole(run))
-        except ApiError as error:
+        except Exception as fault:
+            error = fault if isinstance(fault, ApiError) else ApiError(GENERAL.format(fault))
+            if error is not fault:
+                logger.exception("failed to answer a request of %s", self._job.id)
             return Reply(error.status, orjson.dumps({"error": error_body(error)}))
 
     async def _write_out(self, work: Work) -> None:
