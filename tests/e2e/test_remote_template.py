@@ -12,13 +12,13 @@ import pytest
 
 from tests.support.asgi import Client, living
 from tests.support.id_servers import KINDS, id_server
+from tests.support.scripted.engine import Script, ScriptedEngine, StepClock
 from tests.support.served import SETTINGS
 from tests.support.story import story
 from tests.support.tiny_hf import write_tiny_hf
 from trt_responses.app import create_app
 from trt_responses.backends.dialects import dialect_named
 from trt_responses.dialects.templates.dialect import TemplateDialect
-from trt_responses.engines.scripted.engine import Script, ScriptedEngine, StepClock
 from trt_responses.errors import UsageError
 from trt_responses.settings import Settings
 

@@ -130,7 +130,7 @@ def calling(code: str) -> str:
 
 COPY = calling(
     "open('plot.png', 'wb').write(open('in.png', 'rb').read())\n"
-    "open('table.csv', 'w').write('1,2')\nopen('fake.png', 'w').write('<svg/>')\n"
+    "open('table.csv', 'w').write('1,2')\nopen('fake.png', 'w').write('<svg><g></g></svg>')\n"
     "open('.hidden', 'w').close()"
 )
 ANSWER = "<|channel|>final<|message|>See [the plot](sandbox:/mnt/data/plot.png).<|return|>"

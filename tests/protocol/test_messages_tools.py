@@ -27,10 +27,9 @@ from trt_responses.tool import ToolAnswer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trt_responses.engines.scripted.engine import Script
-
     from tests.support.asgi import Call
     from tests.support.mcp_site import McpSite
+    from tests.support.scripted.engine import Script
     from tests.support.served import Served
     from trt_responses.engine import GenerateOptions
     from trt_responses.tool import Tool

@@ -19,8 +19,8 @@ from trt_responses.schema.compile import Forms
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tests.support.scripted.engine import Script
     from trt_responses.engine import GenerateOptions
-    from trt_responses.engines.scripted.engine import Script
 
 SCHEMA = {
     "type": "object",

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, cast
 
 import uvicorn
 
+from tests.support.scripted.engine import ScriptedEngine, StepClock
 from tests.support.served import CALL, THOUGHT, script
 from trt_responses.app import create_app
-from trt_responses.engines.scripted.engine import ScriptedEngine, StepClock
 from trt_responses.settings import Settings
 from trt_responses.stores.around import Around
 from trt_responses.stores.limits import Bounds

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 
 def install(server: Server) -> None:
-    server.when_built(partial(_build, server))
+    if Files in server.by_class:
+        server.when_built(partial(_build, server))
 
 
 def _build(server: Server) -> None:

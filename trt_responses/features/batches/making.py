@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import orjson
 
-from trt_responses.errors import ApiError, error_body, invalid_value
+from trt_responses.errors import ApiError, InvalidRequest, error_body, invalid_value
 from trt_responses.features.batches.answers import Wanted
 from trt_responses.features.batches.work import Work, lines_of
 from trt_responses.frozen import replace
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from trt_responses.run.runs import Runs
     from trt_responses.store import Job
 
+logger = logging.getLogger(__name__)
+
 MOST_REQUESTS = 50_000
 MOST_FAULTS = 20
 """Faults of an input file that the batch names."""
@@ -36,6 +39,8 @@ BEHIND_ALL = 0.0
 """The engine's priority of a batch's requests."""
 AGAIN = (429, 503)
 """Statuses after which a request is tried again."""
+
+GENERAL = "The server failed ({0.__class__.__name__}); the log has the details."
 
 Fault = tuple[str, str]
 """A code, and what is wrong."""
@@ -152,15 +157,18 @@ class Making:
     def _check(self) -> list[dict[str, object]]:
         """The first faults of the input file."""
         faults, names, number = list[dict[str, object]](), set[str](), 0
-        for number, line in self._lines():
+        try:
+            lines = self._lines()
+        except InvalidRequest as error:  # it was deleted meanwhile
+            return [_fault_of(None, "invalid_file", error.message)]
+        for number, line in lines:
             if (fault := self._fault(line, names)) is not None:
-                code, message = fault
-                faults.append({"code": code, "line": number, "message": message, "param": None})
+                faults.append(_fault_of(number, *fault))
             if len(faults) == MOST_FAULTS or number > MOST_REQUESTS:
                 break
         if not 1 <= number <= MOST_REQUESTS:
             message = f"The file must have 1 to {MOST_REQUESTS} requests, a line each."
-            faults.append({"code": "invalid_file", "line": None, "message": message, "param": None})
+            faults.append(_fault_of(None, "invalid_file", message))
         self._body["request_counts"]["total"] = number
         return faults
 
@@ -263,7 +271,10 @@ class Making:
             if last.status == "failed":
                 raise run.error or ApiError("The response failed.")
             return Reply(200, wanted.whole(run))
-        except ApiError as error:
+        except Exception as fault:
+            error = fault if isinstance(fault, ApiError) else ApiError(GENERAL.format(fault))
+            if error is not fault:
+                logger.exception("failed to answer a request of %s", self._job.id)
             return Reply(error.status, orjson.dumps({"error": error_body(error)}))
 
     async def _write_out(self, work: Work) -> None:
@@ -281,3 +292,8 @@ class Making:
             return False
         record = Record(job.id, job.owner, body, (), 0, 0, False, "", job.created_at, version=1)
         return await self._maker.parts.store.finish_job(record, term=job.term)
+
+
+def _fault_of(line: int | None, code: str, message: str) -> dict[str, object]:
+    """A fault of a file as the API gives it."""
+    return {"code": code, "line": line, "message": message, "param": None}

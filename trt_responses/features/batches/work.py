@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from trt_responses.features.files.files import WORK
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -25,8 +27,8 @@ class Work:
     def __init__(self, files: Files, owner: str, batch_id: str, term: int) -> None:
         self._files = files
         self._owner = owner
-        self._path = files.place(owner) / f"{batch_id}.{term}.work"
-        self._earlier = sorted(self._path.parent.glob(f"{batch_id}.*.work"))
+        self._path = files.place(owner) / f"{batch_id}.{term}{WORK}"
+        self._earlier = sorted(self._path.parent.glob(f"{batch_id}.*{WORK}"))
         self.failed: dict[int, bool] = {
             row["number"]: row["failed"] for row in self._rows(self._earlier)
         }

@@ -42,7 +42,10 @@ ABANDONED_S = 3600.0
 """Age of a part of an upload whose server must have died: a client is silent for a minute at
 most."""
 NAME = re.compile(r"file-[0-9a-f]{24}")
-PART = ".part"
+PART, WORK = ".part", ".work"
+"""Endings of files that arrive, and of those that batches write while they are made."""
+WORK_S = 3 * 86_400.0
+"""Age of a batch's file whose batch must have ended: its window is a day."""
 NAME_BYTES = 255
 
 
@@ -149,9 +152,9 @@ class Files:
             yield base64.b64encode(left) + b'"}\n'
 
     def erase(self, owner: str) -> int:
-        """Delete all files of an owner."""
+        """Delete all files of an owner, and what batches have made of them."""
         paths = _paths(self._of(owner))
-        for path in paths:
+        for path in (*paths, *self._of(owner).glob(f"*{WORK}")):
             path.unlink(missing_ok=True)
         return len(paths)
 
@@ -166,10 +169,11 @@ class Files:
                 if found is not None and self._is_due(found, kept_s.get(place.name)):
                     path.unlink(missing_ok=True)
                     deleted += 1
-            for part in place.glob(f"*{PART}"):
-                with suppress(FileNotFoundError):
-                    if part.stat().st_mtime < now - ABANDONED_S:
-                        part.unlink()
+            for ending, age_s in ((PART, ABANDONED_S), (WORK, WORK_S)):
+                for left in place.glob(f"*{ending}"):
+                    with suppress(FileNotFoundError):
+                        if left.stat().st_mtime < now - age_s:
+                            left.unlink()
         return deleted
 
     def _of(self, owner: str) -> Path:

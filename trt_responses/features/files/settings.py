@@ -13,9 +13,7 @@ class FileSettings(SettingGroup):
     """Uploaded files."""
 
     files: Path | None = Field(
-        None, description="Directory of uploaded files, shared by all servers of a store."
+        None, description="Directory of uploaded files (default: in DATA_DIR)."
     )
-    files_bytes: Positive = Field(
-        1024 * MIB, description="Maximum size of one owner's files, in bytes."
-    )
-    files_age_s: Seconds = Field(30 * 86_400, description="Age at which files expire, in seconds.")
+    files_bytes: Positive = Field(1024 * MIB, description="Maximum bytes of an owner's files.")
+    files_age_s: Seconds = Field(30 * 86_400, description="Seconds until uploaded files expire.")

@@ -135,6 +135,7 @@ def test_an_export_has_the_content_of_every_size(tmp_path: Path) -> None:
     lines = b"".join(files.exported("ann")).splitlines()
     rows = {row["object"]["id"]: row["content"] for row in map(orjson.loads, lines)}
     assert {name: base64.b64decode(content) for name, content in rows.items()} == texts
+    (files.place("ann") / "batch_1.1.work").touch()
     assert files.erase("ann") == 3
     assert not on_disk(tmp_path)
     assert files.erase("nobody") == 0
