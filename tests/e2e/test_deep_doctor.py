@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from trt_responses.tokens.vocabulary import Vocabulary
 
 
-@pytest.mark.early(30)  # it takes 260 MB for a while: a process has few yet
+@pytest.mark.early(260)  # MB for a while: a process has little yet
 def test_the_deep_doctor_agrees_with_the_engine_and_sees_each_part_missing(
     demo_gguf: Path, tmp_path: Path, vocabulary: Vocabulary
 ) -> None:

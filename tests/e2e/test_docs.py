@@ -46,7 +46,6 @@ def test_the_commands_of_a_page_work(page: str, reader: Reader, tmp_path: Path) 
         reader.run(block, tmp_path)
 
 
-@pytest.mark.early(80)  # all of them, one behind the other
 @pytest.mark.timeout(1500)  # several servers, one after the other, on a machine that may be busy
 @pytest.mark.parametrize("page", TYPED)
 def test_a_tutorial_works_as_typed(page: str, reader: Reader, tmp_path: Path) -> None:

@@ -37,10 +37,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float32]
 
-pytestmark = [
-    pytest.mark.xdist_group("numeric"),  # its models are made once per process
-    pytest.mark.early(30),
-]
+pytestmark = pytest.mark.xdist_group("numeric")  # its models are made once per process
 
 PROMPT_IDS = np.random.default_rng(1).integers(0, 199_000, 300).tolist()
 """Longer than the window of 128."""

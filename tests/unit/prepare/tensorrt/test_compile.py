@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.xdist_group("tensorrt"),  # its fixtures are made once per process
     pytest.mark.slow,  # 16 s: sixteen plans are compiled
-    pytest.mark.early(20),
 ]
 
 SMALL = replace(TINY, layers=2, intermediate=1024, experts=16)
