@@ -81,6 +81,11 @@ class CoreSettings(SettingGroup):
         description="Maximum size of a request body; each MiB can delay other streams by about "
         "5 ms.",
     )
+    max_tool_calls: Positive = Field(
+        32,
+        description="Maximum calls of the server's own tools in one response, whatever the request "
+        "says.",
+    )
     note_images: bool = Field(
         False,
         description="Replace images, files and audio by a text note instead of refusing them.",
@@ -178,11 +183,6 @@ class Fixed(FixedGroup):
         600.0,
         description="For which running responses wait for an engine that is restarting or being "
         "replaced: a large one loads in half of it; 0: they fail at once.",
-    )
-    max_tool_calls: int = Field(
-        32,
-        description="Calls of the server's own tools in one response, whatever the request says: "
-        "three times what agents use.",
     )
     keep_alive_s: float = Field(
         10.0,
