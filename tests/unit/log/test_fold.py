@@ -164,9 +164,9 @@ def hosted_events() -> list[Json]:
         "browser.search": Runner("web_search", describe=lambda _: SEARCH, shows_outputs=True),
     }
     assert {one.kind for one in runners.values()} < KINDS.keys()
-    cited = partial(CitationText, lambda *_: Source("http://a.test/", "A"))
+    marks = partial(CitationText, lambda *_: Source("http://a.test/", "A"))
     calls = {name: runner.call for name, runner in runners.items()}
-    machine = Machine(log, {}, Mint(), runners=calls, cited_text=cited)
+    machine = Machine(log, {}, Mint(), runners=calls, cited_text=lambda _: marks())
     listed = to.OutputMcpListTools("mcpl_0", "docs")
     step: tuple[str, ...] = ("response.mcp_list_tools.in_progress",)
     machine.tell(listed, (*step, "response.mcp_list_tools.completed"), listed)
