@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.boxed import no_box
 from tests.support.files import FORM, form
+from tests.support.scripted_tool import ScriptedTool
 from tests.support.served import served
 from tests.support.story import story
 
@@ -190,6 +191,14 @@ async def test_a_file_of_a_message_is_in_the_box_and_the_model_reads_its_name(
         assert foreign.error["param"] == "input[0].content[1].file_id"
         without = await ask(app, "POST", "/v1/responses", body=asked | {"tools": []})
         assert (without.status, without.error["param"]) == (400, "input[0].content[1]")
+
+
+@story
+async def test_a_tool_without_containers_takes_no_files() -> None:
+    async with served(tools=[ScriptedTool("2")]) as app:
+        container = {"type": "auto", "file_ids": ["file-1"]}
+        call = await app.client.create(tools=[{"type": "code_interpreter", "container": container}])
+        assert (call.status, call.error["param"]) == (400, "tools[0].container.file_ids")
 
 
 @boxed

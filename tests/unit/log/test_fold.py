@@ -165,9 +165,9 @@ def hosted_events() -> list[Json]:
         "browser.search": Runner("web_search", describe=lambda _: SEARCH, shows_outputs=True),
     }
     assert {one.kind for one in runners.values()} < KINDS.keys()
-    cited = partial(CitationText, lambda *_: Source("http://a.test/", "A"))
+    marks = partial(CitationText, lambda *_: Source("http://a.test/", "A"))
     calls = {name: runner.call for name, runner in runners.items()}
-    machine = Machine(log, {}, Mint(), runners=calls, cited_text=cited)
+    machine = Machine(log, {}, Mint(), runners=calls, cited_text=lambda _: marks())
     listed = to.OutputMcpListTools("mcpl_0", "docs")
     begun, completed, failed = (
         step(f"response.mcp_list_tools.{word}") for word in ("in_progress", "completed", "failed")

@@ -17,6 +17,7 @@ from trt_responses.features.hosted_tools.loop import ToolLoop
 from trt_responses.features.hosted_tools.sessions import (
     OfferMemory,
     OpenedTools,
+    check_files,
     earlier_of,
     items_in,
     items_of,
@@ -112,6 +113,7 @@ class ToolsStep(Step):
         accepted, parts, opened = draft.accepted, draft.parts, self._opened
         for one in accepted.built_in:
             if not lists_functions(tool := self._hosted.tools[one.kind]):
+                check_files(one, tool)
                 earlier = earlier_of(draft.prompt.blocks, one.kind, parts.dialect.lexicon)
                 opening = Opening(draft.owner, one.place, one.options, *earlier)
                 await opened.open(one, tool, opening, draft.called)

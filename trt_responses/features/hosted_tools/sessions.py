@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import orjson
 
 from trt_responses.accept.accepted import Tool as OfferedTool
-from trt_responses.errors import InvalidRequest
+from trt_responses.errors import InvalidRequest, unsupported_value
 from trt_responses.features.hosted_tools.citations import CitationText, FileCitations
 from trt_responses.features.hosted_tools.used import Both, Opened, UsedTools, function_of
 from trt_responses.language.messages import FUNCTIONS
@@ -26,7 +26,7 @@ from trt_responses.log.item_events import Callee
 from trt_responses.schema.closed import closed
 from trt_responses.tasks import give_way
 from trt_responses.tool import NO_ITEMS, CitedSession, Lists
-from trt_responses.tools.containers import WritesFiles
+from trt_responses.tools.containers import WritesFiles, containers_of
 from trt_responses.wire.known_tools import Known
 
 if TYPE_CHECKING:
@@ -257,6 +257,14 @@ def _same_name(tool: OfferedTool, other: OfferedTool) -> InvalidRequest:
         param=place,
         code="invalid_value",
     )
+
+
+def check_files(one: BuiltInTool, tool: Tool) -> None:
+    """Refuse uploaded files for a tool that has no containers."""
+    for name in ("container", "environment"):
+        wanted = one.options.get(name)
+        if isinstance(wanted, dict) and wanted.get("file_ids") and not containers_of([tool]):
+            raise unsupported_value(f"{one.place}.{name}.file_ids", "this tool takes no files")
 
 
 def lists_functions(tool: Tool) -> bool:
