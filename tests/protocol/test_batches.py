@@ -11,6 +11,7 @@ from tests.support.asgi import until
 from tests.support.files import FORM, form
 from tests.support.served import served
 from tests.support.story import story
+from tests.support.ticks import settled
 from tests.support.turns import turn
 from trt_responses.backends.stores import store_of
 from trt_responses.settings import Settings
@@ -179,9 +180,14 @@ async def test_a_batch_waits_for_all_others_and_ends_when_cancelled(tmp_path: Pa
         batch = await begun(app, jsonl(request("one"), request("two")))
         path = f"/v1/batches/{batch['id']}"
         await seen(app, batch["id"], "in_progress")
-        assert len(app.engine.requests) == 1
+        later = app.client.ask(stream=True)
+        await settled()
         other.hang_up()
         await until(lambda: len(app.engine.requests) == 2)
+        assert app.engine.requests[1].options.priority > 0.0, "who came later goes first"
+        later.hang_up()
+        await until(lambda: len(app.engine.requests) == 3)
+        assert app.engine.requests[2].options.priority == 0.0
         assert (await ask(app, "POST", f"{path}/cancel")).json()["status"] == "cancelling"
         last = await ended(app, batch["id"])
         assert (last["status"], last["output_file_id"]) == ("cancelled", None)

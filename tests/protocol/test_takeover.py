@@ -58,7 +58,7 @@ class CountedStore(MemoryStore):
     """How often a server asked for a response to take over."""
 
     async def take_job(self, model: str) -> Job | None:
-        self.takes += 1
+        self.takes += model == "demo"
         assert self.takes < 1000, "it takes and leaves it without a pause"
         return await super().take_job(model)
 

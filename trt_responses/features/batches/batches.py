@@ -125,7 +125,7 @@ class Batches:
                     self._begin(job)
             except ApiError as fault:
                 logger.warning("failed to look for lost batches: %s", fault.message)
-            await self._maker.sleep(self._beat_s)
+            await self._maker.sleep(self._store.lease_s / HEARTBEATS_PER_LEASE)
 
     def _begin(self, job: Job) -> None:
         assert self._tasks is not None, "within `life`"

@@ -129,7 +129,7 @@ class Making:
                         await self._write_out(work)
             whole = await self._finish()
         finally:
-            await asyncio.to_thread(work.close, whole=whole)
+            work.close(whole=whole)  # here: a server that ends waits for no thread
 
     def _note(self, status: str, **more: object) -> None:
         self._body |= {"status": status, **more}

@@ -9,7 +9,8 @@ from __future__ import annotations
 import base64
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from threading import Lock
+from typing import IO, TYPE_CHECKING, Any
 
 import orjson
 
@@ -33,16 +34,23 @@ class Work:
             row["number"]: row["failed"] for row in self._rows(self._earlier)
         }
         """Whether each request that was answered has failed."""
-        self._file = self._path.open("ab")
+        self._file: IO[bytes] | None = None
+        self._closed = False
+        self._lock = Lock()
 
     def add(self, number: int, failed: bool, line: bytes) -> None:
         """Keep an answer: when this returns, no server makes it again."""
         row = orjson.dumps({"number": number, "failed": failed, "line": line.decode()})
         sealed = self._files.sealed(row, self._path, 0)
-        self._file.write(base64.b64encode(sealed) + b"\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self.failed[number] = failed
+        with self._lock:
+            if self._closed:  # while a thread had this answer still
+                return
+            if self._file is None:
+                self._file = self._path.open("ab")
+            self._file.write(base64.b64encode(sealed) + b"\n")
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self.failed[number] = failed
 
     def write_out(self, name: str, *, failed: bool) -> str | None:
         """The id of a file with all answers that have failed, or have not; None without any."""
@@ -60,8 +68,11 @@ class Work:
         return str(kept["id"])
 
     def close(self, *, whole: bool) -> None:
-        """`whole`: nothing of it is needed any more."""
-        self._file.close()
+        """`whole`: nothing of it is needed any more. Takes no longer than one answer."""
+        with self._lock:
+            self._closed = True
+            if self._file is not None:
+                self._file.close()
         for path in (*self._earlier, self._path) if whole else ():
             path.unlink(missing_ok=True)
 
