@@ -13,11 +13,9 @@ from trt_responses.backends.dialects import (
     vocabulary,
 )
 from trt_responses.backends.elsewhere import elsewhere_in
-from trt_responses.backends.http import SERVERS, http_at, scheme_of
 from trt_responses.backends.installed import maker, needed
 from trt_responses.backends.settings import EngineSettings
 from trt_responses.engines.cores import spare_cores
-from trt_responses.engines.id_events import GPT_OSS, ModelIds
 from trt_responses.engines.stand_ins import StandIns
 from trt_responses.errors import StartupError
 from trt_responses.prepare.files import DIALECT, GRAPH, MODEL
@@ -80,6 +78,8 @@ def engine_elsewhere(
 ) -> Engine:
     """The engine of another server, or of another package; `prepared` makes those of several that
     are prepared here."""
+    from trt_responses.backends.http import SERVERS, http_at, ids_of, scheme_of
+
     speaks = EngineSettings.of(settings).speaks
     if os.sep in speaks and scheme_of(elsewhere.kind) in GPT_OSS_ALONE:
         raise StartupError(
@@ -110,14 +110,6 @@ def engine_elsewhere(
             own = ("grpc", "triton", *SERVERS, "script", "several", "record", "replay")
             engine: Engine = maker("engines", kind, own)(elsewhere.place, settings)
             return engine
-
-
-def ids_of(dialect: Dialect) -> ModelIds:
-    """The ids that an engine over HTTP must know of a model."""
-    places = getattr(dialect, "places", None)
-    if places is None:
-        return GPT_OSS
-    return ModelIds(places.stops, places.stops[:1], None)
 
 
 def _several(

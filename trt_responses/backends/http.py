@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from trt_responses.backends.dialects import vocabulary
 from trt_responses.backends.installed import needed
-from trt_responses.engines.id_events import GPT_OSS
+from trt_responses.engines.id_events import GPT_OSS, ModelIds
 from trt_responses.engines.stand_ins import StandIns
 
 if TYPE_CHECKING:
     from trt_responses.backends.elsewhere import Elsewhere
+    from trt_responses.dialect import Dialect
     from trt_responses.engines.http_engine import HttpEngine
-    from trt_responses.engines.id_events import ModelIds
 
 SERVERS = {"vllm": "vLLM", "sglang": "SGLang", "llama-server": "llama.cpp", "http": "HTTP"}
 """The names of the servers by their scheme; `http`: which one it is shows at the start."""
@@ -32,6 +32,14 @@ START = {
 def scheme_of(kind: str) -> str:
     """The server's kind in the scheme of a URL: `vllm`, also in `vllm+https` and `vllm=http`."""
     return "http" if kind == "https" else re.split("[+=]", kind)[0]
+
+
+def ids_of(dialect: Dialect) -> ModelIds:
+    """The ids that an engine over HTTP must know of a model."""
+    places = getattr(dialect, "places", None)
+    if places is None:
+        return GPT_OSS
+    return ModelIds(places.stops, places.stops[:1], None)
 
 
 def http_at(elsewhere: Elsewhere, start_s: float, ids: ModelIds = GPT_OSS) -> HttpEngine:

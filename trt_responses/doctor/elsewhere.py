@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from trt_responses.backends.dialects import dialect_named
 from trt_responses.backends.elsewhere import Elsewhere, elsewhere_in
-from trt_responses.backends.engines import grpc_at, ids_of
-from trt_responses.backends.http import SERVERS, START, http_at, scheme_of
+from trt_responses.backends.engines import grpc_at
+from trt_responses.backends.http import SERVERS, START, http_at, ids_of, scheme_of
 from trt_responses.backends.settings import EngineSettings
 from trt_responses.doctor.check import Check
 from trt_responses.engines.distant import DistantEngine
