@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -120,6 +122,34 @@ async def test_each_request_is_answered_and_each_fault_is_a_row(tmp_path: Path, 
         foreign = await ask(app, "GET", f"/v1/batches/{batch['id']}", key="key-b")
         assert (foreign.status, foreign.error["code"]) == (404, "batch_not_found")
         await until(lambda: not left_in(tmp_path))
+
+
+@story
+async def test_a_body_that_is_too_deep_is_a_fault_and_takes_no_place(tmp_path: Path) -> None:
+    deep: Any = []
+    for _ in range(250):
+        deep = [deep]
+    line = orjson.dumps(request("deep") | {"body": "here"})
+    line = line.replace(b'"here"', b'{"input":%b}' % orjson.dumps(deep).join((b"[" * 9, b"]" * 9)))
+    async with served(data_dir=tmp_path, max_batch=1, **OWNERS) as app:
+        batch = await begun(app, line + b"\n" + jsonl(request("one")))
+        last = await ended(app, batch["id"])
+        assert last["request_counts"] == {"total": 2, "completed": 1, "failed": 1}
+        faults = await rows(app, last["error_file_id"])
+        assert faults["deep"]["response"]["status_code"] == 400
+
+
+@story
+async def test_a_batch_whose_answer_cannot_be_kept_does_not_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    async with served(data_dir=tmp_path, **OWNERS) as app:
+        batch = await begun(app, jsonl(request("one")))
+        monkeypatch.setattr(os, "fsync", full)  # patched: a full disk
+        assert (await ended(app, batch["id"]))["status"] == "failed"
 
 
 @pytest.mark.parametrize(

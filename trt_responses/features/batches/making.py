@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import time
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -112,6 +113,8 @@ class Making:
         self._stop = asyncio.Event()
         self._adding = asyncio.Lock()
         self._tasks = set[asyncio.Task[None]]()
+        self._broken: BaseException | None = None
+        """Why an answer could not be kept."""
         self._runs: set[Run] = set()
 
     async def make(self) -> None:
@@ -156,7 +159,7 @@ class Making:
 
     def _check(self) -> list[dict[str, object]]:
         """The first faults of the input file."""
-        faults, names, number = list[dict[str, object]](), set[str](), 0
+        faults, names, number = list[dict[str, object]](), set[bytes](), 0
         try:
             lines = self._lines()
         except InvalidRequest as error:  # it was deleted meanwhile
@@ -172,7 +175,7 @@ class Making:
         self._body["request_counts"]["total"] = number
         return faults
 
-    def _fault(self, line: bytes, names: set[str]) -> Fault | None:
+    def _fault(self, line: bytes, names: set[bytes]) -> Fault | None:
         if len(line) > self._maker.most_line_bytes:
             return "line_too_long", f"The line has over {self._maker.most_line_bytes} bytes."
         try:
@@ -185,9 +188,9 @@ class Making:
             return "invalid_json_line", (
                 "The line is not an object with custom_id, method, url and body."
             )
-        if name in names:
+        if (digest := hashlib.sha256(name.encode()).digest()) in names:
             return "duplicate_custom_id", f"The custom_id '{name:.64}' stands in an earlier line."
-        names.add(name)
+        names.add(digest)  # names may be as long as lines
         if (method, url) != ("POST", self._body["endpoint"]):
             return "mismatched_endpoint", f"Expected POST {self._body['endpoint']}."
         return None
@@ -204,7 +207,7 @@ class Making:
                     break
                 task = asyncio.create_task(self._answer(*found, work))
                 self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
+                task.add_done_callback(self._answered)
             while self._tasks and not self._stop.is_set():
                 await asyncio.wait((*self._tasks, stopped), return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -215,12 +218,20 @@ class Making:
                     run.cancel()
                 await asyncio.wait(self._tasks, timeout=LOOK_S)
         self._count(work)
+        if self._broken is not None:
+            raise self._broken
+
+    def _answered(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (fault := task.exception()) is not None:
+            self._broken = fault
+            self._stop.set()
 
     async def _answer(self, number: int, line: bytes, work: Work) -> None:
         """Answer one request, which has a place already, and keep the answer."""
         request = orjson.loads(line)
         while True:
-            reply = await self._reply(orjson.dumps(request["body"]))
+            reply = await self._reply(request["body"])
             if reply is None or self._stop.is_set():
                 return
             if reply.status not in AGAIN:
@@ -244,12 +255,12 @@ class Making:
         counts = {"completed": len(work.failed) - failed, "failed": failed}
         self._body["request_counts"] |= counts
 
-    async def _reply(self, body: bytes) -> Reply | None:
+    async def _reply(self, body: object) -> Reply | None:
         """The answer; None if it was broken off."""
         maker = self._maker
         try:
             try:
-                wanted = Wanted(*await self._answers.wanted(body))
+                wanted = Wanted(*await self._answers.wanted(_written(body)))
                 if wanted.stream:
                     raise invalid_value("stream", "a batch has no streams and no background")
                 sampling = replace(wanted.accepted.sampling, priority=BEHIND_ALL)
@@ -292,6 +303,14 @@ class Making:
             return False
         record = Record(job.id, job.owner, body, (), 0, 0, False, "", job.created_at, version=1)
         return await self._maker.parts.store.finish_job(record, term=job.term)
+
+
+def _written(body: object) -> bytes:
+    """orjson reads four times as deep as it writes."""
+    try:
+        return orjson.dumps(body)
+    except TypeError:
+        raise InvalidRequest("The body is nested too deeply.", code="invalid_value") from None
 
 
 def _fault_of(line: int | None, code: str, message: str) -> dict[str, object]:
