@@ -210,6 +210,9 @@ async def test_a_batch_waits_for_all_others_and_ends_when_cancelled(tmp_path: Pa
         batch = await begun(app, jsonl(request("one"), request("two")))
         path = f"/v1/batches/{batch['id']}"
         await seen(app, batch["id"], "in_progress")
+        for method, end in (("GET", ""), ("GET", "/input_items"), ("POST", "/cancel")):
+            reply = await ask(app, method, f"/v1/responses/{batch['id']}{end}")
+            assert reply.status == 404
         later = app.client.ask(stream=True)
         await settled()
         other.hang_up()
