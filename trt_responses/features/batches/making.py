@@ -121,7 +121,7 @@ class Making:
         job, whole = self._job, False
         work = await asyncio.to_thread(Work, self._maker.files, job.owner, job.id, job.term)
         try:
-            async with beside(self._beat()):
+            async with beside(self._beat(work)):
                 faults = await asyncio.to_thread(self._check)
                 if faults:
                     self._note("failed", errors={"object": "list", "data": faults})
@@ -138,10 +138,11 @@ class Making:
         self._body |= {"status": status, **more}
         self._body.setdefault(f"{status}_at", int(time.time()))
 
-    async def _beat(self) -> None:
+    async def _beat(self, work: Work) -> None:
         """Keep the lease, and the batch as it is for its readers."""
         store, job = self._maker.parts.store, self._job
         while self._end != "gone":
+            self._count(work)  # not at each answer: it adds up all of them
             standing = await store.renew_job(job.id, orjson.dumps(self._body), term=job.term)
             if standing == "gone":
                 self._end = "gone"
@@ -248,7 +249,6 @@ class Making:
         row = {"id": name, "custom_id": request["custom_id"], "response": response, "error": None}
         async with self._adding:
             await asyncio.to_thread(work.add, number, reply.status != 200, orjson.dumps(row))
-        self._count(work)
 
     def _count(self, work: Work) -> None:
         failed = sum(work.failed.values())
