@@ -84,6 +84,11 @@ def jsonl(*requests: object) -> bytes:
     return b"\n".join(map(orjson.dumps, requests))
 
 
+def unlink_uploads(folder: Path) -> None:
+    for path in folder.rglob("file-*"):
+        path.unlink()
+
+
 def left_in(folder: Path) -> list[Path]:
     return [*folder.rglob("*.work"), *folder.rglob("*.part")]
 
@@ -175,9 +180,12 @@ async def test_a_file_with_faults_fails_before_anything_runs(
         assert not app.engine.requests
 
 
+@pytest.mark.parametrize("deleted", [False, True])
 @story
-async def test_a_server_that_ends_leaves_a_batch_to_the_next(tmp_path: Path) -> None:
-    """What was answered is not answered again."""
+async def test_a_server_that_ends_leaves_a_batch_to_the_next(
+    tmp_path: Path, *, deleted: bool
+) -> None:
+    """What was answered is not answered again, nor lost with the batch's own file."""
 
     def store() -> Store:
         return store_of(Settings(store=f"sqlite:///{tmp_path}/kept.db"), says_nothing)
@@ -192,8 +200,14 @@ async def test_a_server_that_ends_leaves_a_batch_to_the_next(tmp_path: Path) -> 
         (work,) = left_in(tmp_path)
         with work.open("ab") as file:
             file.write(b"half of a ro")  # as a kill leaves it
+    if deleted:
+        unlink_uploads(tmp_path)
     async with served(store=store(), data_dir=tmp_path, **OWNERS) as second:
         last = await ended(second, batch["id"])
+        if deleted:
+            assert last["status"] == "failed"
+            assert (await rows(second, last["output_file_id"])).keys() == {"one"}
+            return
         assert last["request_counts"] == {"total": 3, "completed": 3, "failed": 0}
         assert len(second.engine.requests) == 2
         answers = await rows(second, last["output_file_id"])

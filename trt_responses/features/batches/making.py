@@ -124,6 +124,7 @@ class Making:
             async with beside(self._beat(work)):
                 faults = await asyncio.to_thread(self._check)
                 if faults:
+                    await self._write_files(work)  # what was answered before the file was deleted
                     self._note("failed", errors={"object": "list", "data": faults})
                 else:
                     self._note("in_progress")
@@ -290,11 +291,14 @@ class Making:
 
     async def _write_out(self, work: Work) -> None:
         self._note("finalizing")
+        await self._write_files(work)
+        self._note(self._end or "completed")
+
+    async def _write_files(self, work: Work) -> None:
         for name, failed in (("output", False), ("error", True)):
             file = f"{self._job.id}_{name}.jsonl"
             made = await asyncio.to_thread(work.write_out, file, failed=failed)
             self._body[f"{name}_file_id"] = made
-        self._note(self._end or "completed")
 
     async def _finish(self) -> bool:
         """Whether the end is stored; else another server has the batch."""
