@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -82,6 +84,11 @@ def jsonl(*requests: object) -> bytes:
     return b"\n".join(map(orjson.dumps, requests))
 
 
+def unlink_uploads(folder: Path) -> None:
+    for path in folder.rglob("file-*"):
+        path.unlink()
+
+
 def left_in(folder: Path) -> list[Path]:
     return [*folder.rglob("*.work"), *folder.rglob("*.part")]
 
@@ -122,6 +129,34 @@ async def test_each_request_is_answered_and_each_fault_is_a_row(tmp_path: Path, 
         await until(lambda: not left_in(tmp_path))
 
 
+@story
+async def test_a_body_that_is_too_deep_is_a_fault_and_takes_no_place(tmp_path: Path) -> None:
+    deep: Any = []
+    for _ in range(250):
+        deep = [deep]
+    line = orjson.dumps(request("deep") | {"body": "here"})
+    line = line.replace(b'"here"', b'{"input":%b}' % orjson.dumps(deep).join((b"[" * 9, b"]" * 9)))
+    async with served(data_dir=tmp_path, max_batch=1, **OWNERS) as app:
+        batch = await begun(app, line + b"\n" + jsonl(request("one")))
+        last = await ended(app, batch["id"])
+        assert last["request_counts"] == {"total": 2, "completed": 1, "failed": 1}
+        faults = await rows(app, last["error_file_id"])
+        assert faults["deep"]["response"]["status_code"] == 400
+
+
+@story
+async def test_a_batch_whose_answer_cannot_be_kept_does_not_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    async with served(data_dir=tmp_path, **OWNERS) as app:
+        batch = await begun(app, jsonl(request("one")))
+        monkeypatch.setattr(os, "fsync", full)  # patched: a full disk
+        assert (await ended(app, batch["id"]))["status"] == "failed"
+
+
 @pytest.mark.parametrize(
     ("lines", "code"),
     [
@@ -145,9 +180,12 @@ async def test_a_file_with_faults_fails_before_anything_runs(
         assert not app.engine.requests
 
 
+@pytest.mark.parametrize("deleted", [False, True])
 @story
-async def test_a_server_that_ends_leaves_a_batch_to_the_next(tmp_path: Path) -> None:
-    """What was answered is not answered again."""
+async def test_a_server_that_ends_leaves_a_batch_to_the_next(
+    tmp_path: Path, *, deleted: bool
+) -> None:
+    """What was answered is not answered again, nor lost with the batch's own file."""
 
     def store() -> Store:
         return store_of(Settings(store=f"sqlite:///{tmp_path}/kept.db"), says_nothing)
@@ -162,8 +200,14 @@ async def test_a_server_that_ends_leaves_a_batch_to_the_next(tmp_path: Path) -> 
         (work,) = left_in(tmp_path)
         with work.open("ab") as file:
             file.write(b"half of a ro")  # as a kill leaves it
+    if deleted:
+        unlink_uploads(tmp_path)
     async with served(store=store(), data_dir=tmp_path, **OWNERS) as second:
         last = await ended(second, batch["id"])
+        if deleted:
+            assert last["status"] == "failed"
+            assert (await rows(second, last["output_file_id"])).keys() == {"one"}
+            return
         assert last["request_counts"] == {"total": 3, "completed": 3, "failed": 0}
         assert len(second.engine.requests) == 2
         answers = await rows(second, last["output_file_id"])
@@ -180,6 +224,9 @@ async def test_a_batch_waits_for_all_others_and_ends_when_cancelled(tmp_path: Pa
         batch = await begun(app, jsonl(request("one"), request("two")))
         path = f"/v1/batches/{batch['id']}"
         await seen(app, batch["id"], "in_progress")
+        for method, end in (("GET", ""), ("GET", "/input_items"), ("POST", "/cancel")):
+            reply = await ask(app, method, f"/v1/responses/{batch['id']}{end}")
+            assert reply.status == 404
         later = app.client.ask(stream=True)
         await settled()
         other.hang_up()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import errno
+import os
 import zlib
 from typing import TYPE_CHECKING, Any
 
@@ -81,6 +83,9 @@ async def test_a_file_is_sent_listed_fetched_and_deleted_by_its_owner_alone(tmp_
         (form(b"x" * 2000), FORM, 413, "file"),
         (form(b"x") + form(b"y"), FORM, 200, None),
         (form(b"x").replace(b"\r\n--edge--", b"\r\n--edgewise"), FORM, 400, "file"),
+        (form(b"x").replace(b'filename="notes.txt"', b"filename*=idna''%ff"), FORM, 400, "file"),
+        (form(b"x").replace(b'filename="notes.txt"', b"filename*=utf-7''+2AA-"), FORM, 400, "file"),
+        (form(b"x").replace(b'filename="notes.txt"', b"filename*=utf-8''a%0Ab"), FORM, 200, None),
         (b"{}", "application/json", 415, None),
         (
             form(b"x", **{"expires_after[anchor]": "created_at", "expires_after[seconds]": "60"}),
@@ -109,6 +114,29 @@ async def test_a_client_that_hangs_up_leaves_nothing(tmp_path: Path) -> None:
         call.cut_body()
         await call.done()
         assert (await ask(app, "GET", "/v1/files")).json()["data"] == []
+        assert not [path for path in (tmp_path / "files").rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("before", [b"", form(b"x")])
+@story
+async def test_what_stands_around_a_form_is_bounded(tmp_path: Path, before: bytes) -> None:
+    async with served(data_dir=tmp_path, files_bytes=1500, **OWNERS) as app:
+        pieces = [before, *[bytes(16_384)] * 5]
+        call = app.client.open("POST", "/v1/files", pieces, headers(kind=FORM))
+        assert (await call.done()).status == 413
+        assert not [path for path in (tmp_path / "files").rglob("*") if path.is_file()]
+
+
+@story
+async def test_a_full_disk_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    async with served(data_dir=tmp_path, **OWNERS) as app:
+        monkeypatch.setattr(os, "fsync", full)  # patched: a full disk
+        reply = await upload(app, b"x")
+        assert reply.status == 503
+        assert "No space left on device" in reply.error["message"]
         assert not [path for path in (tmp_path / "files").rglob("*") if path.is_file()]
 
 

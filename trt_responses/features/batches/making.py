@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import time
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -112,15 +113,18 @@ class Making:
         self._stop = asyncio.Event()
         self._adding = asyncio.Lock()
         self._tasks = set[asyncio.Task[None]]()
+        self._broken: BaseException | None = None
+        """Why an answer could not be kept."""
         self._runs: set[Run] = set()
 
     async def make(self) -> None:
         job, whole = self._job, False
         work = await asyncio.to_thread(Work, self._maker.files, job.owner, job.id, job.term)
         try:
-            async with beside(self._beat()):
+            async with beside(self._beat(work)):
                 faults = await asyncio.to_thread(self._check)
                 if faults:
+                    await self._write_files(work)  # what was answered before the file was deleted
                     self._note("failed", errors={"object": "list", "data": faults})
                 else:
                     self._note("in_progress")
@@ -135,10 +139,11 @@ class Making:
         self._body |= {"status": status, **more}
         self._body.setdefault(f"{status}_at", int(time.time()))
 
-    async def _beat(self) -> None:
+    async def _beat(self, work: Work) -> None:
         """Keep the lease, and the batch as it is for its readers."""
         store, job = self._maker.parts.store, self._job
         while self._end != "gone":
+            self._count(work)  # not at each answer: it adds up all of them
             standing = await store.renew_job(job.id, orjson.dumps(self._body), term=job.term)
             if standing == "gone":
                 self._end = "gone"
@@ -156,7 +161,7 @@ class Making:
 
     def _check(self) -> list[dict[str, object]]:
         """The first faults of the input file."""
-        faults, names, number = list[dict[str, object]](), set[str](), 0
+        faults, names, number = list[dict[str, object]](), set[bytes](), 0
         try:
             lines = self._lines()
         except InvalidRequest as error:  # it was deleted meanwhile
@@ -172,7 +177,7 @@ class Making:
         self._body["request_counts"]["total"] = number
         return faults
 
-    def _fault(self, line: bytes, names: set[str]) -> Fault | None:
+    def _fault(self, line: bytes, names: set[bytes]) -> Fault | None:
         if len(line) > self._maker.most_line_bytes:
             return "line_too_long", f"The line has over {self._maker.most_line_bytes} bytes."
         try:
@@ -185,9 +190,9 @@ class Making:
             return "invalid_json_line", (
                 "The line is not an object with custom_id, method, url and body."
             )
-        if name in names:
+        if (digest := hashlib.sha256(name.encode()).digest()) in names:
             return "duplicate_custom_id", f"The custom_id '{name:.64}' stands in an earlier line."
-        names.add(name)
+        names.add(digest)  # names may be as long as lines
         if (method, url) != ("POST", self._body["endpoint"]):
             return "mismatched_endpoint", f"Expected POST {self._body['endpoint']}."
         return None
@@ -204,7 +209,7 @@ class Making:
                     break
                 task = asyncio.create_task(self._answer(*found, work))
                 self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
+                task.add_done_callback(self._answered)
             while self._tasks and not self._stop.is_set():
                 await asyncio.wait((*self._tasks, stopped), return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -215,12 +220,20 @@ class Making:
                     run.cancel()
                 await asyncio.wait(self._tasks, timeout=LOOK_S)
         self._count(work)
+        if self._broken is not None:
+            raise self._broken
+
+    def _answered(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (fault := task.exception()) is not None:
+            self._broken = fault
+            self._stop.set()
 
     async def _answer(self, number: int, line: bytes, work: Work) -> None:
         """Answer one request, which has a place already, and keep the answer."""
         request = orjson.loads(line)
         while True:
-            reply = await self._reply(orjson.dumps(request["body"]))
+            reply = await self._reply(request["body"])
             if reply is None or self._stop.is_set():
                 return
             if reply.status not in AGAIN:
@@ -237,19 +250,18 @@ class Making:
         row = {"id": name, "custom_id": request["custom_id"], "response": response, "error": None}
         async with self._adding:
             await asyncio.to_thread(work.add, number, reply.status != 200, orjson.dumps(row))
-        self._count(work)
 
     def _count(self, work: Work) -> None:
         failed = sum(work.failed.values())
         counts = {"completed": len(work.failed) - failed, "failed": failed}
         self._body["request_counts"] |= counts
 
-    async def _reply(self, body: bytes) -> Reply | None:
+    async def _reply(self, body: object) -> Reply | None:
         """The answer; None if it was broken off."""
         maker = self._maker
         try:
             try:
-                wanted = Wanted(*await self._answers.wanted(body))
+                wanted = Wanted(*await self._answers.wanted(_written(body)))
                 if wanted.stream:
                     raise invalid_value("stream", "a batch has no streams and no background")
                 sampling = replace(wanted.accepted.sampling, priority=BEHIND_ALL)
@@ -279,11 +291,14 @@ class Making:
 
     async def _write_out(self, work: Work) -> None:
         self._note("finalizing")
+        await self._write_files(work)
+        self._note(self._end or "completed")
+
+    async def _write_files(self, work: Work) -> None:
         for name, failed in (("output", False), ("error", True)):
             file = f"{self._job.id}_{name}.jsonl"
             made = await asyncio.to_thread(work.write_out, file, failed=failed)
             self._body[f"{name}_file_id"] = made
-        self._note(self._end or "completed")
 
     async def _finish(self) -> bool:
         """Whether the end is stored; else another server has the batch."""
@@ -292,6 +307,14 @@ class Making:
             return False
         record = Record(job.id, job.owner, body, (), 0, 0, False, "", job.created_at, version=1)
         return await self._maker.parts.store.finish_job(record, term=job.term)
+
+
+def _written(body: object) -> bytes:
+    """orjson reads four times as deep as it writes."""
+    try:
+        return orjson.dumps(body)
+    except TypeError:
+        raise InvalidRequest("The body is nested too deeply.", code="invalid_value") from None
 
 
 def _fault_of(line: int | None, code: str, message: str) -> dict[str, object]:

@@ -11,10 +11,16 @@ from pydantic import BeforeValidator, Field
 from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annotations
 from starlette.responses import Response, StreamingResponse
 
-from trt_responses.errors import InvalidRequest, invalid_value, unsupported_value
+from trt_responses.errors import (
+    InvalidRequest,
+    StoreUnavailable,
+    invalid_value,
+    unsupported_value,
+)
 from trt_responses.features.forms.form import Form, malformed
 from trt_responses.features.listing.listing import Order, Page, page_of
 from trt_responses.features.listing.query import whole_number
+from trt_responses.files import reason
 from trt_responses.web.body import LENGTH_DIGITS, too_large
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import ColdRoute, Owner, replies
@@ -23,6 +29,7 @@ from trt_responses.web.headers import header, ignored_header
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
 
+    from trt_responses.errors import ApiError
     from trt_responses.features.files.files import Facts, Files, Incoming
     from trt_responses.web.shared import Shared
 
@@ -32,6 +39,7 @@ FIELDS = ("purpose", "expires_after[anchor]", "expires_after[seconds]")
 FORM_BYTES = 64 * 1024
 """Of a form, besides its file."""
 MAX_LIMIT = 10_000
+RETRY_AFTER_S = 60
 SHORTEST_S, LONGEST_S = 3600, 2_592_000
 """As the API has it."""
 
@@ -65,13 +73,17 @@ class FileRoutes:
         form = Form(header(request, b"content-type") or "")
         declared = header(request, b"content-length") or ""
         if declared.isdecimal() and (len(declared) > LENGTH_DIGITS or int(declared) > self._most):
-            raise too_large(f"{self._most} bytes (TRT_RESPONSES_FILES_BYTES)")
+            raise self._too_large()
         incoming = await asyncio.to_thread(self._files.new, owner)
         try:
             name, fields = await self._read(request, form, incoming)
             kept = await asyncio.to_thread(
                 incoming.keep, name, _purpose(fields.get("purpose")), _age_s(fields)
             )
+        except OSError as error:
+            raise StoreUnavailable(
+                f"The file could not be stored: {reason(error)}.", retry_after_s=RETRY_AFTER_S
+            ) from error
         finally:
             await asyncio.shield(asyncio.to_thread(incoming.drop))
         ignored = ignored_header(sorted(fields.keys() - set(FIELDS)))
@@ -81,13 +93,19 @@ class FileRoutes:
     def _most(self) -> int:
         return self._files.bounds.owner_bytes + FORM_BYTES
 
+    def _too_large(self) -> ApiError:
+        return too_large(f"{self._most} bytes (TRT_RESPONSES_FILES_BYTES)")
+
     async def _read(
         self, request: Request, form: Form, incoming: Incoming
     ) -> tuple[str, dict[str, str]]:
         """Write the form's file as it arrives. Its name, and the other fields."""
         fields: dict[str, bytes] = {}
         whole: str | None = None
+        size = 0
         async for data in request.stream():
+            if (size := size + len(data)) > self._most:
+                raise self._too_large()
             for part, piece in form.feed(data):
                 if part.name == "file":
                     if whole is not None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import orjson
 
-from trt_responses.errors import InvalidRequest
+from trt_responses.errors import ApiError, InvalidRequest
 from trt_responses.files import make_private
 from trt_responses.frozen import dataclass
 from trt_responses.tools.containers import Upload
@@ -142,9 +142,13 @@ class Files:
     def exported(self, owner: str) -> Iterator[bytes]:
         """A line for each file, in pieces: its facts, and its content in base64."""
         for facts in self.of(owner):
+            try:
+                pieces = self.content(owner, facts["id"])
+                left = next(pieces, b"")
+            except (InvalidRequest, FileNotFoundError):
+                continue  # it has ended since the list was read
             yield b'{"object":%b,"content":"' % orjson.dumps(facts)
-            left = b""
-            for piece in self.content(owner, facts["id"]):
+            for piece in pieces:
                 left += piece
                 whole = len(left) - len(left) % 3  # no padding within the text
                 yield base64.b64encode(left[:whole])
@@ -165,10 +169,10 @@ class Files:
         folders = self._folder.iterdir() if self._folder.is_dir() else ()
         for place in folders:
             for path in _paths(place):
-                found = self._read(path)
-                if found is not None and self._is_due(found, kept_s.get(place.name)):
-                    path.unlink(missing_ok=True)
-                    deleted += 1
+                with suppress(FileNotFoundError):
+                    if self._has_ended(path, kept_s.get(place.name)):
+                        path.unlink()
+                        deleted += 1
             for ending, age_s in ((PART, ABANDONED_S), (WORK, WORK_S)):
                 for left in place.glob(f"*{ending}"):
                     with suppress(FileNotFoundError):
@@ -178,6 +182,15 @@ class Files:
 
     def _of(self, owner: str) -> Path:
         return self._folder / _digest(owner)
+
+    def _has_ended(self, path: Path, kept_s: int | None) -> bool:
+        """One that cannot be read, for want of a key or since it is damaged, ends too."""
+        try:
+            found = self._read(path)
+        except (ApiError, ValueError, OSError):
+            made = path.stat().st_mtime
+            found = {"created_at": made, "expires_at": made + self.bounds.age_s}
+        return found is not None and self._is_due(found, kept_s)
 
     def _is_due(self, facts: Facts, kept_s: int | None) -> bool:
         due = facts["expires_at"]
@@ -280,7 +293,8 @@ class Incoming:
 
     def drop(self) -> None:
         """Forget it, unless it was kept. Idempotent."""
-        self._file.close()
+        with suppress(OSError):  # a full disk does not take what was not written yet
+            self._file.close()
         self._part.unlink(missing_ok=True)
 
     def _flush(self) -> None:

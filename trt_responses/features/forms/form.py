@@ -6,6 +6,7 @@ Knows bytes only: no request and no file.
 from __future__ import annotations
 
 from email.message import Message
+from email.utils import collapse_rfc2231_value
 from typing import TYPE_CHECKING
 
 from trt_responses.errors import InvalidRequest
@@ -89,11 +90,9 @@ class Form:
             raise malformed(f"a part of it has a head of more than {HEAD_BYTES} bytes")
         if end < 0:
             return None
-        about = _disposition(self._left[:end])
+        self._part = _part(_disposition(self._left[:end]))
         self._left = self._left[end + 4 :]
         self._in_head, self._parts = False, self._parts + 1
-        name = about.get_param("name", "", "content-disposition")
-        self._part = Part(str(name), str(about.get_filename("")))
         return self._part, b""
 
 
@@ -113,6 +112,16 @@ def _boundary(content_type: str) -> bytes:
     if len(boundary) > BOUNDARY_CHARACTERS:
         raise NO_FORM  # no client writes it, and to look for it takes long
     return boundary.encode()
+
+
+def _part(about: Message) -> Part:
+    name = about.get_param("name", "", "content-disposition")
+    try:
+        part = Part(collapse_rfc2231_value(name), about.get_filename(""))
+        f"{part.name}{part.filename}".encode()
+    except ValueError:  # a name may bring a charset of its own
+        raise malformed("a name in it is not text in the charset that it gives") from None
+    return part
 
 
 def _disposition(about: bytes) -> Message:

@@ -104,7 +104,7 @@ class CitationText:
 
 class FileCitations:
     """Cites the files that code has written in this response, behind a message. The final answer
-    cites all of them, other messages those that they name."""
+    cites all of them, up to `MOST_CITED`, other messages those that they name."""
 
     def __init__(
         self,
@@ -134,16 +134,38 @@ class FileCitations:
 
     def _citations(self) -> Iterator[ContainerFileCitation]:
         text: str = orjson.loads(b'"%b"' % b"".join(self._sent))
-        for container_id, file_id, path in self._files():
-            named = re.search(NAMED.format(re.escape(path)), text)
+        for container_id, file_id, path in self._files()[:MOST_CITED]:
+            named = place_of(path, text)
             if named is not None or self._all:
-                start, end = named.span() if named is not None else (len(text), len(text))
+                start, end = named or (len(text), len(text))
                 name = path.rpartition("/")[2]
                 yield ContainerFileCitation(container_id, file_id, name, start, end)
 
 
-NAMED = r"(?<![\w.-])(?:sandbox:)?(?:/[\w.-]{{1,64}}){{0,8}}/?{}(?![\w-]|\.\w)"
+MOST_CITED = 100
+"""Files that a message may cite: code can write 10,000."""
+LOOKS = 10
+"""Places in a text at which a file's path is looked at."""
+BEFORE = 540
+"""Characters before a path that `NAMED` may match."""
+NAMED = r"(?<![\w.-])(?:sandbox:)?(?:/[\w.-]{{1,64}}){{0,8}}/?{}\Z"
 """A file's path in a text, with what models write before it, such as `sandbox:/mnt/data/`."""
+
+LONGER = re.compile(r"[\w-]|\.\w")
+"""What stands behind a path that is the beginning of another."""
+
+
+def place_of(path: str, text: str) -> tuple[int, int] | None:
+    """Where a text names a file first."""
+    at = -1
+    for _ in range(LOOKS):
+        if (at := text.find(path, at + 1)) < 0:
+            return None
+        named, end = re.compile(NAMED.format(re.escape(path))), at + len(path)
+        found = named.search(text, max(0, at - BEFORE), end)
+        if found and not LONGER.match(text, end):
+            return found.span()
+    return None
 
 
 def link_to(url: str) -> str:

@@ -140,7 +140,9 @@ class Stored:
 
 
 def there(response_id: str, found: Found) -> Record | Job:
-    """What was found, if it is a response."""
+    """What was found, if it is a response: conversations and batches are kept beside them."""
+    if not response_id.startswith(PREFIX):
+        raise unknown(response_id)
     if isinstance(found, Job) or (isinstance(found, Record) and not found.version):
         return found
     raise unknown(response_id, found if isinstance(found, Expired) else None)

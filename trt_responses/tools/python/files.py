@@ -89,7 +89,7 @@ def add_file(top: Path, name: str, data: bytes | Iterable[bytes]) -> FoundFile:
             with os.fdopen(descriptor, "wb") as file:
                 file.writelines((data,) if isinstance(data, bytes) else data)
             os.rename(temporary, name, src_dir_fd=here, dst_dir_fd=here)
-        except OSError:
+        except BaseException:  # pieces that are decrypted may fail too
             with suppress(OSError):
                 os.unlink(temporary, dir_fd=here)
             raise

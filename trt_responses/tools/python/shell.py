@@ -10,7 +10,7 @@ import logging
 import shlex
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from trt_responses.errors import InvalidRequest, StartupError
+from trt_responses.errors import ApiError, StartupError
 from trt_responses.tool import Function, Recipient, ToolAnswer
 from trt_responses.tools.containers import wanted_files
 from trt_responses.tools.python.container import Full
@@ -156,7 +156,7 @@ class ShellTool:
     async def run(
         self, container: Container, shell_call: ShellCall, file_ids: Sequence[str] = ()
     ) -> Finished:
-        """Run a command in a container. Raises `Ended`, `Full`, or an `InvalidRequest` if the
+        """Run a command in a container. Raises `Ended`, `Full`, or an `ApiError` if the
         container cannot be registered."""
         async with container.busy:
             await self.containers.keep(container)
@@ -195,7 +195,7 @@ class ShellSession:
             return ToolAnswer(shell_call, failed=True)
         try:
             finished = await self._tool.run(self._container, shell_call, self._file_ids)
-        except InvalidRequest as full:
+        except ApiError as full:
             return ToolAnswer(full.message, failed=True)
         except (Ended, Full) as fault:
             return ToolAnswer(str(fault), failed=True)

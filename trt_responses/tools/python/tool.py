@@ -10,7 +10,7 @@ import logging
 from base64 import b64encode
 from typing import TYPE_CHECKING
 
-from trt_responses.errors import InvalidRequest, StartupError
+from trt_responses.errors import ApiError, StartupError
 from trt_responses.tool import Function, Recipient, ToolAnswer
 from trt_responses.tools.containers import WrittenFile, wanted_files
 from trt_responses.tools.python.process import Ended
@@ -148,7 +148,7 @@ class PythonSession:
             try:
                 await containers.keep(container)
                 await containers.files.copy_missing(container, self._file_ids)
-            except InvalidRequest as full:
+            except ApiError as full:
                 return ToolAnswer(full.message, failed=True)
             try:
                 before = await containers.files.of_code(container)

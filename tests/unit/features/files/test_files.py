@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import os
 import time
 from typing import TYPE_CHECKING
@@ -139,3 +140,39 @@ def test_an_export_has_the_content_of_every_size(tmp_path: Path) -> None:
     assert files.erase("ann") == 3
     assert not on_disk(tmp_path)
     assert files.erase("nobody") == 0
+
+
+def test_files_that_cannot_be_read_end_too_and_keep_no_other(tmp_path: Path) -> None:
+    now = [time.time()]
+    sealing = files_in(tmp_path, keys=StoreKeys(lambda: key(1)), clock_s=lambda: now[0])
+    sent(sealing, b"sealed")
+    (sealing.place("ann") / f"file-{'0' * 24}").write_bytes(b"xy")  # as a fault of the disk left it
+    files = files_in(tmp_path, clock_s=lambda: now[0])
+    sent(files, b"clear", age_s=60)
+    now[0] += 61
+    assert files.sweep() == 1
+    now[0] += 40
+    assert files.sweep() == 2
+
+
+def test_a_file_that_ends_during_an_export_is_left_out_of_it(tmp_path: Path) -> None:
+    now = [1000.0]
+    files = files_in(tmp_path, clock_s=lambda: now[0])
+    long = sent(files, b"1")
+    now[0] += 10
+    sent(files, b"2", age_s=10)
+    exported = files.exported("ann")
+    begun = next(exported)
+    now[0] += 10
+    (row,) = (begun + b"".join(exported)).splitlines()
+    assert orjson.loads(row)["object"]["id"] == long
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
+def test_a_full_disk_keeps_nothing_of_an_upload(tmp_path: Path) -> None:
+    incoming = files_in(tmp_path).new("ann")
+    incoming._file.close()
+    incoming._file = io.BufferedWriter(io.FileIO("/dev/full", "w"))
+    incoming._file.write(b"x")
+    incoming.drop()
+    assert not on_disk(tmp_path)

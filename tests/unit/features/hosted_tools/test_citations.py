@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import time
+
 import orjson
 import pytest
 
-from trt_responses.features.hosted_tools.citations import CitationText, link_to
+from trt_responses.features.hosted_tools.citations import (
+    MOST_CITED,
+    CitationText,
+    FileCitations,
+    link_to,
+)
+from trt_responses.features.tool_items.output import ContainerFileCitation
 from trt_responses.tokens.pieces import escaped
 from trt_responses.tool import Source
+from trt_responses.tools.containers import WrittenFile
 from trt_responses.wire.output import UrlCitation
 
 PAGES = {1: Source("https://www.example.com/a", "A"), 3: Source("http://b.test/x(y) z", "B")}
@@ -79,3 +88,16 @@ def test_text_is_held_back_only_while_a_mark_may_be_open() -> None:
     held = [not cited.feed([escaped(letter)]) for letter in "ab【1†L4】c【x【"]
     assert held == [False, False, True, True, True, True, True, False, False, True, False, True]
     assert cited.finish() == ["【".encode()]
+
+
+def test_a_file_is_cited_where_it_is_named_whole_and_thousands_hold_nothing_up() -> None:
+    text = b"See /mnt/data/f1.txt.gz, xf1.txt and [it](sandbox:/mnt/data/f1.txt). " * 300
+    files = [WrittenFile("cntr_1", f"cfile_{n}", f"f{n}.txt") for n in range(10_000)]
+    begin_s = time.process_time()
+    citations = FileCitations(lambda: files, None, "final_answer")
+    citations.feed([text])
+    cited = [one for one in citations.finish() if isinstance(one, ContainerFileCitation)]
+    assert time.process_time() - begin_s < 1.0
+    assert len(cited) == MOST_CITED
+    spans = {one.filename: text[one.start_index : one.end_index] for one in cited[:3]}
+    assert spans == {"f0.txt": b"", "f1.txt": b"sandbox:/mnt/data/f1.txt", "f2.txt": b""}

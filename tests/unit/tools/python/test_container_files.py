@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.support.boxed import interpreter
 from tests.support.story import story
-from trt_responses.errors import InvalidRequest
+from trt_responses.errors import ApiError, InvalidRequest
+from trt_responses.tools.containers import Upload
 from trt_responses.tools.python.container import Bounds
 from trt_responses.tools.python.containers import Containers
 from trt_responses.tools.python.directories import Usage
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
 MIB = 1024 * 1024
@@ -84,3 +88,23 @@ async def test_a_file_that_comes_with_the_end_of_its_container_leaves_nothing(
                     assert isinstance(fault, InvalidRequest)
                     assert fault.status == 404
         assert _directories(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "fault", [OSError(errno.ENOSPC, "No space left on device"), ApiError("no")]
+)
+@story
+async def test_a_copy_that_breaks_off_leaves_nothing_and_says_why(
+    tmp_path: Path, fault: Exception
+) -> None:
+    def pieces() -> Iterator[bytes]:
+        yield b"x"
+        raise fault
+
+    async with holding(tmp_path, ROOM) as held:
+        one = (await held.create("ann", "", None)).id
+        with pytest.raises(ApiError, match=r"No space left on device|no") as refused:
+            await held.files.add("ann", one, "a", Upload("a", 2, pieces()))
+        assert refused.value.status == 500
+        (directory,) = _directories(tmp_path)
+        assert not [*directory.iterdir()]
