@@ -23,7 +23,7 @@ MOST_DEFERRED = 4096
 KEPT_CHARACTERS = 16 << 20
 """Of all lists from which something is kept: some 16,000 tools, or one list that is longer."""
 
-T = TypeVar("T", bound="Sequence[Any]")
+T = TypeVar("T")
 
 
 class Offer(NamedTuple):
