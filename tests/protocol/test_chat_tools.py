@@ -240,3 +240,13 @@ async def test_citations_that_are_none_are_passed_over(notes: Any) -> None:
     async with served(tools=[PaperBrowser(only_seen=True)]) as app:
         call = await app.client.create(input=[*HELLO, said, *HELLO], tools=[{"type": "web_search"}])
         assert call.status == 200, call.body
+
+
+@pytest.mark.parametrize("action", [{"sources": ["x", {"url": 5}]}, {"sources": 5}, {"url": [1]}])
+@story
+async def test_a_search_of_another_server_with_odd_sources_is_passed_over(action: Json) -> None:
+    action = {"type": "open_page", **action}
+    search = {"type": "web_search_call", "status": "completed", "action": action}
+    async with served(tools=[PaperBrowser(only_seen=True)]) as app:
+        call = await app.client.create(input=[search, *HELLO], tools=[{"type": "web_search"}])
+        assert call.status == 200, call.body
