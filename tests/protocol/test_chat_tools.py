@@ -212,3 +212,41 @@ async def test_a_page_that_an_earlier_answer_cited_may_be_opened() -> None:
             (tool,) = message_of(call)["executed_tools"]
             assert ("Error fetching" in tool["output"]) == (notes is None), tool
             assert orjson.loads(tool["arguments"])["type"] == "open_page"
+
+
+DEEP, HALF = '{"a":' + "[" * 5000 + "]" * 5000 + "}", '{"code": "\\ud800"}'
+
+
+@pytest.mark.parametrize("arguments", [DEEP, HALF], ids=["too deep", "half a character"])
+@story
+async def test_arguments_that_are_no_json_are_shown_and_read_as_text(arguments: str) -> None:
+    """Of a client, and of the model."""
+    written = calling_mcp("find", arguments), ANSWER
+    async with mcp_site(*THREE) as site, using(site, *written) as app:
+        message = message_of(await create(app, tools=[offer(site)]))
+        (tool,) = message["executed_tools"]
+        assert json.loads(tool["arguments"]) == {"arguments": arguments}
+        tool["arguments"] = arguments
+        for kind in ("mcp", "web_search", "code_interpreter"):
+            message["executed_tools"] = [tool | {"type": kind}]
+            assert message_of(await create(app, messages=[*HELLO, message, *HELLO]))
+
+
+@pytest.mark.parametrize("notes", [["x", {"type": "url_citation", "url": 5}], {"url_citation": 1}])
+@story
+async def test_citations_that_are_none_are_passed_over(notes: Any) -> None:
+    part = {"type": "output_text", "text": "See One.", "annotations": notes}
+    said = {"type": "message", "role": "assistant", "content": [part]}
+    async with served(tools=[PaperBrowser(only_seen=True)]) as app:
+        call = await app.client.create(input=[*HELLO, said, *HELLO], tools=[{"type": "web_search"}])
+        assert call.status == 200, call.body
+
+
+@pytest.mark.parametrize("action", [{"sources": ["x", {"url": 5}]}, {"sources": 5}, {"url": [1]}])
+@story
+async def test_a_search_of_another_server_with_odd_sources_is_passed_over(action: Json) -> None:
+    action = {"type": "open_page", **action}
+    search = {"type": "web_search_call", "status": "completed", "action": action}
+    async with served(tools=[PaperBrowser(only_seen=True)]) as app:
+        call = await app.client.create(input=[search, *HELLO], tools=[{"type": "web_search"}])
+        assert call.status == 200, call.body

@@ -140,6 +140,7 @@ ODD: dict[str, Any] = {
     "no schema at all": {"type": "object", "properties": {"a": {"type": "banana"}}},
     "a reference that leads nowhere": {"type": "object", "$ref": "#/$defs/a"},
     "nothing of its members": {"type": "object"},
+    "a number beyond 64 bits": {"type": "object", "properties": {"a": {"maximum": 2**64}}},
 }
 
 

@@ -13,7 +13,8 @@ from trt_responses.backends.store_place import store_place
 from trt_responses.backends.stores import store_of
 from trt_responses.errors import StartupError
 from trt_responses.settings import PREFIX, Settings, variables, whole
-from trt_responses.settings.groups import gone, listed, settable
+from trt_responses.settings.core import CoreSettings
+from trt_responses.settings.groups import check_apart, gone, listed, settable
 from trt_responses.settings.values import Seconds, SettingGroup
 from trt_responses.store import says_nothing
 
@@ -247,6 +248,16 @@ def test_a_group_that_is_not_listed_is_settable_under_its_own_title() -> None:
     assert Parrot.of(More(parrot_s="2", port="1")).parrot_s == 2
     with pytest.raises(AssertionError):
         Parrot.of(Settings())
+
+
+def test_a_setting_that_two_groups_declare_is_refused_by_name() -> None:
+    class Parrot(SettingGroup):
+        """A parrot."""
+
+        port: Seconds = Field(1.0, description="The parrot's own.")
+
+    with pytest.raises(StartupError, match=r"'port'.*settings\.core and in .*test_settings"):
+        check_apart([CoreSettings, Parrot])
 
 
 def test_a_setting_whose_folder_is_missing_is_refused_by_name() -> None:

@@ -20,7 +20,7 @@ from pydantic import PrivateAttr, ValidationError, create_model
 
 from trt_responses.errors import UsageError
 from trt_responses.settings.core import CoreSettings, Fixed
-from trt_responses.settings.groups import gone, installed, listed, settable
+from trt_responses.settings.groups import check_apart, gone, installed, listed, settable
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -149,6 +149,7 @@ def variable(name: str) -> str:
 def whole() -> type[Settings]:
     """The settings of all that is installed."""
     bases: tuple[type[Any], ...] = (Settings, *installed())
+    check_apart((CoreSettings, Fixed, *bases))
     return create_model("Settings", __base__=bases, __module__=__name__)
 
 

@@ -7,13 +7,14 @@ them with `of`. Another package names its groups in the entry points `trt_respon
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import NamedTuple
 
+from trt_responses.errors import UsageError
 from trt_responses.settings.values import FixedGroup, SettingGroup
 
 GROUP = "trt_responses.setting_groups"
@@ -57,6 +58,16 @@ def settable(whole: type[SettingGroup]) -> Iterator[tuple[str, str]]:
     for name, title in titles.items():
         if name in whole.model_fields and name not in fixed:
             yield name, title
+
+
+def check_apart(groups: Iterable[type[SettingGroup]]) -> None:
+    """Refuse a setting that two groups declare: one of them would read the other's."""
+    found: dict[str, str] = {}
+    for name, group in ((name, one) for one in groups for name in _own(one)):
+        if name in found:
+            where = f"in {found[name]} and in {group.__module__}"
+            raise UsageError(f"The setting {name!r} is declared {where}: uninstall one of them.")
+        found[name] = group.__module__
 
 
 def _own(group: type[SettingGroup]) -> list[str]:

@@ -11,7 +11,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import orjson
 from pydantic import ValidationError
+from pydantic_core import from_json
 
 from trt_responses.accept.accepted import BuiltInTool
 from trt_responses.errors import Unsupported, invalid_value, unsupported_value
@@ -140,9 +142,10 @@ def item_of(call: Ran, item_id: str | None = None) -> PastCall:
 
 
 def arguments_of(text: str) -> Mapping[str, Any]:
-    """Arguments as an object, whatever the model wrote."""
+    """Arguments as an object, whatever the model or a client wrote."""
     try:
-        read = json.loads(text or "{}")
+        from_json(text or "{}")  # which refuses what is nested too deep to be written again
+        read = orjson.loads(text or "{}")
     except ValueError:
         read = None
     return read if isinstance(read, dict) else {"arguments": text}

@@ -301,10 +301,15 @@ def _cited(blocks: Sequence[Block]) -> list[str]:
         annotation["url"]
         for block in blocks
         if b'"url_citation"' in block.item and block.kind in ("final", "preamble")
-        for part in orjson.loads(block.item).get("content") or ()
-        for annotation in part.get("annotations") or ()
+        for part in _objects(orjson.loads(block.item).get("content"))
+        for annotation in _objects(part.get("annotations"))
         if isinstance(annotation.get("url"), str)
     ]
+
+
+def _objects(value: object) -> list[Json]:
+    """The objects of a list, where a client may have sent anything."""
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
 def earlier_of(

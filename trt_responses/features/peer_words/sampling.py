@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 MOST_STOPS, MOST_BIASES = 64, 1024
 BAN = -100.0
 """The bias of an id that is never chosen."""
+TOKEN_ID = re.compile("0|[1-9][0-9]{0,9}")
+"""An id as a key: each has one spelling, so that none is named twice."""
 
 
 class Sampling(NamedTuple):
@@ -69,11 +72,11 @@ def sampling_of(ignored: Mapping[str, Any]) -> Sampling:
 
 def _biases(value: Any) -> tuple[tuple[int, float], ...]:
     place = "logit_bias"
-    if not isinstance(value, dict) or not all(key.isdecimal() for key in value):
+    if not isinstance(value, dict) or not all(map(TOKEN_ID.fullmatch, value)):
         raise invalid_value(place, "it must be an object with ids of tokens as keys")
     if len(value) > MOST_BIASES:
         raise invalid_value(place, f"it has {len(value)} ids, limit {MOST_BIASES}")
-    return tuple((int(key[:10]), _number(place, bias, BAN, -BAN)) for key, bias in value.items())
+    return tuple((int(key), _number(place, bias, BAN, -BAN)) for key, bias in value.items())
 
 
 def _stops(value: Any) -> tuple[int, ...]:
@@ -98,7 +101,8 @@ class SamplingStep(Step):
         biased = [token_id for token_id, _ in sampling.logit_bias]
         for name, ids in (("logit_bias", biased), ("stop_token_ids", sampling.stop_token_ids)):
             if ids and max(ids) >= size:
-                raise invalid_value(name, f"{max(ids)} is no token: there are {size}")
+                what = f"{max(ids)} is no token of text: there are {size}; the server sets others"
+                raise invalid_value(name, what)
         for name in ("repetition_penalty", "logit_bias"):
             changed = getattr(sampling, name) != getattr(NOTHING, name)
             banned = name == "logit_bias" and sampling.bans and "banned_ids" not in limits.ignores

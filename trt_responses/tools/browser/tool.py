@@ -116,9 +116,11 @@ def seen_before(opening: Opening) -> Seen:
     seen.add(*opening.cited())
     for item in opening.items:
         action = item.get("action") or {}
-        seen.add(*(source.get("url", "") for source in action.get("sources") or ()))
+        sources = found if isinstance(found := action.get("sources"), list) else []
+        urls = [source.get("url") for source in sources if isinstance(source, dict)]
         if item.get("status") == "completed" and action.get("type") == "open_page":
-            seen.add(action.get("url") or "")
+            urls.append(action.get("url"))
+        seen.add(*(url for url in urls if isinstance(url, str)))
     return seen
 
 

@@ -20,10 +20,10 @@ from trt_responses.tools.mcp.words import Listed, description_of, schema_of
 FUNCTIONS = "functions."
 MOST_DEFERRED = 4096
 """Tools of a server whose tools the model reads of only when a search has found them."""
-KEPT_TOOLS = 4 * MOST_DEFERRED
-"""Tools of all offers that are kept."""
+KEPT_CHARACTERS = 16 << 20
+"""Of all lists from which something is kept: some 16,000 tools, or one list that is longer."""
 
-T = TypeVar("T", bound="Sequence[Any]")
+T = TypeVar("T")
 
 
 class Offer(NamedTuple):
@@ -36,23 +36,23 @@ class Offer(NamedTuple):
 class MadeOnce(Generic[T]):
     """Values that were made of a list, by that very list and a key; the longest unused go first."""
 
-    def __init__(self, most: int = KEPT_TOOLS) -> None:
-        """`most`: entries of all lists that are kept."""
+    def __init__(self, most: int = KEPT_CHARACTERS) -> None:
+        """`most`: characters of all lists and keys that are kept."""
         self._most = most
-        self._entries = 0
-        self._made: OrderedDict[tuple[int, bytes], tuple[Sequence[Any], T]] = OrderedDict()
+        self._size = 0
+        self._made: OrderedDict[tuple[int, bytes], tuple[Sequence[Any], T, int]] = OrderedDict()
 
     def of(self, source: Sequence[Any], key: bytes, make: Callable[[], T]) -> T:
         place = (id(source), key)
         if place in self._made:
             self._made.move_to_end(place)
             return self._made[place][1]
-        made = make()
-        self._made[place] = source, made  # which keeps the list, and so its identity
-        self._entries += 1 + len(source)
-        while self._entries > self._most and len(self._made) > 1:
-            _, (gone, _) = self._made.popitem(last=False)
-            self._entries -= 1 + len(gone)
+        made, size = make(), len(str(source)) + len(key)
+        self._made[place] = source, made, size  # which keeps the list, and so its identity
+        self._size += size
+        while self._size > self._most and len(self._made) > 1:
+            _, (_, _, gone) = self._made.popitem(last=False)
+            self._size -= gone
         return made
 
 

@@ -235,7 +235,7 @@ class McpSession:
         name = self.recipients[call.recipient].facts["name"]
         try:
             arguments = json.loads(call.text or "{}")
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             return _failed(
                 f"Error parsing tool arguments as JSON: {error}. Please ensure the tool call "
                 "arguments are valid JSON and try again.",

@@ -15,6 +15,8 @@ MAX_DEPTH = 32
 BREAKS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f\x85\u2028\u2029]+")
 """Line separators of any parser, except LF, which the prompt's comments handle."""
 ANY_OBJECT = {"type": "object"}
+WHOLE = range(-(2**63), 2**64)
+"""Whole numbers that are written as they are."""
 
 
 class Listed(NamedTuple):
@@ -58,7 +60,8 @@ def schema_of(tool: Listed) -> dict[str, Any]:
 
 
 def _is_plain(node: Any, depth: int) -> bool:
-    """Whether no name and no text in it contains a line break, and nothing is nested too deep."""
+    """Whether no name and no text in it contains a line break, nothing is nested too deep, and no
+    number is longer than JSON's writers have them."""
     if depth == 0:
         return False
     if isinstance(node, dict):
@@ -68,6 +71,8 @@ def _is_plain(node: Any, depth: int) -> bool:
         )
     if isinstance(node, list):
         return all(_is_plain(one, depth - 1) for one in node)
+    if isinstance(node, int):
+        return node in WHOLE
     return not isinstance(node, str) or ("\n" not in node and not BREAKS.search(node))
 
 
