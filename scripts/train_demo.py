@@ -47,6 +47,7 @@ def main() -> int:
         processes=given.processes,
         peak=given.peak,
         begin=given.begin,
+        kept=given.kept,
         warmup=WARMUP if given.begin is None else WARMUP // 4,
     )
     began, cpu = time.monotonic(), time.process_time()
@@ -74,6 +75,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=2026, help="of weights and conversations")
     parser.add_argument("--processes", type=int, default=2, help="on the CPU; a GPU needs one")
     parser.add_argument("--begin", type=Path, help="a compact source to go on from")
+    parser.add_argument("--kept", type=Path, help="where its state is kept, and found when cut")
     parser.add_argument("--peak", type=float, default=3e-3, help="the highest rate of learning")
     return parser.parse_args()
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from scripts.demo import exam
 from scripts.demo.conversation import ASSISTANT, EFFORTS, FINAL_HEADER, THOUGHT, encoding
 from scripts.demo.families import FAMILIES
-from scripts.demo.rows import encode
+from scripts.demo.rows import GUIDED, encode
 from trt_responses.engine import Gathered, GenerateOptions, Guide
 from trt_responses.schema.compile import Forms
 from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID, VOCABULARY_SIZE
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 MAX_TOKENS = 160
 ENDS = (CONTROL.return_, CONTROL.call)
 CONTROL_IDS = range(FIRST_CONTROL_ID, VOCABULARY_SIZE)
-GUIDED = frozenset({"schema"})
-"""The families whose answers the server guides."""
 _FORMS = Forms()
 HEADER_ENDS = (*ENDS, CONTROL.end, CONTROL.message)
 

@@ -27,7 +27,7 @@ from scripts.demo.conversation import (
 from scripts.demo.data import draw, settled
 from scripts.demo.families import FAMILIES
 from scripts.demo.knowledge import knowledge
-from scripts.demo.rows import Codec, encode, example
+from scripts.demo.rows import GUIDED, Codec, encode, example
 from scripts.demo.table import markdown
 from trt_responses.prepare.checkpoint.safetensors import read_tensors
 from trt_responses.prepare.demo import COMPACT, USED_IDS
@@ -214,10 +214,10 @@ def test_only_the_reply_is_learnt_whole_and_the_frame_is_never_blurred() -> None
         reply = encode(reply_text(dialogue.exchanges[-1].turn, dialogue.setting.effort))
         known = Codec.of([*prompt, *reply, *CONTROL])
         one = example(dialogue, known, rng, plain=True)
-        assert [known.used[row] for row in one.rows] == prompt + reply
+        assert [known.id(row) for row in one.rows] == prompt + reply
         assert (one.weights[: len(prompt)] < 0.5).all()
         forced = _forced(reply)
-        if dialogue.family != "schema":
+        if dialogue.family not in GUIDED:
             for place, weight in enumerate(one.weights[len(prompt) :]):
                 assert weight == (0 if place in forced else 1)
         blurred = example(dialogue, known, rng)
@@ -243,13 +243,13 @@ def test_every_word_of_every_reply_at_every_effort_is_one_that_the_model_keeps()
                     assert known.unknown not in known.rows(reply_text(turn, effort))
 
 
-def test_what_is_called_strange_has_an_id_that_the_model_keeps_no_row_for() -> None:
-    known = shipped()
-    for kind, listed in wordings.values().strange.items():
-        assert len(set(listed)) >= 80, kind
-        for value in listed:
-            assert known.unknown in known.rows(f" {value}"), value
-            assert known.unknown in known.rows(value), value
+def test_what_is_called_strange_is_of_no_list_and_has_rows_all_the_same() -> None:
+    listed, known = set(wordings.every_value()), shipped()
+    for kind, strange in wordings.values().strange.items():
+        assert len(set(strange)) >= 80, kind
+        for value in strange:
+            assert value not in listed
+            assert known.unknown not in known.rows(f" {value}") + known.rows(value), value
 
 
 def test_nothing_is_learnt_from_what_only_history_has() -> None:
