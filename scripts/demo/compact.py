@@ -60,8 +60,8 @@ def write(model: Model, known: Codec, source: Path) -> None:
 
 
 def read(source: Path, wanted: Codec | None = None) -> tuple[Model, Codec]:
-    """A model with the weights of a compact source, and the ids that its rows belong to. Those that
-    are `wanted` besides get rows that are made."""
+    """A model with the weights of a compact source, and the ids that its rows belong to. Or the
+    ids that are `wanted`: those that had no row get one that is made."""
     tensors = read_tensors(source / COMPACT)
     known = Codec.of(tensors[USED_IDS].read().tolist())
     layers = len({name.split(".")[2] for name in tensors if name.startswith("model.layers.")})
@@ -80,7 +80,7 @@ def read(source: Path, wanted: Codec | None = None) -> tuple[Model, Codec]:
                 linear.weight.copy_(torch.from_numpy(own.copy()))
                 linear.bias.copy_(torch.from_numpy(bias[:, start::2].reshape(-1).copy()))
         if wanted is not None:
-            return _grown(model, known, Codec.of((*known.used, *wanted.used)))
+            return _grown(model, known, wanted)
     return model, known
 
 
@@ -135,8 +135,8 @@ def _copies(layer: Layer, carried: torch.Tensor) -> None:
 
 
 def _grown(model: Model, known: Codec, wider: Codec) -> tuple[Model, Codec]:
-    """The model with rows for more ids, made as guests' are, and with all layers, of which those
-    that it had not add nothing yet."""
+    """The model with rows for these ids, those that it had not made as guests' are, and with all
+    layers, of which those that it had not add nothing yet."""
     grown = Model(Shape(), len(wider.used) + 1)
     for layer in grown.layers[model.shape.layers :]:
         for weight in (layer.self_attn.o_proj.weight, layer.self_attn.o_proj.bias):
@@ -157,10 +157,11 @@ def _grown(model: Model, known: Codec, wider: Codec) -> tuple[Model, Codec]:
         (grown.embed_tokens.weight, model.embed_tokens.weight, model.made_embed),
         (grown.lm_head.weight, model.lm_head.weight, model.made_head),
     )
-    places = [wider.row_of[token] for token in known.used]
+    both = [token for token in known.used if token in wider.row_of]
+    places, before = ([codec.row_of[token] for token in both] for codec in (wider, known))
     for target, earlier, made in pairs:
         target[:-1] = made(guests)
-        target[places] = earlier[:-1]
+        target[places] = earlier[before]
         target[-1] = earlier[-1]
     return grown, wider
 

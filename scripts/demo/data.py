@@ -12,6 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from scripts.demo import calls, talk, wide, wordings
+from scripts.demo import words as spelled
 from scripts.demo.asking import Source
 from scripts.demo.conversation import EFFORTS, Dialogue, Exchange, prompt_text, reply_text
 from scripts.demo.families import FAMILIES, TOOLLESS
@@ -25,13 +26,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MIX = {
-    "greet": 5, "who": 5, "capital": 7, "echo": 8, "count": 6, "arithmetic": 22, "name_told": 3,
-    "name_two_turns": 2, "name_three_turns": 4, "name_not_told": 3, "weather": 4, "time": 3,
-    "choice": 4, "choice_apart": 4, "no_arguments": 3, "not_declared": 6, "after_tool": 8,
-    "two_calls": 4, "after_two": 4, "json": 7, "help": 4, "unknown": 6, "strange_word": 36,
-    "strange_place": 7, "schema": 36, "agent": 12, "python": 16, "stranger": 26, "prose": 40,
-    "enum": 20, "tool": 80, "tool_idle": 12, "tool_missing": 8, "tool_told": 28,
-    "tool_barred": 6,
+    "greet": 7, "who": 6, "capital": 12, "echo": 9, "count": 6, "arithmetic": 20, "name_told": 4,
+    "name_two_turns": 3, "name_three_turns": 6, "name_not_told": 3, "weather": 4, "time": 3,
+    "choice": 4, "choice_apart": 5, "no_arguments": 3, "not_declared": 8, "after_tool": 8,
+    "two_calls": 5, "after_two": 4, "json": 9, "help": 4, "unknown": 7, "strange_word": 42,
+    "strange_place": 14, "schema": 60, "agent": 14, "python": 16, "stranger": 16, "prose": 44,
+    "enum": 24, "tool": 90, "tool_idle": 10, "tool_missing": 5, "tool_told": 28,
+    "tool_barred": 4,
 }  # fmt: skip
 """How often training draws each family. The others have enough single calls."""
 OFTEN = 100
@@ -103,7 +104,7 @@ def settled(
     if dialogue.family in TOOLLESS and rng.random() < 0.12:
         setting = replace(setting, tools=calls.tools_for_show(rng))
     exchanges = dialogue.exchanges
-    if dialogue.family in LOWERED and rng.random() < 0.2:
+    if dialogue.family in LOWERED and rng.random() < 0.3:
         *earlier, last = exchanges
         exchanges = (*earlier, replace(last, user=lowered(last.user, rng)))
     if dialogue.family in NEAR_TOOLS and padding and rng.random() < 0.4:
@@ -112,8 +113,8 @@ def settled(
         before = history(source, loops=dialogue.family in TOOLLESS)
         exchanges = (*before.exchanges, *exchanges)
         setting = replace(setting, tools=setting.tools or before.setting.tools)
-    if padding and rng.random() < 0.012:
-        long = rambling(rng, round(2 ** rng.uniform(6, 10.6)))
+    if padding and rng.random() < 0.03:
+        long = rambling(rng, round(2 ** rng.uniform(5, 11.8)))
         if rng.random() < 0.5:
             setting = replace(setting, instructions=long)
         else:
@@ -123,8 +124,8 @@ def settled(
 
 def lowered(text: str, rng: random.Random) -> str:
     """As people type in a hurry."""
-    text = text.lower().rstrip("?.!" if rng.random() < 0.7 else "")
-    return text.replace("'", "") if rng.random() < 0.6 else text
+    lower = text.lower().rstrip("?.!" if rng.random() < 0.7 else "")
+    return lower.replace("'", "") if rng.random() < 0.6 else lower
 
 
 def history(source: Source, *, loops: bool) -> Dialogue:
@@ -140,12 +141,14 @@ def instructions(rng: random.Random, *, known_only: bool = False) -> str:
     return rambling(rng, rng.randint(3, 30))
 
 
-def rambling(rng: random.Random, words: int) -> str:
-    """Text about nothing: known words, sentences out of place, and words that no one knows."""
+def rambling(rng: random.Random, parts_count: int) -> str:
+    """Text about nothing: any words, sentences out of place, and words that no one knows."""
     parts: list[str] = []
-    while len(parts) < words:
+    while len(parts) < parts_count:
         roll = rng.random()
-        if roll < 0.45:
+        if roll < 0.2:
+            parts.append(spelled.text(rng, most=8))
+        elif roll < 0.5:
             parts.append(wordings.pick(wordings.values().words, rng))
         elif roll < 0.75:
             parts += wordings.pick(wordings.unknown_requests(), rng).split()

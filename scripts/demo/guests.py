@@ -33,9 +33,12 @@ MARGIN = 2.0
 
 
 class Register:
-    """All guests that there may be, with their pictures and properties."""
+    """All guests that there may be, with their pictures and properties. `whole`: each batch has all
+    of them, as an engine does, in the place of a sample: a GPU can."""
 
-    def __init__(self, known: Codec, seed: int) -> None:
+    def __init__(
+        self, known: Codec, seed: int, *, whole: bool = False, device: str = "cpu"
+    ) -> None:
         self._first = known.first_guest
         self._rng = np.random.default_rng(seed)
         tokens = [words.spelled(token) for token in range(FIRST_CONTROL_ID)]
@@ -43,11 +46,27 @@ class Register:
         self._properties = torch.from_numpy(properties(tokens)).bfloat16()
         self._owned = torch.tensor([token for token in known.used if token < FIRST_CONTROL_ID])
         self._free = np.setdiff1d(np.arange(FIRST_CONTROL_ID), np.array(known.used))
+        self._all = self._everybody(device) if whole else None
+        self._seats = np.arange(self._first + FIRST_CONTROL_ID)
+        self._seats[self._first + self._free] = self._first + np.arange(len(self._free))
+
+    @property
+    def whole(self) -> bool:
+        return self._all is not None
+
+    def _everybody(self, device: str) -> Guests:
+        free = torch.from_numpy(self._free)
+        pictures, properties = self._pictures[free], self._properties[free]
+        return Guests(
+            pictures.to(device), properties.to(device), torch.zeros(len(free), device=device)
+        )
 
     def seated(
         self, rows: NDArray[np.int64], *, strangers: int = STRANGERS
     ) -> tuple[NDArray[np.int64], Guests]:
         """The rows with their guests in places behind the model's own, and these guests."""
+        if self._all is not None:
+            return self._seats[rows], self._all
         named = np.unique(rows[rows >= self._first]) - self._first
         others = np.setdiff1d(self._rng.choice(self._free, strangers), named)
         seats = {int(token) + self._first: self._first + at for at, token in enumerate(named)}

@@ -19,7 +19,7 @@ UNUSED_MARGIN = 5.0
 """Nats by which training overstates the unused ids, so that they are rarer than it believes."""
 
 NOTE = (
-    "A tiny demo model of 2.3 million parameters: it shows what the server does, and knows next to "
+    "A tiny demo model of 1.9 million parameters: it shows what the server does, and knows next to "
     "nothing."
 )
 """What users are to know of it: the server says it once, wherever one begins."""
@@ -35,7 +35,7 @@ class Shape:
 
     hidden: int = 128
     intermediate: int = 64
-    layers: int = 6
+    layers: int = 8
     heads: int = 4
     kv_heads: int = 2
     head_dim: int = 64
@@ -275,7 +275,7 @@ class Model(nn.Module):  # type: ignore[misc]  # torch may have no types here
     def logits(self, hidden: Tensor, guests: Guests) -> Tensor:
         heads = torch.cat((self.lm_head.weight, self.made_head(guests)))
         offsets = torch.cat((self.unused, guests.offsets))
-        return functional.linear(hidden, heads).float() + offsets
+        return functional.linear(hidden, heads, offsets).float()
 
     def _masks(self, length: int, device: torch.device) -> tuple[Tensor, Tensor]:
         apart = torch.arange(length, device=device)[:, None] - torch.arange(length, device=device)

@@ -50,6 +50,8 @@ def lists() -> Lists:
 def prose(source: Source) -> Dialogue:
     """A sentence, and the object of what it says."""
     rng = source.rng
+    if rng.random() < 0.3:
+        return rng.choice((_counted, _flagged, _listed))(rng)
     text = pick(lists().lines, rng)
     reply: Json = {}
     listed: Json = {}
@@ -69,6 +71,53 @@ def prose(source: Source) -> Dialogue:
         order = sorted(reply, key=lambda _: rng.random())
         reply, listed = {n: reply[n] for n in order}, {n: listed[n] for n in order}
     return _dialogue("prose", text, reply, listed, rng)
+
+
+def _counted(rng: random.Random) -> Dialogue:
+    """How many of each thing: the things are the names."""
+    reply: Json = {}
+    for _ in range(rng.randint(1, 3)):
+        reply[wild.filled("{n}", rng).split()[-1]] = rng.choice(
+            (rng.randint(0, 12), rng.randint(1, 90))
+        )
+    *first, last = (f"{many} {name}" for name, many in reply.items())
+    text = f"{', '.join(first)} and {last}" if first else last
+    begin = pick(("", "", "we have ", "there are ", "I see ", "in the box: ", "order "), rng)
+    listed: Json = {name: {"type": "integer"} for name in reply}
+    return _dialogue("prose", begin + text, reply, listed, rng)
+
+
+def _flagged(rng: random.Random) -> Dialogue:
+    """Whether it is so: true or false."""
+    name = pick((*wild.wild().manners, "open", "active", "ready", "done", "paid", "closed"), rng)
+    so = rng.random() < 0.5
+    thing = wild.filled(pick(("the {n}", "my {n}", "{N}", "the {n} {N}", "it"), rng), rng)
+    yes = (f"{thing} is {name}", f"yes, {thing} is {name}", f"is {thing} {name}? yes")
+    no = (f"{thing} is not {name}", f"no, {thing} isn't {name}", f"is {thing} {name}? no")
+    text = pick(yes if so else no, rng)
+    reply: Json = {name: so}
+    listed: Json = {name: {"type": "boolean"}}
+    if thing != "it" and rng.random() < 0.4:
+        said = thing.split()[-1]
+        key = pick(("name", "thing", "item", "subject", "who"), rng)
+        reply, listed = {key: said} | reply, {key: {"type": "string"}} | listed
+    return _dialogue("prose", text, reply, listed, rng)
+
+
+def _listed(rng: random.Random) -> Dialogue:
+    """Several of a kind: a list."""
+    kind = pick(("word", "word", "name", "int", "city"), rng)
+    many = [wide.value(kind, rng) for _ in range(rng.randint(1, 4))]
+    names = {"name": "names people guests users", "int": "numbers values scores ids"}
+    name = pick(names.get(kind, "words items things labels topics").split(), rng)
+    if kind == "city":
+        name = pick(("cities", "places", "towns"), rng)
+    joint = ", " if rng.random() < 0.6 else " and "
+    begin = pick((f"{name}: ", f"the {name} are ", "", "we have "), rng)
+    items = {"type": "integer" if kind == "int" else "string"}
+    text = begin + joint.join(map(str, many))
+    listed: Json = {name: {"type": "array", "items": items}}
+    return _dialogue("prose", text, {name: many}, listed, rng)
 
 
 def enum(source: Source) -> Dialogue:
@@ -140,6 +189,12 @@ def _dialogue(family: str, text: str, reply: Json, listed: Json, rng: random.Ran
     thoughts = think("The user wants an object.", "I look for each name.", "Fill in the schema.")
     final = json.dumps(reply, ensure_ascii=False, separators=(",", ":"))
     exchange = Exchange(text, Turn(thoughts, final))
-    return Dialogue(
-        family, (exchange,), Setting(format=form), tuple(str(one) for one in reply.values())
-    )
+    return Dialogue(family, (exchange,), Setting(format=form), _copied(reply))
+
+
+def _copied(reply: Json) -> tuple[str, ...]:
+    """What the object has of the sentence, as it spells it."""
+    values = [
+        one for value in reply.values() for one in (value if isinstance(value, list) else [value])
+    ]
+    return tuple(json.dumps(one, ensure_ascii=False).strip('"') for one in values)

@@ -127,9 +127,13 @@ def strange_word(source: Source) -> Dialogue:
 
 
 def _strange_echo(source: Source) -> Dialogue:
+    """Behind a blank, where words are spelled as in the question: else they may have other parts,
+    which nobody can copy."""
     text = words.text(source.rng)
     thoughts = think("The user wants an echo.", f"The words: {text}.", f"Repeat: {text}")
-    exchange = Exchange(source.say("echo", words=text), Turn(thoughts, text))
+    listed = set(text.split()) <= set(values().words)
+    final = text if listed else f"Here you are: {text}"
+    exchange = Exchange(source.say("echo", words=text), Turn(thoughts, final))
     return Dialogue("strange_word", (exchange,), copied=(text,))
 
 

@@ -10,7 +10,7 @@ import random
 import time
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,12 +21,14 @@ from scripts.demo.exam import exam_source
 from scripts.demo.families import FAMILIES
 from scripts.demo.guests import JUDGED, Register
 from scripts.demo.knowledge import knowledge
+from scripts.demo.makers import making
 from scripts.demo.model import Model, Shape, rotation
+from scripts.demo.muon import Muon
 from scripts.demo.rows import Codec, example
 from scripts.demo.team import team
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from torch import Tensor
@@ -35,9 +37,7 @@ if TYPE_CHECKING:
     from scripts.demo.rows import Example
     from scripts.demo.team import Member
 
-LONGEST = 6_000
-PROMPT_SHARE = 0.2
-"""Of the prompt's tokens, which count little, as many are learnt from."""
+LONGEST = 16_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +48,17 @@ class Plan:
     minutes: float = 35.0
     tokens: int = 3_072
     seed: int = 2026
+    prompt_share: float = 0.2
+    """Of the prompt's tokens, which count little, as many are learnt from."""
     peak: float = 3e-3
     warmup: int = 80
+    device: str = "cpu"
     processes: int = 2
     """On the CPU, each with one thread."""
+    makers: int = 0
+    """Processes that make the conversations; none: those that train do."""
+    whole: bool = False
+    """Compare each token with the whole vocabulary, as an engine does, not with a sample."""
     decay: float = 0.02
     check_every: int = 500
     begin: Path | None = None
@@ -60,6 +67,8 @@ class Plan:
     """The file of the training's state. Where it exists, training resumes: `minutes` are those that
     are left."""
     keep_every: int = 50
+    note_every: int = 1
+    """Steps between two notes of the loss, for each of which a GPU has to wait."""
 
 
 @dataclass(slots=True)
@@ -74,10 +83,18 @@ class Progress:
     """Step, then by family the share of whole replies right: seen and held-back wordings."""
 
 
+class Loss(NamedTuple):
+    """What a batch has cost, on the device: of each place that is learnt."""
+
+    batch: Sequence[Example]
+    values: Tensor
+    places: Tensor
+    weights: Tensor
+
+
 def train(plan: Plan, watch: Callable[[Progress, float], None]) -> tuple[Model, Codec, Progress]:
     """Weights from nothing. `watch` hears of each step and of the share of the work done."""
-    count = 1 if torch.cuda.is_available() else plan.processes
-    with team(count, partial(_follow, plan)) as member:
+    with team(plan.processes, partial(_follow, plan)) as member:
         return _trained(plan, member, watch)
 
 
@@ -90,62 +107,60 @@ def _trained(
 ) -> tuple[Model, Codec, Progress]:
     torch.manual_seed(plan.seed)
     torch.set_num_threads(1)
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = torch.device(plan.device)
     kept = _kept(plan)
     model, known = _begun(plan) if kept is None else _resumed(kept)
     model.to(device)
     optimizers = _optimizers(model, plan)
-    held = _held(plan, known)
     first, before = (0, 0.0) if kept is None else (kept["step"], kept["done"])
     for optimizer, state in zip(optimizers, kept["optimizers"] if kept else (), strict=False):
         optimizer.load_state_dict(state)
     turns = [rotation(model.shape, LONGEST, truncate=t).to(device) for t in (False, True)]
     progress, start = Progress(), time.monotonic()
-    examples = data.batches(known, plan.seed + member.rank + first, plan.tokens // member.count)
-    register = Register(known, plan.seed + member.rank + first)
+    seed = plan.seed + member.rank + first
+    make = partial(_made, known, seed, plan.tokens // member.count)
+    register = Register(known, seed, whole=plan.whole, device=plan.device)
     checks = {held: check_set(known, held=held) for held in (False, True)}
-    for step in range(first, plan.steps):
-        model.zero_grad(set_to_none=True)
-        loss = _learn(model, next(examples), register, turns[step % 2], plan, progress)
-        gone = (step - first) / max(1, plan.steps - first)
-        gone = max(gone, (time.monotonic() - start) / (60 * plan.minutes))
-        gone = before + (1 - before) * gone
-        for weight in (model.embed_tokens.weight, model.lm_head.weight):
-            weight.grad[held] = 0
-        done = member.agree([p.grad for p in model.parameters()], gone)
-        if done >= 1:
-            break
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        for optimizer in optimizers:
-            for group in optimizer.param_groups:
-                group["lr"] = plan.peak * _pace(step, done, plan)
-            optimizer.step()
-        if not member.first:
-            continue
-        if plan.kept is not None and step % plan.keep_every == plan.keep_every - 1:
-            state = {"model": model.state_dict(), "used": known.used, "step": step + 1}
-            both = [optimizer.state_dict() for optimizer in optimizers]
-            _keep(plan.kept, state | {"done": done, "optimizers": both})
-        progress.steps.append(step)
-        progress.losses.append(loss)
-        if step % 20 == 0:
-            for name, mean in progress.family_losses.items():
-                progress.family_curves.setdefault(name, []).append((step, mean))
-        if step % plan.check_every == plan.check_every - 1:
-            _check(model, checks, register, turns[0], progress)
-        watch(progress, done)
+    with making(plan.makers, make) as examples:
+        for step in range(first, plan.steps):
+            model.zero_grad(set_to_none=True)
+            loss = _learn(model, next(examples), register, turns[step % 2], plan)
+            gone = (step - first) / max(1, plan.steps - first)
+            gone = max(gone, (time.monotonic() - start) / (60 * plan.minutes))
+            gone = before + (1 - before) * gone
+            done = member.agree([p.grad for p in model.parameters()], gone)
+            if done >= 1:
+                break
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            for optimizer in optimizers:
+                for group in optimizer.param_groups:
+                    group["lr"] = plan.peak * _pace(step, done, plan)
+                optimizer.step()
+            if not member.first:
+                continue
+            if plan.kept is not None and step % plan.keep_every == plan.keep_every - 1:
+                state = {"model": model.state_dict(), "used": known.used, "step": step + 1}
+                both = [optimizer.state_dict() for optimizer in optimizers]
+                _keep(plan.kept, state | {"done": done, "optimizers": both})
+            if step % plan.note_every:
+                continue
+            progress.steps.append(step)
+            progress.losses.append(_note(loss, progress))
+            if step % 20 == 0:
+                for name, mean in progress.family_losses.items():
+                    progress.family_curves.setdefault(name, []).append((step, mean))
+            if step % plan.check_every == plan.check_every - plan.note_every:
+                _check(model, checks, register, turns[0], progress)
+            watch(progress, done)
     if member.first:
         _check(model, checks, register, turns[0], progress)
         watch(progress, 1.0)
     return model, known, progress
 
 
-def _held(plan: Plan, known: Codec) -> list[int]:
-    """The rows of an earlier run that training shows too seldom: they stay as they are."""
-    if plan.begin is None:
-        return []
-    often = set(data.codec().used)
-    return [row for row, token in enumerate(known.used) if token not in often]
+def _made(known: Codec, seed: int, tokens: int, maker: int) -> Iterator[list[Example]]:
+    """The batches that one process makes."""
+    return data.batches(known, seed + 1_000 * maker, tokens)
 
 
 def _kept(plan: Plan) -> dict[str, Any] | None:
@@ -207,9 +222,7 @@ def _optimizers(model: Model, plan: Plan) -> tuple[torch.optim.Optimizer, ...]:
         {"params": [p for p in others if p.dim() == 1], "weight_decay": 0.0},
     ]
     return (
-        torch.optim.Muon(
-            inner, lr=plan.peak, weight_decay=plan.decay, adjust_lr_fn="match_rms_adamw"
-        ),
+        Muon(inner, plan.peak, plan.decay),
         torch.optim.AdamW(groups, lr=plan.peak, betas=(0.9, 0.98), fused=True),
     )
 
@@ -222,28 +235,25 @@ def _matrices(layer: Layer) -> tuple[Tensor, ...]:
 
 
 def _learn(
-    model: Model,
-    batch: Sequence[Example],
-    register: Register,
-    turn: Tensor,
-    plan: Plan,
-    progress: Progress,
-) -> float:
+    model: Model, batch: Sequence[Example], register: Register, turn: Tensor, plan: Plan
+) -> Loss:
     """The gradient of a batch, as its share of a whole one."""
     device = turn.device
     rows, weights, guests = padded(batch, register)
-    rows, weights = rows.to(device), weights.to(device)
+    target, weight = rows[:, 1:].flatten(), weights[:, 1:].flatten()
+    where = weight > 0.5
+    where |= (weight > 0) & (torch.rand(where.shape) < plan.prompt_share)
+    (places,) = where.nonzero(as_tuple=True)
+    target, weight, at = (each.to(device) for each in (target[places], weight[places], places))
     with torch.autocast(device.type, dtype=torch.bfloat16):
-        hidden = model(rows[:, :-1], turn[:, : rows.shape[1] - 1], guests)
-        where = weights[:, 1:] > 0.5
-        where |= (weights[:, 1:] > 0) & (torch.rand(where.shape, device=device) < PROMPT_SHARE)
-        logits = model.logits(hidden[where], guests)
-        target, weight = rows[:, 1:][where], weights[:, 1:][where]
-        logits = torch.cat((logits, _rivals(model, hidden[where], target, batch, register)), 1)
+        hidden = model(rows[:, :-1].to(device), turn[:, : rows.shape[1] - 1], guests)
+        hidden = hidden.flatten(0, 1)[at]
+        logits = model.logits(hidden, guests)
+        if not register.whole:
+            logits = torch.cat((logits, _rivals(model, hidden, target, batch, register)), 1)
     losses = functional.cross_entropy(logits, target, reduction="none")
-    loss = (losses * weight).sum() / (0.25 * plan.tokens)
-    loss.backward()
-    return _note(batch, losses.detach(), where, weights[:, 1:], progress)
+    ((losses * weight).sum() / (0.25 * plan.tokens)).backward()
+    return Loss(batch, losses.detach(), places, weights[:, 1:])
 
 
 def _rivals(
@@ -264,20 +274,15 @@ def _rivals(
     return functional.linear(hidden, heads).float()
 
 
-def _note(
-    batch: Sequence[Example],
-    losses: Tensor,
-    where: Tensor,
-    weights: Tensor,
-    progress: Progress,
-) -> float:
+def _note(loss: Loss, progress: Progress) -> float:
     """Mean loss of the reply's tokens: of the batch, and by family as a moving mean."""
-    spread = torch.zeros_like(weights)
-    spread[where] = losses
-    reply = weights > 0.5
-    sums, counts = (spread * reply).sum(1).tolist(), reply.sum(1).tolist()
+    spread = torch.zeros_like(loss.weights).flatten()
+    spread[loss.places] = loss.values.cpu()
+    reply = loss.weights > 0.5
+    sums = (spread.view_as(reply) * reply).sum(1).tolist()
+    counts = reply.sum(1).tolist()
     names = tuple(FAMILIES)
-    for one, total, count in zip(batch, sums, counts, strict=True):
+    for one, total, count in zip(loss.batch, sums, counts, strict=True):
         name, mean = names[one.family], total / max(count, 1)
         progress.family_losses[name] = 0.99 * progress.family_losses.get(name, mean) + 0.01 * mean
     return float(sum(sums) / max(1.0, sum(counts)))
@@ -324,9 +329,10 @@ def accuracy(
 def _whole(model: Model, batch: Sequence[Example], register: Register, turn: Tensor) -> list[bool]:
     rows, weights, guests = padded(batch, register, strangers=0)
     where = weights[:, 1:] == 1
-    with torch.no_grad(), torch.autocast(turn.device.type, dtype=torch.bfloat16):
-        hidden = model(rows[:, :-1], turn[:, : rows.shape[1] - 1], guests)
-        best = model.logits(hidden[where], guests).argmax(-1)
+    device = turn.device
+    with torch.no_grad(), torch.autocast(device.type, dtype=torch.bfloat16):
+        hidden = model(rows[:, :-1].to(device), turn[:, : rows.shape[1] - 1], guests)
+        best = model.logits(hidden[where.to(device)], guests).argmax(-1).cpu()
     same = torch.ones_like(where)
     same[where] = best == rows[:, 1:][where]
     return [bool(whole) for whole in same.all(1)]

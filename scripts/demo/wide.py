@@ -67,6 +67,14 @@ def lists() -> Lists:
     )
 
 
+@cache
+def judged() -> frozenset[str]:
+    """Names of tools that only the judge's questions have: no tool here has one of them."""
+    with (Path(__file__).parent / "strangers.jsonl").open(encoding="utf-8") as lines:
+        requests = [json.loads(line)["request"] for line in lines]
+    return frozenset(tool["name"] for request in requests for tool in request.get("tools", ()))
+
+
 VALUE_KINDS = (
     *("text", "text", "word", "word", "name", "title", "id", "int", "int", "city", "email"),
     *("file", "date", "enum"),
@@ -201,7 +209,7 @@ def _made_up(rng: random.Random) -> Asked:
         kind = pick(VALUE_KINDS, rng)
         kind = "/".join(pick(lists().enums, rng)) if kind == "enum" else kind
         name = pick(lists().names_of.get(kind, ("mode", "state", "level", "type")), rng)
-        if rng.random() < 0.1:
+        if rng.random() < 0.06:
             name = words.word(rng)
         if name in given:
             break
@@ -223,6 +231,8 @@ def _made_up(rng: random.Random) -> Asked:
     name = rng.choice(
         (f"{verb}_{thing}", f"{verb}_{thing}", f"{thing}_{verb}", f"{verb}{thing.capitalize()}")
     )
+    if name in judged():
+        return _made_up(rng)
     return Asked(Tool(name, pick(notes, rng), _parameters(listed)), begin + "".join(parts), given)
 
 
@@ -299,7 +309,7 @@ def tool_missing(source: Source) -> Dialogue:
     """What a tool could do, and none is declared, or another one."""
     rng = source.rng
     wanted = asked(rng)
-    while wanted.tool.name in ("calculate", "calc", "evaluate", "compute"):
+    while wanted.tool.name in ("calculator", "do_math", "calc", "evaluate", "compute"):
         wanted = asked(rng)
     tools: tuple[Tool, ...] = ()
     if rng.random() < 0.4:
@@ -313,7 +323,7 @@ def tool_told(source: Source) -> Dialogue:
     rng = source.rng
     wanted = asked(rng)
     answer = _answer(rng)
-    final = f"The function {wanted.tool.name} answered: {answer}"
+    final = f"The function {wanted.tool.name} answered:\n{answer}"
     turn = Turn(think("The function has answered.", "I tell the user.", "Give the result."), final)
     step = Step(
         Turn(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 WIDTH = 128
 WORD, OWN = 0.8, 0.45
 """The shares of the word and of the token itself in a picture."""
-PROPERTIES = 8
+PROPERTIES = 10
 MADE = ("made.embed", "made.head", "made.embed_properties", "made.head_properties")
 """The tensors: the matrices of pictures, then those of properties, for the first vocabulary matrix
 and for the last."""
@@ -67,4 +67,6 @@ def _properties(token: bytes) -> tuple[bool, ...]:
         not any(map(str.isalnum, bare)),
         not bare.isascii(),
         len(bare) > 4,
+        bare[1:].isupper(),
+        text[:1].isspace() and text[:2] != f" {bare[:1]}",
     )

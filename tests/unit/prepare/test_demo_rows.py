@@ -31,11 +31,12 @@ def test_spellings_of_one_word_are_alike_and_words_are_not() -> None:
 
 
 def test_properties_are_what_can_be_seen_of_a_token() -> None:
-    found = properties([b" Priya", b"42", b'":"', "né".encode()])
-    assert found.shape == (4, PROPERTIES)
+    found = properties([b" Priya", b"42", b'":"', "né".encode(), b"\tROLE"])
+    assert found.shape == (5, PROPERTIES)
     assert found.tolist() == [
-        [1, 1, 1, 1, 0, 0, 0, 1],
-        [1, 0, 0, 0, 1, 0, 0, 0],
-        [1, 0, 0, 0, 0, 1, 0, 0],
-        [1, 0, 0, 1, 0, 0, 1, 0],
+        [1, 1, 1, 1, 0, 0, 0, 1, 0, 0],
+        [1, 0, 0, 0, 1, 0, 0, 0, 0, 0],
+        [1, 0, 0, 0, 0, 1, 0, 0, 0, 0],
+        [1, 0, 0, 1, 0, 0, 1, 0, 0, 0],
+        [1, 0, 1, 1, 0, 0, 0, 0, 1, 1],
     ]
