@@ -23,9 +23,11 @@ from scripts.demo.table import markdown
 from scripts.demo.wordings import SOURCE
 from scripts.gguf_model import convert
 from trt_responses.engines.llamacpp.engine import LlamaCppEngine
+from trt_responses.features.card.feature import StrictTools
 from trt_responses.prepare.checkpoint.open import open_checkpoint
 from trt_responses.prepare.demo import COMPACT, expand
 from trt_responses.prepare.llamacpp.gguf import WEIGHT_TYPES
+from trt_responses.prepare.note import card_fields
 from trt_responses.tokens import vocabulary
 
 if TYPE_CHECKING:
@@ -71,10 +73,11 @@ async def _judged(given: argparse.Namespace, scratch: Path, console: Console) ->
     """The table of the strangers' questions."""
     questions = strangers.strangers()
     engine, _ = _engine(given, scratch, 2 * CONTEXT_TOKENS + 1_024)
-    greedy = await strangers.marks(engine, questions, 0.0, given.slots)
+    features = _features(given.source)
+    greedy = await strangers.marks(engine, questions, 0.0, given.slots, features)
     console.print("temperature 1")
     engine, _ = _engine(given, scratch, 2 * CONTEXT_TOKENS + 1_024)
-    drawn = await strangers.marks(engine, questions, 1.0, given.slots)
+    drawn = await strangers.marks(engine, questions, 1.0, given.slots, features)
     if given.answers is not None:
         lines = (
             json.dumps([one.family, question.request["input"], one.grade, one.answer])
@@ -82,6 +85,12 @@ async def _judged(given: argparse.Namespace, scratch: Path, console: Console) ->
         )
         given.answers.write_text("\n".join(lines) + "\n", "utf-8")
     return strangers.table(greedy, drawn)
+
+
+def _features(source: Path) -> tuple[StrictTools, ...]:
+    """What the engine's card sets besides a temperature."""
+    strict = card_fields([source / "config.json"]).get("strict_tools", False)
+    return (StrictTools(schema_s=1.0),) if strict else ()
 
 
 def _engine(

@@ -90,7 +90,7 @@ class Shape:
             "torch_dtype": "bfloat16",
             "use_cache": True,
             "vocab_size": self.vocabulary,
-            "trt_responses": {"note": NOTE, "temperature": 0.0},
+            "trt_responses": {"note": NOTE, "temperature": 0.0, "strict_tools": True},
         }
 
 

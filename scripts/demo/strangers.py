@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from trt_responses.engine import Engine
+    from trt_responses.feature import Feature
 
 QUESTIONS = Path(__file__).parent / "strangers.jsonl"
 MAX_TOKENS = 300
@@ -66,12 +67,16 @@ def strangers() -> tuple[Stranger, ...]:
 
 
 async def marks(
-    engine: Engine, questions: Sequence[Stranger], temperature: float, at_once: int
+    engine: Engine,
+    questions: Sequence[Stranger],
+    temperature: float,
+    at_once: int,
+    features: Sequence[Feature] = (),
 ) -> list[Mark]:
-    """The mark of each answer, from a server over this engine."""
+    """The mark of each answer, from a server over this engine, with what its card sets."""
     settings = Settings(store="memory://", model="demo", date="2025-06-28")
     places = asyncio.Semaphore(at_once)
-    app = create_app(settings, engine=engine)
+    app = create_app(settings, engine=engine, features=features)
     async with living(app):
         client = Client(app)
 

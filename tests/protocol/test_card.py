@@ -1,4 +1,5 @@
-"""What an engine's card says: a note for users, and the temperature where a request sets none."""
+"""What an engine's card says: a note for users, the temperature where a request sets none, and
+whether arguments of functions are guided."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ import orjson
 
 from tests.support.asgi import JSON, Client, living
 from tests.support.cards import app_of_a_card
+from tests.support.steering import GUIDES
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -22,13 +24,27 @@ if TYPE_CHECKING:
 NOTE = "A toy."
 CHAT = {"model": "mine", "messages": [{"role": "user", "content": "Hello"}]}
 MESSAGES = {**CHAT, "max_tokens": 50}
+FLAG = {
+    "type": "object",
+    "properties": {"ok": {"type": "boolean"}},
+    "required": ["ok"],
+    "additionalProperties": False,
+}
+GET = {"type": "function", "name": "get", "parameters": FLAG}
+CALLED = (
+    "<|channel|>commentary to=functions.get <|constrain|>json<|message|>",
+    '{"ok":true}<|endoftext|>',
+)
 
 
 def served_from(
-    engines: Path, story: Callable[[Client, ScriptedEngine], Awaitable[None]], **card: Any
+    engines: Path,
+    story: Callable[[Client, ScriptedEngine], Awaitable[None]],
+    *written: str,
+    **card: Any,
 ) -> None:
     """Run the story with a server of the one prepared engine, which has such a card."""
-    app, engine = app_of_a_card(engines, **card)
+    app, engine = app_of_a_card(engines, *written, **card)
 
     async def whole() -> None:
         async with living(app):
@@ -70,3 +86,34 @@ def test_a_card_without_either_changes_nothing(tmp_path: Path) -> None:
         assert (await client.create(model="mine")).json()["temperature"] == 1.0
 
     served_from(tmp_path, story)
+
+
+def test_a_card_may_guide_arguments_of_functions_that_are_not_strict(tmp_path: Path) -> None:
+    async def story(client: Client, engine: ScriptedEngine) -> None:
+        for strict in (True, False, None):
+            reply = (await client.create(model="mine", tools=[GET | {"strict": strict}])).json()
+            assert reply["output"][-1]["arguments"] == '{"ok":true}'
+            assert reply["tools"][0]["strict"] is bool(strict)
+            guide = engine.requests[-1].options.guide
+            assert guide is not None
+            assert "boolean" in guide.source
+
+    served_from(tmp_path, story, *CALLED, guides=GUIDES, strict_tools=True)
+
+
+def test_a_schema_that_no_guide_can_follow_is_served_without_one(tmp_path: Path) -> None:
+    odd = GET | {"parameters": FLAG | {"not": {"required": ["x"]}}}
+
+    async def story(client: Client, engine: ScriptedEngine) -> None:
+        reply = await client.create(model="mine", tools=[odd])
+        assert reply.json()["status"] == "completed"
+        assert engine.requests[-1].options.guide is None
+
+    served_from(tmp_path, story, guides=GUIDES, strict_tools=True)
+
+
+def test_an_engine_without_guides_serves_functions_as_they_are(tmp_path: Path) -> None:
+    async def story(client: Client, engine: ScriptedEngine) -> None:
+        assert (await client.create(model="mine", tools=[GET])).status == 200
+
+    served_from(tmp_path, story, strict_tools=True)

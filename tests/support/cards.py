@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 from scripts.checkpoints import TINY
@@ -15,9 +16,12 @@ from trt_responses.prepare.shelf.card import SCHEMA, Card, Limits, Source, Sourc
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from fastapi import FastAPI
+
+    from trt_responses.engine import GuideKind
 
 SHA = "0" * 64
 VERSION = "0123456789ab"
@@ -63,9 +67,16 @@ def carded(
     return card, directory
 
 
-def app_of_a_card(engines_dir: Path, **changes: Any) -> tuple[FastAPI, ScriptedEngine]:
-    """An app that serves a prepared engine with such a card; its engine is a scripted one."""
+def app_of_a_card(
+    engines_dir: Path,
+    *written: str,
+    guides: Mapping[GuideKind, frozenset[int]] | None = None,
+    **changes: Any,
+) -> tuple[FastAPI, ScriptedEngine]:
+    """An app that serves a prepared engine with such a card; its engine is a scripted one, which
+    writes these texts in turns."""
     carded(engines_dir, libraries=dict(library_versions()), **changes)
-    engine = ScriptedEngine(lambda prompt_ids, options: script(ANSWER))
+    turns = cycle(written or (ANSWER,))
+    engine = ScriptedEngine(lambda prompt_ids, options: script(next(turns)), guides=guides)
     settings = Settings(engines_dir=engines_dir, store="memory://", engine_process="never")
     return create_app(settings, engine_of=lambda selection, settings: engine), engine

@@ -1,6 +1,8 @@
-"""What a checkpoint's config says for its engine's card: a note, and a default temperature.
+"""What a checkpoint's config says for its engine's card: a note, a default temperature, and whether
+arguments of functions are guided.
 
-`"trt_responses": {"note": "…", "temperature": 0}` in `config.json`, both optional.
+`"trt_responses": {"note": "…", "temperature": 0, "strict_tools": true}` in `config.json`, each
+optional.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ class CardFields(TypedDict, total=False):
 
     note: str
     temperature: float
+    strict_tools: bool
 
 
 def card_fields(files: Iterable[Path]) -> CardFields:
@@ -35,7 +38,7 @@ def card_fields(files: Iterable[Path]) -> CardFields:
         return {}
     place = f"{CONFIG}, {SECTION}"
     if not isinstance(section, dict):
-        raise refusal(place, shown(section), "an object with note and temperature")
+        raise refusal(place, shown(section), "an object with note, temperature and strict_tools")
     fields: CardFields = {}
     if (note := section.get("note")) is not None:
         if not isinstance(note, str) or not 0 < len(note) <= LONGEST or not note.isprintable():
@@ -49,4 +52,8 @@ def card_fields(files: Iterable[Path]) -> CardFields:
         ):
             raise refusal(f"{place}.temperature", shown(drawn), f"a number from 0 to {HOTTEST:.0f}")
         fields["temperature"] = float(drawn)
+    if (guided := section.get("strict_tools")) is not None:
+        if not isinstance(guided, bool):
+            raise refusal(f"{place}.strict_tools", shown(guided), "true or false")
+        fields["strict_tools"] = guided
     return fields

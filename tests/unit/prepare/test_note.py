@@ -27,6 +27,7 @@ def test_a_config_may_set_a_note_and_a_temperature(tmp_path: Path) -> None:
         "temperature": 0.0,
     }
     assert fields_of(tmp_path, {"note": "A toy."}) == {"note": "A toy."}
+    assert fields_of(tmp_path, {"strict_tools": True}) == {"strict_tools": True}
     assert fields_of(tmp_path, None) == {}
     assert card_fields([tmp_path / "model.gguf"]) == {}
 
@@ -42,6 +43,7 @@ def test_a_config_may_set_a_note_and_a_temperature(tmp_path: Path) -> None:
         ({"temperature": "0"}, "temperature"),
         ({"temperature": True}, "temperature"),
         ({"temperature": 3}, "temperature"),
+        ({"strict_tools": 1}, "strict_tools"),
     ],
 )
 def test_a_wrong_field_is_refused_by_its_name(tmp_path: Path, section: object, names: str) -> None:
@@ -54,3 +56,4 @@ def test_the_demo_says_what_it_is_and_is_greedy() -> None:
     fields = card_fields([place / "config.json"])
     assert "demo" in fields["note"]
     assert fields["temperature"] == 0.0
+    assert fields["strict_tools"] is True

@@ -1,15 +1,22 @@
-"""The temperature that an engine's card gives to requests that set none."""
+"""What an engine's card sets for requests: a temperature where they set none, strict functions."""
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from trt_responses.errors import InvalidRequest
 from trt_responses.feature import Step
 from trt_responses.frozen import replace as replace_frozen
+from trt_responses.schema.compile import Allowance, Forms
+from trt_responses.steering.tools import schema_of
 
 if TYPE_CHECKING:
-    from trt_responses.accept.accepted import Accepted
+    from collections.abc import Callable
+
+    from trt_responses.accept.accepted import Accepted, Tool
     from trt_responses.run.draft import Draft
 
 
@@ -40,3 +47,39 @@ class TemperatureStep(Step):
             sampling=replace_frozen(accepted.sampling, temperature=self._temperature),
             echo=replace_frozen(accepted.echo, temperature=self._temperature),
         )
+
+
+class StrictTools:
+    """Guides the arguments of functions that are not strict, too, as if they were."""
+
+    reads = ("tools",)
+
+    def __init__(self, schema_s: float) -> None:
+        self._forms = Forms()
+        self._schema_s = schema_s
+
+    def accept(self, accepted: Accepted) -> Step | None:
+        return StrictStep(self._strict)
+
+    def _strict(self, tool: Tool) -> Tool:
+        """The tool with strict arguments, if a guide can follow the whole of its schema."""
+        if tool.promise is not None or tool.server is not None or tool.callee.custom:
+            return tool
+        with suppress(InvalidRequest):
+            self._forms.form(*schema_of(tool), strict=True, allowance=Allowance(self._schema_s))
+            return replace(tool, strict=True)
+        return tool
+
+
+class StrictStep(Step):
+    """Makes one run's functions strict. Its response shows them as the request has them."""
+
+    def __init__(self, strict: Callable[[Tool], Tool]) -> None:
+        self._strict = strict
+
+    async def prompted(self, draft: Draft) -> None:
+        given = draft.accepted.tools
+        if "json_schema" not in draft.limits.guides:
+            return
+        tools = await asyncio.to_thread(lambda: [self._strict(tool) for tool in given])
+        draft.accepted = replace(draft.accepted, tools=tools)

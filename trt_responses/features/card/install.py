@@ -1,11 +1,12 @@
-"""What an engine's card says to users: a note about the model, and its default temperature."""
+"""What an engine's card says to users: a note about the model, its default
+temperature, and whether arguments of functions are guided."""
 
 from __future__ import annotations
 
 import logging
 from typing import TYPE_CHECKING
 
-from trt_responses.features.card.feature import CardTemperature
+from trt_responses.features.card.feature import CardTemperature, StrictTools
 
 if TYPE_CHECKING:
     from trt_responses.setup.server import Server
@@ -22,3 +23,5 @@ def install(server: Server) -> None:
         logger.info("%s: %s", card.label, card.note)
     if card.temperature is not None:
         server.features.append(CardTemperature(card.temperature))
+    if card.strict_tools:
+        server.features.append(StrictTools(server.settings.schema_s))

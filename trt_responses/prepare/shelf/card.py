@@ -122,6 +122,8 @@ class Card:
     """What users of the model are to know before they try it."""
     temperature: float | None = None
     """The temperature of requests that set none; None: the API's default."""
+    strict_tools: bool = False
+    """Arguments of functions that are not strict are guided as well."""
     number: int | None = None
     """The number of this build among those of its name, from 1 on; None for a build of a release
     without numbers, in a read-only directory."""
