@@ -27,7 +27,7 @@ from scripts.demo.conversation import (
 from scripts.demo.data import draw, settled
 from scripts.demo.families import FAMILIES
 from scripts.demo.knowledge import knowledge
-from scripts.demo.rows import GUIDED, Codec, encode, example
+from scripts.demo.rows import BARRED, GUIDED, Codec, encode, example
 from scripts.demo.table import markdown
 from trt_responses.prepare.checkpoint.safetensors import read_tensors
 from trt_responses.prepare.demo import COMPACT, USED_IDS
@@ -217,6 +217,8 @@ def test_only_the_reply_is_learnt_whole_and_the_frame_is_never_blurred() -> None
         assert [known.id(row) for row in one.rows] == prompt + reply
         assert (one.weights[: len(prompt)] < 0.5).all()
         forced = _forced(reply)
+        if dialogue.family in BARRED:
+            forced |= _answer_header(reply)
         if dialogue.family not in GUIDED:
             for place, weight in enumerate(one.weights[len(prompt) :]):
                 assert weight == (0 if place in forced else 1)
@@ -224,6 +226,14 @@ def test_only_the_reply_is_learnt_whole_and_the_frame_is_never_blurred() -> None
         frame = {known.row_of[control] for control in CONTROL}
         for place, row in enumerate(one.rows[: len(prompt)]):
             assert row not in frame or blurred.rows[place] == row
+
+
+def _answer_header(reply: list[int]) -> set[int]:
+    """Where a server writes the header of an answer in the place of a call's."""
+    header = encode(ASSISTANT + FINAL_HEADER)
+    places = range(len(reply) - len(header))
+    start = next(place for place in places if reply[place : place + len(header)] == header)
+    return set(range(start, start + len(header)))
 
 
 def _forced(reply: list[int]) -> set[int]:

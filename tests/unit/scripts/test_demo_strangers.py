@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -90,6 +91,15 @@ def test_no_question_is_a_wording_of_the_training() -> None:
         *_, last = user_texts(stranger)
         if len(last.split()) > EVERYDAY:
             assert wordings.core(last) not in seen, last
+
+
+def test_no_tool_that_training_makes_has_a_name_of_the_judges() -> None:
+    """But for the weather's, which README shows and an older family has."""
+    judged = wide.judged()
+    assert len(judged) >= 20
+    assert judged.isdisjoint(name for tool in wide.lists().tools for name in tool.names)
+    rng = random.Random(5)
+    assert judged.isdisjoint(wide.asked(rng).tool.name for _ in range(400))
 
 
 @pytest.mark.parametrize(
