@@ -1,4 +1,4 @@
-"""What each kind of store costs: `python -m bench.stores`, some 40 s.
+"""What each kind of store costs: `python -m bench.stores`, about a minute.
 
 A record is that of a response of 64 and 448 tokens, the next turn of a conversation that goes on.
 Times are wall times, for a disk and a server are waited for; how long the event loop was held is
@@ -16,12 +16,13 @@ import subprocess
 import tempfile
 import time
 from array import array
+from base64 import b64encode
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import orjson
 import uvloop
@@ -30,6 +31,8 @@ from rich.table import Table
 
 from bench.script import ANALYSIS_TOKENS, LENGTHS, prose
 from tests.support import postgres_server
+from trt_responses.features.encryption.keys import StoreKeys
+from trt_responses.features.encryption.store import EncryptedStore
 from trt_responses.harmony.stored_text import Spelled
 from trt_responses.serve.server import freeze_heap
 from trt_responses.store import Block, Record
@@ -48,6 +51,9 @@ if TYPE_CHECKING:
     from trt_responses.tokens.vocabulary import Vocabulary
 
 KINDS = ("memory", "sqlite", "sqlite full", "redis", "postgres")
+ENCRYPTED = ", encrypted"
+ROWS = (*KINDS, f"sqlite{ENCRYPTED}", f"postgres{ENCRYPTED}")
+KEY = b64encode(bytes(32))
 RECORDS, TURNS, AT_ONCE = 1000, 10, 64
 LONG_BLOCKS, LARGE_BYTES = 1000, 4 * 1024 * 1024
 HOLD_GOAL_US = 5_000
@@ -58,6 +64,8 @@ UP = "ready to accept connections"
 @dataclass(frozen=True, slots=True)
 class Row:
     kind: str
+    cpu_us: float
+    """Of this process for a put, 64 of them under way; a database's own is apart."""
     puts_s: float
     """Records a second, 64 of them under way."""
     gets_s: float
@@ -147,7 +155,9 @@ async def row(kind: str, store: Store, answers: Answers) -> Row:
     alone = list(islice(answers.records("b"), RECORDS // 2))
     await _timed(store.put, list(islice(answers.records("w"), 2 * AT_ONCE)))
     freeze_heap()  # as a server does when it has started
+    begun_s = time.process_time()
     loaded, puts_s = await _timed(store.put, records)
+    cpu_us = (time.process_time() - begun_s) / RECORDS * 1e6
     _, gets_s = await _timed(lambda each: store.get(each.id, each.owner), records[-500:])
     with Holds() as holds:
         single = [await _alone(store.put, record) for record in alone]
@@ -156,8 +166,8 @@ async def row(kind: str, store: Store, answers: Answers) -> Row:
     gc.unfreeze()
     ordinary = statistics.quantiles(single, n=100)
     return Row(
-        kind, puts_s, gets_s, ordinary[49], ordinary[98], statistics.quantiles(loaded, n=100)[98],
-        holds.longest_us, hard,
+        kind, cpu_us, puts_s, gets_s, ordinary[49], ordinary[98],
+        statistics.quantiles(loaded, n=100)[98], holds.longest_us, hard,
     )  # fmt: skip
 
 
@@ -246,14 +256,19 @@ def _postgres(stack: AsyncExitStack, spell: Spell) -> Store | None:
     return PostgresStore(server.url, spell=spell)
 
 
+def encrypted(store: Store, spell: Spell) -> Store:
+    return cast("Store", EncryptedStore(store, StoreKeys(lambda: KEY), spell))
+
+
 async def measured_rows() -> list[Row]:
     vocabulary = vocabularies.load()
     answers, measured = Answers(vocabulary), list[Row]()
     spell = Spelled(vocabulary, Pieces(vocabulary))
-    for kind in KINDS:
-        async with opened(kind, spell) as store:
+    for kind in ROWS:
+        async with opened(kind.removesuffix(ENCRYPTED), spell) as store:
             if store is not None:
-                measured.append(await row(kind, store, answers))
+                sealed = encrypted(store, spell) if kind.endswith(ENCRYPTED) else store
+                measured.append(await row(kind, sealed, answers))
     return measured
 
 
@@ -262,13 +277,16 @@ async def measured_rows() -> list[Row]:
 
 def table(measured: list[Row]) -> Table:
     shown = Table(title="Stores: records of 512 tokens, ten turns a conversation")
-    for name in ("kind", "puts/s", "gets/s", "p50 µs", "× memory", "p99 µs", "… of 64",
-                 "held ms", "… hard"):  # fmt: skip
+    for name in ("kind", "CPU µs", "× sqlite", "puts/s", "gets/s", "p50 µs", "× memory", "p99 µs",
+                 "… of 64", "held ms", "… hard"):  # fmt: skip
         shown.add_column(name, justify="right")
     base = measured[0].p50_us
+    cpu_us = next(each.cpu_us for each in measured if each.kind == "sqlite")
     for each in measured:
         shown.add_row(
             each.kind,
+            f"{each.cpu_us:,.0f}",
+            f"{each.cpu_us / cpu_us:.2f}",
             f"{each.puts_s:,.0f}",
             f"{each.gets_s:,.0f}",
             f"{each.p50_us:,.0f}",

@@ -14,7 +14,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from orjson import Fragment
 
 NOTHING: Mapping[str, Any] = {}
 NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
@@ -28,6 +31,8 @@ def function_name(label: str, name: str) -> str:
 
 DEFERS = "defers"
 """The option of a server of tools whose tools may be too many to show at once."""
+SHOWS_TEXT = "shows_text"
+"""The option of a tool whose calls show the client all that the model reads."""
 
 
 class ToolCall(NamedTuple):
@@ -64,7 +69,8 @@ class Listing(NamedTuple):
     """What a session has found out that the tool offers; the client gets it first."""
 
     server_label: str
-    tools: tuple[Mapping[str, Any], ...]
+    tools: tuple[Mapping[str, Any], ...] | Fragment
+    """As they are written down; a `Fragment` of JSON where many requests get the same ones."""
     error: str | None = None
     """Why it could not be found out, in words."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trt_responses.cli.setting_list import groups
-from trt_responses.settings import Settings
+from trt_responses.settings import whole
 
 
 def tables() -> str:
@@ -17,7 +17,7 @@ def _table(title: str, names: list[str]) -> str:
 
 
 def _row(name: str) -> str:
-    field = Settings.model_fields[name]
+    field = whole().model_fields[name]
     default = f"`{_spelled(field.default)}`" if field.default not in (None, ()) else ""
     return f"| `{name.upper()}` | {default} | {(field.description or '').replace('|', ' or ')} |\n"
 

@@ -95,7 +95,8 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 
 
 def _served(place: Path, given: tuple[str, ...]) -> Command:
-    command = Command(place, *given, env={f"{PREFIX}STORE": "memory://"})
+    headers = {f"{PREFIX}ENGINE_HEADERS": "x-session-id={session}"}
+    command = Command(place, *given, env={f"{PREFIX}STORE": "memory://", **headers})
     try:
         command.until_ready()
     except BaseException:

@@ -524,7 +524,7 @@ BAD: list[tuple[Json, str]] = [
     ({"output_config": {"effort": "huge"}}, "output_config.effort"),
     ({"output_config": {"format": {"type": "json_schema"}}}, "output_config.format.schema"),
     ({"container": "c"}, "container"),
-    ({"mcp_servers": [{"type": "url"}]}, "mcp_servers"),
+    ({"mcp_servers": [{"type": "url"}]}, "mcp_servers[0].url"),
 ]
 
 

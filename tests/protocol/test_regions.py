@@ -22,6 +22,23 @@ def test_a_response_that_has_not_arrived_is_not_unknown() -> None:
             assert early.status == 409
             assert early.json()["error"]["code"] == "previous_response_not_here"
             assert "'eu'" in early.json()["error"]["message"], "it names the place"
+            talk = (await there.client.send("POST", "/v1/conversations", b"{}")).json()["id"]
+            place = f"/v1/responses/{made['id']}"
+            for method, path in (
+                ("GET", place),
+                ("GET", f"{place}?stream=true"),
+                ("GET", f"{place}/input_items"),
+                ("POST", f"{place}/cancel"),
+                ("DELETE", place),
+                ("GET", f"/v1/conversations/{talk}"),
+                ("GET", f"/v1/conversations/{talk}/items"),
+                ("DELETE", f"/v1/conversations/{talk}"),
+            ):
+                absent = await here.client.send(method, path)
+                assert absent.status == 409, (method, path)
+                assert absent.json()["error"]["code"] == "previous_response_not_here"
+                assert "'eu'" in absent.json()["error"]["message"]
+                assert absent.headers["retry-after"]
             copied = await eu.get(made["id"], "")
             assert isinstance(copied, Record)
             await us.put(copied)

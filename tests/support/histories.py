@@ -196,6 +196,10 @@ class PostgresHistory(History):
         with self._server() as server:
             server.execute(statement)
 
+    def value(self, statement: str) -> Any:
+        with self._server() as server:
+            return server.execute(statement).fetchone()[0]
+
     def store(self, bounds: Bounds = FREE) -> Store:
         from trt_responses.stores.postgres.store import PostgresStore
 

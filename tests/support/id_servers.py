@@ -119,6 +119,7 @@ class IdServer:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.bodies: list[dict[str, Any]] = []
+        self.heads: list[Mapping[str, str]] = []
         self.misuse: list[str] = []
         self.aborted = 0
         self.key = ""
@@ -174,6 +175,7 @@ class IdServer:
     async def generate(self, request: Request) -> Response:
         body = await request.json()
         self.bodies.append(body)
+        self.heads.append(request.headers)
         if self.status != 200:
             raise Refused("EngineCore encountered an issue", self.status)
         prompt, options = self.options(body)

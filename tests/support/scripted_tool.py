@@ -61,7 +61,7 @@ class ScriptedTool:
     async def open(self, opening: Opening) -> ScriptedSession:
         container = opening.options.get("container")
         container_id = container if isinstance(container, str) else None
-        earlier = tuple(item["container_id"] for item in opening.items)
+        earlier = tuple(item.get("container_id", "") for item in opening.items)
         self.opened.append((opening.owner, container_id, earlier))
         if container_id is not None and container_id not in self._known:
             raise InvalidRequest(

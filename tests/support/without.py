@@ -83,6 +83,7 @@ REFUSED: Mapping[str, Sequence[Post | Start | str]] = {
     ],
     "features.cors": [],
     "features.dense_text": [],
+    "features.engine_headers": [],
     "features.description": ["GET /v1/fields", "GET /docs", "GET /openapi.json"],
     "features.encryption": [Start({"store_keys": "store.keys"})],
     "features.explain": ["GET /v1/responses/resp_1/explain"],

@@ -6,22 +6,24 @@ import re
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
+from trt_responses.backends.settings import EngineSettings
 from trt_responses.backends.store_place import store_place
 from trt_responses.backends.stores import store_of
 from trt_responses.errors import StartupError
-from trt_responses.settings import PREFIX, VARIABLES, Settings
-from trt_responses.settings.fixed import Fixed
-from trt_responses.settings.gone import GONE
+from trt_responses.settings import PREFIX, Settings, variables, whole
+from trt_responses.settings.groups import gone, listed, settable
+from trt_responses.settings.values import Seconds, SettingGroup
 from trt_responses.store import says_nothing
 
-SECONDS = [name.upper() for name in VARIABLES if name.endswith("_s")]
+FIXED = [name for name in whole().model_fields if name not in variables()]
+SECONDS = [name.upper() for name in variables() if name.endswith("_s")]
 
 
 def test_every_setting_is_described_and_has_a_default() -> None:
     settings = Settings()
-    for name, field in Settings.model_fields.items():
+    for name, field in whole().model_fields.items():
         assert field.description, name
         assert not field.is_required(), name
     assert (settings.host, settings.port) == ("127.0.0.1", 8000)
@@ -42,7 +44,7 @@ def test_the_environment_sets_every_kind_of_value() -> None:
     }
     settings = Settings.from_environment({PREFIX + name: value for name, value in found.items()})
     assert (settings.host, settings.port, settings.drain_s) == ("::1", 0, 0.5)
-    assert (settings.insecure, settings.threads) == (True, 3)
+    assert (settings.insecure, EngineSettings.of(settings).threads) == (True, 3)
     assert settings.engines_dir == Path("/srv/engines")
     assert settings.owners() == {"k1": "ann", "k2": "bob"}
     assert settings.allowed_hosts == ("a.example", "b.example")
@@ -83,7 +85,7 @@ def test_a_value_that_will_not_parse_stops_the_start_with_its_name(name: str, va
 
 def test_an_unknown_name_is_refused_in_code() -> None:
     with pytest.raises(ValidationError):
-        Settings(prot=1)  # type: ignore[call-arg]
+        Settings(prot=1)
 
 
 @pytest.mark.parametrize("keys", ["secretsecret", "ann:", ":secretsecret", "ann:k,secretsecret"])
@@ -204,15 +206,55 @@ def test_origins_are_compared_as_browsers_write_them() -> None:
     assert settings.allowed_origins == ("https://app.example", "http://localhost:3000", "null")
 
 
-@pytest.mark.parametrize("name", [*GONE, *Fixed.model_fields])
+@pytest.mark.parametrize("name", [*gone(), *FIXED])
 def test_a_variable_that_went_is_refused_with_what_to_do_instead(name: str) -> None:
     variable = PREFIX + name.upper()
     with pytest.raises(StartupError, match=f"^{variable} is not a setting any more: ") as caught:
         Settings.from_environment({variable: "1"})
     meant = set(re.findall(f"{PREFIX}([A-Z_]+)", str(caught.value))) - {name.upper()}
-    assert meant <= {one.upper() for one in VARIABLES}
-    assert str(caught.value).endswith(f"{GONE[name.upper()]}.")
+    assert meant <= {one.upper() for one in variables()}
+    assert str(caught.value).endswith(f"{gone()[name.upper()]}.")
 
 
 def test_a_name_that_went_is_not_used_again() -> None:
-    assert not {name.lower() for name in GONE} & {*VARIABLES}
+    assert not {name.lower() for name in gone()} & {*variables()}
+
+
+def test_the_list_has_every_setting_and_the_folder_that_declares_it() -> None:
+    assert [one.name for one in listed()] == [*variables()]
+    owners = {name: group.__module__ for group in whole().__mro__ for name in annotated(group)}
+    for one in listed():
+        assert one.folder in (
+            "",
+            owners[one.name].removeprefix("trt_responses.")[: -len(".settings")],
+        )
+
+
+def annotated(group: type) -> list[str]:
+    return [*vars(group).get("__annotations__", ())]
+
+
+def test_a_group_that_is_not_listed_is_settable_under_its_own_title() -> None:
+    class Parrot(SettingGroup):
+        """A parrot."""
+
+        parrot_s: Seconds = Field(1.0, description="Seconds until it answers.")
+
+    class More(Settings, Parrot):
+        """All settings, and the parrot's."""
+
+    assert [*settable(More)][-1] == ("parrot_s", "A parrot")
+    assert Parrot.of(More(parrot_s="2", port="1")).parrot_s == 2
+    with pytest.raises(AssertionError):
+        Parrot.of(Settings())
+
+
+def test_a_setting_whose_folder_is_missing_is_refused_by_name() -> None:
+    class Core(Settings):
+        """What is left when every folder is gone."""
+
+    with pytest.raises(StartupError, match=r"STORE_KEYS: features\.encryption is not installed"):
+        Core(store_keys="keys")
+    with pytest.raises(StartupError, match=r"STORE_KEYS: features\.encryption is not installed"):
+        Core.from_environment({"TRT_RESPONSES_STORE_KEYS": "keys"})
+    assert Core(port=1).port == 1

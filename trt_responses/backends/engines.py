@@ -12,6 +12,7 @@ from trt_responses.backends.dialects import (
     vocabulary,
 )
 from trt_responses.backends.installed import maker, needed
+from trt_responses.backends.settings import EngineSettings
 from trt_responses.engines.cores import spare_cores
 from trt_responses.engines.stand_ins import StandIns
 from trt_responses.errors import StartupError
@@ -43,7 +44,7 @@ PROBE_S = 30.0
 def chosen_engine(settings: Settings) -> shelf.Selection:
     """The prepared engine that the settings select, checked against this machine."""
     selection = shelf.select(settings.engines_dir, settings.engine)
-    return shelf.serve_ready(selection, this_machine(settings.trtllm_python))
+    return shelf.serve_ready(selection, this_machine(EngineSettings.of(settings).trtllm_python))
 
 
 def engine_at(directory: Path, settings: Settings) -> Engine:
@@ -204,6 +205,7 @@ def llamacpp_over(
         from trt_responses.engines.llamacpp.body import HARMONY, Marks
         from trt_responses.engines.llamacpp.engine import LlamaCppEngine
         from trt_responses.engines.llamacpp.keeper import Patience
+    local = EngineSettings.of(settings)
     marks, spelled = HARMONY, StandIns(vocabulary())
     if dialect is not None:
         ends = frozenset(dialect.places.stops)
@@ -212,16 +214,16 @@ def llamacpp_over(
         spelled = StandIns(dialect.tokeniser)
     return LlamaCppEngine(
         model_path,
-        context_tokens=settings.context_tokens,
-        slots=settings.slots,
-        threads=settings.threads,
+        context_tokens=local.context_tokens,
+        slots=local.slots,
+        threads=local.threads,
         patience=Patience(
             idle_timeout_s=settings.stall_s, probe_timeout_s=min(PROBE_S, settings.stall_s / 2)
         ),
         spelled=spelled,
         marks=marks,
         adapters=adapters,
-        prompt_cache_mib=settings.prompt_cache_mib,
+        prompt_cache_mib=local.prompt_cache_mib,
     )
 
 
@@ -230,7 +232,7 @@ def tensorrt_over(directory: Path, card: Card, settings: Settings) -> Engine:
     with needed("The TensorRT engine", "tensorrt"):
         from trt_responses.engines.tensorrt.engine import TensorRtEngine
     chain = chain_of(card)
-    make = partial(_onnx, directory, card, settings.threads or spare_cores())
+    make = partial(_onnx, directory, card, EngineSettings.of(settings).threads or spare_cores())
     if card.kind == "tensorrt":
         make = partial(_rtx, directory, card)
     return TensorRtEngine(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trt_responses.backends.installed import maker, needed
+from trt_responses.backends.settings import StoreSettings
 from trt_responses.backends.store_place import store_place
 from trt_responses.errors import StartupError, UsageError
 from trt_responses.settings import PREFIX
@@ -23,13 +24,14 @@ if TYPE_CHECKING:
 def store_of(settings: Settings, spell: Spell) -> Store:
     """The store that the settings name. Text that `spell` can derive from ids is stored as ids
     alone."""
+    kept = StoreSettings.of(settings)
     bounds = Bounds(
-        max_bytes=settings.store_bytes,
-        max_records=settings.store_records,
-        max_age_s=settings.store_age_s,
-        max_frame_bytes=settings.store_bytes // 4,  # streams are kept beside the responses
-        lease_s=settings.lease_s,
-        takeover_s=settings.takeover_s,
+        max_bytes=kept.store_bytes,
+        max_records=kept.store_records,
+        max_age_s=kept.store_age_s,
+        max_frame_bytes=kept.store_bytes // 4,  # streams are kept beside the responses
+        lease_s=kept.lease_s,
+        takeover_s=kept.takeover_s,
     )
     place = store_place(settings)
     match place.kind:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trt_responses.backends.installed import maker, needed
+from trt_responses.backends.settings import McpNumbers, ToolSettings
 from trt_responses.errors import StartupError
 from trt_responses.settings import PREFIX
 
@@ -30,26 +31,28 @@ CONTAINER_IDLE_S = 1200.0
 
 def tools_of(settings: Settings) -> list[Tool]:
     """The tools that the settings switch on."""
+    chosen = ToolSettings.of(settings)
     tools: list[Tool] = []
-    if settings.python != "off" or settings.shell != "off":
+    if chosen.python != "off" or chosen.shell != "off":
         with needed(f"{PREFIX}PYTHON and {PREFIX}SHELL: the code runner"):
             from trt_responses.tools.python.shell import ShellTool
             from trt_responses.tools.python.tool import PythonTool
         shared = containers(settings)
-        tools += [PythonTool(shared)] if settings.python != "off" else []
-        tools += [ShellTool(shared, commands(settings))] if settings.shell != "off" else []
-    if settings.browser != "off":
+        tools += [PythonTool(shared)] if chosen.python != "off" else []
+        tools += [ShellTool(shared, commands(settings))] if chosen.shell != "off" else []
+    if chosen.browser != "off":
         tools.append(browser_tool(settings))
-    if settings.mcp_servers is not None or settings.mcp_urls:
+    if chosen.mcp_servers is not None or chosen.mcp_urls:
         tools.append(mcp_tool(settings))
     try:
-        return tools + [maker("tools", name)(settings) for name in settings.tools]
+        return tools + [maker("tools", name)(settings) for name in chosen.tools]
     except StartupError as error:
         raise StartupError(f"{PREFIX}TOOLS: {error}") from None
 
 
 def browser_tool(settings: Settings) -> Tool:
     """The tool `web_search`. Its packages are imported only if it is switched on."""
+    chosen = ToolSettings.of(settings)
     with needed(f"{PREFIX}BROWSER: the browser", "browser"):
         from trt_responses.tools.browser import search
         from trt_responses.tools.browser.reading import Reading
@@ -59,23 +62,24 @@ def browser_tool(settings: Settings) -> Tool:
     name, url = search_service(settings)
     bounds = FetchBounds()
     return BrowserTool(
-        search.SERVICES[name](url, settings.search_key, bounds.deadline_s),
-        Opens(Reach(private_networks(settings), fetch_ports(settings)), settings.browser_opens),
+        search.SERVICES[name](url, chosen.search_key, bounds.deadline_s),
+        Opens(Reach(private_networks(settings), fetch_ports(settings)), chosen.browser_opens),
         bounds,
-        Reading(boxed=settings.browser == "boxed"),
+        Reading(boxed=chosen.browser == "boxed"),
     )
 
 
 def search_service(settings: Settings) -> tuple[str, str]:
     """The name and the URL of the search service. Raises a `StartupError` if a setting is
     missing."""
-    url = settings.search_url
+    chosen = ToolSettings.of(settings)
+    url = chosen.search_url
     if url is None:
         raise StartupError(
             f"{PREFIX}BROWSER: web search needs a search service: set {PREFIX}SEARCH_URL."
         )
     if url == "brave":
-        if not settings.search_key:
+        if not chosen.search_key:
             raise StartupError(f"{PREFIX}SEARCH_KEY is not set: Brave needs a key.")
         return "brave", BRAVE
     if not url.startswith(("http://", "https://")):
@@ -88,7 +92,7 @@ def private_networks(settings: Settings) -> tuple[Network, ...]:
     from trt_responses.tools.addresses import network
 
     try:
-        return tuple(map(network, settings.private_networks))
+        return tuple(map(network, ToolSettings.of(settings).private_networks))
     except ValueError as fault:
         raise StartupError(f"{PREFIX}PRIVATE_NETWORKS: {fault}.") from None
 
@@ -96,13 +100,14 @@ def private_networks(settings: Settings) -> tuple[Network, ...]:
 def fetch_ports(settings: Settings) -> frozenset[int]:
     """The ports that the browser may fetch pages from."""
     try:
-        return frozenset(map(int, settings.browser_ports))
+        return frozenset(map(int, ToolSettings.of(settings).browser_ports))
     except ValueError:
         raise StartupError(f"{PREFIX}BROWSER_PORTS: expected numbers, such as 80,443.") from None
 
 
 def mcp_tool(settings: Settings) -> McpTool:
     """The tool `mcp`, for the operator's servers and those that requests may name."""
+    bounds = McpNumbers.of(settings)
     with needed(f"{PREFIX}MCP_SERVERS and {PREFIX}MCP_URLS: the MCP client", "mcp"):
         from trt_responses.tools.fetch_guard import Reach
         from trt_responses.tools.mcp.limits import Limits
@@ -112,25 +117,26 @@ def mcp_tool(settings: Settings) -> McpTool:
         servers,
         places,
         Limits(
-            settings.mcp_connect_s,
-            settings.mcp_call_s,
-            max_tools=settings.mcp_tools,
+            bounds.mcp_connect_s,
+            ToolSettings.of(settings).mcp_call_s,
+            max_tools=bounds.mcp_tools,
         ),
         Reach(private_networks(settings), ports=None),
-        list_s=settings.mcp_list_s,
+        list_s=bounds.mcp_list_s,
         clock_s=time.monotonic,
     )
 
 
 def mcp_servers(settings: Settings) -> tuple[dict[str, Server], list[Place]]:
     """The configured servers, and the URL prefixes of servers that requests may name."""
+    chosen = ToolSettings.of(settings)
     with needed(f"{PREFIX}MCP_SERVERS and {PREFIX}MCP_URLS: the MCP client", "mcp"):
         from trt_responses.tools.mcp.servers import place_of, servers_in
     servers = {}
-    if settings.mcp_servers is not None:
-        servers = servers_in(settings.mcp_servers, f"{PREFIX}MCP_SERVERS")
+    if chosen.mcp_servers is not None:
+        servers = servers_in(chosen.mcp_servers, f"{PREFIX}MCP_SERVERS")
     places = []
-    for url in settings.mcp_urls:
+    for url in chosen.mcp_urls:
         try:
             places.append(place_of(url))
         except ValueError as error:
@@ -140,46 +146,48 @@ def mcp_servers(settings: Settings) -> tuple[dict[str, Server], list[Place]]:
 
 def commands(settings: Settings) -> Shell:
     """The limits of the tool `shell`."""
+    chosen = ToolSettings.of(settings)
     from trt_responses.tools.python.command import Shell
 
-    return Shell(settings.python_bytes, settings.container_bytes)
+    return Shell(chosen.python_bytes, chosen.container_bytes)
 
 
 def containers(settings: Settings) -> Containers:
     """The containers in which code and commands run. Raises a `StartupError` if code could read the
     server's own data."""
+    chosen = ToolSettings.of(settings)
     from trt_responses.tools.python.command import PROGRAMS
     from trt_responses.tools.python.container import Bounds
     from trt_responses.tools.python.containers import Containers
     from trt_responses.tools.python.directories import Usage
     from trt_responses.tools.python.process import Interpreter, readable_paths
 
-    executable = str(settings.python_executable or sys.executable)
+    executable = str(chosen.python_executable or sys.executable)
     readable = readable_paths(executable)
     data_dir = settings.data_dir.resolve()
-    programs = PROGRAMS if settings.shell != "off" else ()
+    programs = PROGRAMS if chosen.shell != "off" else ()
     for path in map(Path, (*readable, *programs)):
         if data_dir.is_relative_to(path.resolve()):
             raise StartupError(
                 f"{PREFIX}DATA_DIR: {data_dir} is inside {path}, which the model's code may read: "
                 "choose another directory."
             )
-    disk = Usage(settings.container_bytes, CONTAINER_FILES)
+    disk = Usage(chosen.container_bytes, CONTAINER_FILES)
     return Containers(
         settings.data_dir / "containers",
         Interpreter(
             executable,
             readable,
-            memory_bytes=settings.python_bytes,
-            file_bytes=settings.container_bytes,
-            boxed=settings.python != "unboxed",
+            memory_bytes=chosen.python_bytes,
+            file_bytes=chosen.container_bytes,
+            boxed=chosen.python != "unboxed",
         ),
         Bounds(
-            settings.python_s,
+            chosen.python_s,
             disk,
             CONTAINER_IDLE_S,
-            settings.containers,
-            max(settings.containers // 4, 1),  # of one owner, so that four find room
+            chosen.containers,
+            max(chosen.containers // 4, 1),  # of one owner, so that four find room
         ),
         clock_s=time.time,
     )

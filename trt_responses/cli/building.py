@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from trt_responses.backends.installed import needed
+from trt_responses.backends.settings import EngineSettings
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.files import GGUF
 from trt_responses.prepare.hardware import this_hardware
@@ -112,7 +113,7 @@ def prepare_template(
 def kind_for(settings: Settings) -> Kind:
     """The kind of engine for this machine: TensorRT-LLM on a GPU host, else the embedded one.
     Raises a `PrepareError` on a GPU host without the package, where the CPU would take hours."""
-    hardware = this_hardware(settings.engines_dir, settings.trtllm_python)
+    hardware = this_hardware(settings.engines_dir, EngineSettings.of(settings).trtllm_python)
     if gpu_class_of(hardware) is None:
         return "llamacpp"
     if hardware.package is None:
@@ -134,7 +135,7 @@ def prepare_trtllm(
     from trt_responses.prepare.trtllm.build import GpuHost, prepare
 
     host = GpuHost(
-        lambda: this_hardware(settings.engines_dir, settings.trtllm_python),
+        lambda: this_hardware(settings.engines_dir, EngineSettings.of(settings).trtllm_python),
         trtllm_starter(settings),
     )
     with build_tools(settings) as tools:

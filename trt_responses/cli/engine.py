@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
+from trt_responses.backends.settings import EngineSettings
 from trt_responses.cli.building import (
     kind_for,
     prepare_template,
@@ -292,7 +293,7 @@ def _engine_show(options: argparse.Namespace) -> int:
 
 def _engine_verify(options: argparse.Namespace) -> int:
     settings = settings_of(options, "engines_dir")
-    machine = this_machine(settings.trtllm_python)
+    machine = this_machine(EngineSettings.of(settings).trtllm_python)
     verdicts = shelf.verify(settings.engines_dir, options.name, machine, deep=options.deep)
     if options.json:
         rows = [{**v.entry._asdict(), "difference": v.difference} for v in verdicts]

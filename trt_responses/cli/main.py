@@ -21,6 +21,7 @@ COMMANDS = {
     "rollout": "move servers to a version, one after the other, and back if one refuses it",
     "keys": "make, list and revoke API keys",
     "encryption": "make keys of the store, and encrypt it with a new one",
+    "migrate": "take the store back to the format of an earlier server, when no server runs",
     "chat": "chat with a model in the terminal, on any Responses API server",
     "export": "write a prepared engine for another server",
     "explain": "show how a response was made: prompt, ids, segments, repairs, times",

@@ -7,10 +7,12 @@ import os
 import re
 import textwrap
 from collections.abc import Iterator, Mapping
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
-from trt_responses.settings import PREFIX, Settings
-from trt_responses.settings.fixed import Fixed
+from trt_responses.settings import PREFIX, Settings, whole
+from trt_responses.settings.groups import settable
 
 SECRET = {"api_keys", "admin_key", "metrics_key", "search_key", "seal_keys"}
 USER_INFO = re.compile(r"(?<=://).+@")
@@ -18,11 +20,9 @@ USER_INFO = re.compile(r"(?<=://).+@")
 
 
 def groups() -> Iterator[tuple[str, list[str]]]:
-    """Each group's title and the names of its settings, in the code's order."""
-    for group in reversed(Settings.__bases__):
-        if group is Fixed:
-            continue
-        yield (group.__doc__ or "").rstrip("."), list(group.__annotations__)
+    """Each title and the names of the settings under it, in the order of help."""
+    for title, rows in groupby(settable(whole()), itemgetter(1)):
+        yield title, [name for name, _ in rows]
 
 
 def settings_help() -> str:
@@ -31,7 +31,7 @@ def settings_help() -> str:
     for title, names in groups():
         lines += ["", f"{title}:"]
         for name in names:
-            field = Settings.model_fields[name]
+            field = whole().model_fields[name]
             given = "" if field.default in (None, (), "") else f" [{_shown(field.default)}]"
             lines.append(f"  {name.upper()}{given}")
             lines += textwrap.wrap(

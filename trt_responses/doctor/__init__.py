@@ -6,6 +6,7 @@ Combines the checks of the machine, the engines and the server. Prints nothing.
 from __future__ import annotations
 
 from trt_responses.backends.dialects import dialect_facts
+from trt_responses.backends.settings import EngineSettings
 from trt_responses.doctor.check import Check as Check  # exported
 from trt_responses.doctor.check import as_json as as_json
 from trt_responses.doctor.check import exit_status as exit_status
@@ -37,7 +38,8 @@ from trt_responses.settings import Settings
 
 def checks(settings: Settings) -> list[Check]:
     """All checks, from general to special. Takes seconds; starts nothing."""
-    hardware = this_hardware(settings.engines_dir, settings.trtllm_python)
+    local = EngineSettings.of(settings)
+    hardware = this_hardware(settings.engines_dir, local.trtllm_python)
     return [
         python_check(),
         *package_checks(),
@@ -51,7 +53,7 @@ def checks(settings: Settings) -> list[Check]:
         tensorrt_llm_check(hardware),
         *numpy_checks(),
         *model_checks(),
-        *engine_checks(settings.engines_dir, this_machine(settings.trtllm_python)),
+        *engine_checks(settings.engines_dir, this_machine(local.trtllm_python)),
         *dialect_checks(settings.engines_dir, dialect_facts),
         *elsewhere_checks(settings),
         python_tool_check(settings),

@@ -7,6 +7,7 @@ import shutil
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from trt_responses.backends.settings import ToolSettings
 from trt_responses.backends.tools import browser_tool, mcp_servers, mcp_tool, search_service
 from trt_responses.doctor.check import Check
 from trt_responses.doctor.listening import why_not
@@ -35,8 +36,9 @@ COMMANDS_REACH = (
 
 def python_tool_check(settings: Settings, landlock_abi: Callable[[], int] = landlock_abi) -> Check:
     """Whether this machine can sandbox the model's code."""
-    switched = f"switched {'off' if settings.python == 'off' else 'on'}"
-    if settings.python == "unboxed":
+    chosen = ToolSettings.of(settings)
+    switched = f"switched {'off' if chosen.python == 'off' else 'on'}"
+    if chosen.python == "unboxed":
         return Check(
             NAME,
             "note",
@@ -46,18 +48,19 @@ def python_tool_check(settings: Settings, landlock_abi: Callable[[], int] = land
     try:
         abi = landlock_abi()
     except NoBox as fault:
-        state: State = "fault" if settings.python == "boxed" else "note"
+        state: State = "fault" if chosen.python == "boxed" else "note"
         return Check(NAME, state, f"{switched}; code cannot be sandboxed: {fault}", KERNEL)
     return Check(NAME, "ok", f"{switched}; Landlock {abi} and seccomp: {REACH}")
 
 
 def shell_tool_check(settings: Settings, landlock_abi: Callable[[], int] = landlock_abi) -> Check:
     """Whether this machine can sandbox commands."""
-    switched = f"switched {settings.shell.replace('boxed', 'on')}"
+    chosen = ToolSettings.of(settings)
+    switched = f"switched {chosen.shell.replace('boxed', 'on')}"
     try:
         abi = landlock_abi()
     except NoBox as fault:
-        state: State = "fault" if settings.shell == "boxed" else "note"
+        state: State = "fault" if chosen.shell == "boxed" else "note"
         return Check(SHELL, state, f"{switched}; commands cannot be sandboxed: {fault}", KERNEL)
     return Check(SHELL, "ok", f"{switched}; Landlock {abi} and seccomp: {COMMANDS_REACH}")
 
@@ -68,13 +71,14 @@ def browser_tool_check(
     why_not: Reachable = why_not,
 ) -> Check:
     """The search service, and whether it listens; the check sends no search."""
-    if settings.browser == "off":
+    chosen = ToolSettings.of(settings)
+    if chosen.browser == "off":
         return Check(BROWSER, "ok", "switched off")
     try:
         browser_tool(settings)
         name, url = search_service(settings)
         host, port = _address(url)
-        abi = landlock_abi() if settings.browser == "boxed" else None
+        abi = landlock_abi() if chosen.browser == "boxed" else None
     except StartupError as fault:
         return Check(BROWSER, "fault", str(fault), PAGE)
     except ValueError as fault:
@@ -85,7 +89,7 @@ def browser_tool_check(
     if (error := why_not(host, port)) is not None:
         remedy = "start it, or set TRT_RESPONSES_SEARCH_URL"
         return Check(BROWSER, "fault", f"cannot connect to {service} ({error})", remedy)
-    reach = f"{settings.browser_opens} URLs at ports {', '.join(settings.browser_ports)}"
+    reach = f"{chosen.browser_opens} URLs at ports {', '.join(chosen.browser_ports)}"
     summary = f"{service} listens; the model may open {reach}, {_networks(settings)}"
     if abi is None:
         remedy = "set TRT_RESPONSES_BROWSER to 'boxed'"
@@ -104,7 +108,8 @@ def _address(url: str) -> tuple[str, int]:
 def mcp_tool_check(settings: Settings, why_not: Reachable = why_not) -> Check:
     """The configured MCP servers, and whether each is reachable. The check calls and starts
     none."""
-    if settings.mcp_servers is None and not settings.mcp_urls:
+    chosen = ToolSettings.of(settings)
+    if chosen.mcp_servers is None and not chosen.mcp_urls:
         return Check(MCP, "ok", "switched off: no servers are configured, and requests name none")
     try:
         servers, places = mcp_servers(settings)
@@ -140,4 +145,5 @@ def _unreachable(
 
 
 def _networks(settings: Settings) -> str:
-    return f"networks besides public addresses: {', '.join(settings.private_networks) or 'none'}"
+    networks = ", ".join(ToolSettings.of(settings).private_networks)
+    return f"networks besides public addresses: {networks or 'none'}"

@@ -13,11 +13,13 @@ from typing import Any
 
 from trt_responses import __version__
 from trt_responses.backends import engines
+from trt_responses.backends.settings import EngineSettings
 from trt_responses.engine import Engine
 from trt_responses.engines.remote.child import host
 from trt_responses.engines.remote.client import RemoteEngine
 from trt_responses.engines.remote.process import EngineProcess, Patience
 from trt_responses.errors import StartupError
+from trt_responses.fleet.settings import FleetSettings
 from trt_responses.prepare.shelf.shelf import Selection
 from trt_responses.settings import PREFIX, Settings
 
@@ -48,7 +50,7 @@ def engine_of(selection: Selection, settings: Settings) -> Engine:
     """The engine that serves a prepared directory, in this process or in one of its own."""
     wanted = settings.engine_process
     if wanted == "never" or (wanted == "auto" and selection.card.kind not in KINDS):
-        if selection.card.kind == "trtllm" and settings.trtllm_python is not None:
+        if selection.card.kind == "trtllm" and EngineSettings.of(settings).trtllm_python:
             raise StartupError(
                 f"{PREFIX}TRTLLM_PYTHON names another interpreter, which takes a process of its "
                 f"own: leave out {PREFIX}ENGINE_PROCESS=never."
@@ -75,7 +77,7 @@ def trtllm_starter(
 ) -> Callable[[Path, Arguments, Variables, int | None], Engine]:
     """What makes an engine of TensorRT-LLM while it is prepared: in this process, unless another
     interpreter has the package."""
-    if settings.trtllm_python is None:
+    if EngineSettings.of(settings).trtllm_python is None:
         return engines.trtllm_over
 
     def start(
@@ -95,6 +97,7 @@ def _trtllm_process(
     end_id: int | None,
     adapters: Mapping[str, Path] | None = None,
 ) -> EngineProcess:
+    local = EngineSettings.of(settings)
     given = {
         "checkpoint": str(checkpoint.absolute()),
         "arguments": dict(arguments),
@@ -103,14 +106,14 @@ def _trtllm_process(
         "adapters": {name: str(path) for name, path in (adapters or {}).items()},
     }
     command: tuple[str, ...] = (sys.executable, "-m", TRTLLM_MODULE)
-    if settings.trtllm_python is not None:
+    if local.trtllm_python is not None:
         place = str(Path(__file__).parents[1])
-        command = (str(settings.trtllm_python), "-P", "-c", ELSEWHERE, place, TRTLLM_MODULE)
+        command = (str(local.trtllm_python), "-P", "-c", ELSEWHERE, place, TRTLLM_MODULE)
     return EngineProcess(command, given, _patience(settings))
 
 
 def _patience(settings: Settings) -> Patience:
-    return Patience(silence_s=settings.engine_silence_s)
+    return Patience(silence_s=FleetSettings.of(settings).engine_silence_s)
 
 
 def main() -> None:

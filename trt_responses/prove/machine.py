@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from trt_responses import doctor
+from trt_responses.backends.settings import EngineSettings
 from trt_responses.prepare.hardware import this_hardware
 from trt_responses.prepare.known_bad import known_bad
 from trt_responses.prepare.machine import this_machine
@@ -24,7 +25,7 @@ def examine(bench: Bench) -> Figures:
     """The doctor's findings; a fault fails, and so does a release that answers wrongly."""
     elsewhere = {"engine": bench.wish.engine} if bench.wish.elsewhere else {}
     found = doctor.checks(bench.settings.model_copy(update={"port": 0, **elsewhere}))
-    python = bench.settings.trtllm_python
+    python = EngineSettings.of(bench.settings).trtllm_python
     hardware = this_hardware(bench.settings.engines_dir, python)
     bad = [*known_bad(this_machine(python).libraries, len(hardware.gpus))]
     figures: Figures = {
@@ -44,7 +45,7 @@ def build(bench: Bench) -> Figures:
         _engine(engines_dir, "build", *given)
     elif wish.engine == shelf.DEMO:
         _engine(engines_dir, "build")
-    machine = this_machine(bench.settings.trtllm_python)
+    machine = this_machine(EngineSettings.of(bench.settings).trtllm_python)
     verdicts = shelf.verify(engines_dir, wish.engine, machine)
     check({f"{v.entry.label}: {v.difference}": v.difference for v in verdicts})
     card = bench.prepared()

@@ -15,6 +15,7 @@ from typing import Any
 import orjson
 
 from trt_responses import __version__
+from trt_responses.backends.settings import EngineSettings
 from trt_responses.files import write_whole
 from trt_responses.prepare.machine import this_machine
 from trt_responses.prove import agents, canaries, endings, load, serving
@@ -38,7 +39,7 @@ COLUMNS = ("name", "what", "state", "seconds", "why", "figures", "proves")
 
 def document(bench: Bench, outcomes: Sequence[Outcome]) -> dict[str, Any]:
     """The report as one JSON document."""
-    machine, card = this_machine(bench.settings.trtllm_python), bench.card
+    machine, card = this_machine(EngineSettings.of(bench.settings).trtllm_python), bench.card
     rows: dict[str, str] = {}
     for outcome in outcomes:
         row = outcome.step.proves

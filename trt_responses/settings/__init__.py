@@ -1,5 +1,8 @@
 """The settings, their defaults and bounds, read from variables named `TRT_RESPONSES_<FIELD>`.
 
+`Settings` has those of the core. What `Settings(…)` makes also has those of each installed folder
+and package (`groups.py`), which read their own with `of`.
+
 A value that cannot be used stops the start with the field's name and the reason; a variable with
 the prefix that is no setting is named in the log. Defaults are such that a laptop survives them.
 """
@@ -10,25 +13,24 @@ import logging
 import os
 from collections.abc import Mapping
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pydantic import PrivateAttr, ValidationError
+from pydantic import PrivateAttr, ValidationError, create_model
 
 from trt_responses.errors import UsageError
 from trt_responses.settings.fixed import Fixed
-from trt_responses.settings.gone import GONE
-from trt_responses.settings.history import History, Inspection, Streams
-from trt_responses.settings.requests import Queue, RequestBounds, Writing
-from trt_responses.settings.serving import (
-    Access,
-    Lifecycle,
-    Listening,
-    LocalEngine,
-    Logs,
-    SystemMessage,
+from trt_responses.settings.groups import gone, installed, listed, settable
+from trt_responses.settings.requests import (
+    History,
+    Inspection,
+    Queue,
+    RequestBounds,
+    Streams,
+    Writing,
 )
-from trt_responses.settings.tools import ServerTools
+from trt_responses.settings.serving import Access, Lifecycle, Listening, Logs, SystemMessage
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -51,23 +53,29 @@ class Settings(
     Fixed,
     Logs,
     SystemMessage,
-    LocalEngine,
     Lifecycle,
     Inspection,
     Streams,
     History,
     Queue,
     Writing,
-    ServerTools,
     RequestBounds,
     Access,
     Listening,
 ):
-    """All that an operator chooses for one server, in groups, and the numbers that are fixed.
-    Pydantic lists the fields of the last base first, and so do the pages and the help."""
+    """All that an operator chooses for one server, and the numbers that are fixed."""
 
     _flags: Mapping[str, str] = PrivateAttr(default_factory=dict)
     """The flags of a command that has some, by setting; without those that a variable set."""
+
+    def __new__(cls, **values: Any) -> Settings:
+        return super().__new__(whole() if cls is Settings else cls)
+
+    def __init__(self, **values: Any) -> None:
+        for one in listed():
+            if one.folder and one.name in values and one.name not in type(self).model_fields:
+                raise UsageError(f"{variable(one.name)}: {one.folder} is not installed.")
+        super().__init__(**values)
 
     @classmethod
     def from_environment(
@@ -79,15 +87,15 @@ class Settings(
     ) -> Settings:
         """Settings from the environment; those in `given` that are not None come before them.
         Errors name a setting by its flag in `flags`, unless a variable set it."""
-        for name, instead in GONE.items():
+        for name, instead in gone().items():
             if environment.get(variable(name)):
                 raise UsageError(f"{variable(name)} is not a setting any more: {instead}.")
         for sentence in misspelt(environment):
             logger.warning("%s", sentence)
         found = {
-            name: environment[PREFIX + name.upper()]
-            for name in VARIABLES
-            if environment.get(PREFIX + name.upper())
+            name: environment[variable(name)]
+            for name in (*variables(), *(one.name for one in listed()))
+            if environment.get(variable(name))
         }
         chosen = {name: value for name, value in given.items() if value is not None}
         unset = found.keys() - chosen.keys()
@@ -179,13 +187,21 @@ def variable(name: str) -> str:
     return PREFIX + name.upper()
 
 
-VARIABLES = tuple(name for name in Settings.model_fields if name not in Fixed.model_fields)
-"""The settings that the environment may give."""
+@cache
+def whole() -> type[Settings]:
+    """The settings of all that is installed."""
+    bases: tuple[type[Any], ...] = (Settings, *installed())
+    return create_model("Settings", __base__=bases, __module__=__name__)
+
+
+def variables() -> tuple[str, ...]:
+    """The settings that the environment may give, in the order of help."""
+    return tuple(name for name, _ in settable(whole()))
 
 
 def misspelt(environment: Mapping[str, str]) -> list[str]:
     """A warning for each variable with the prefix that is no setting, with the nearest setting."""
-    known = [name.upper() for name in VARIABLES]
+    known = [name.upper() for name in variables()]
     sentences = []
     for variable in sorted(environment):
         prefix, name = variable[: len(PREFIX)], variable[len(PREFIX) :]

@@ -1,4 +1,4 @@
-"""What one request, connection or owner may ask for, and how its answer is written."""
+"""What a request may ask for, how it is answered, and where responses are kept."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from trt_responses.settings.values import LARGEST, MIB, Positive, SettingGroup
+from trt_responses.settings.values import MIB, Positive, Seconds, SettingGroup
 
 
 class RequestBounds(SettingGroup):
@@ -38,15 +38,6 @@ class Writing(SettingGroup):
         False,
         description="Replace images, files and audio by a text note instead of refusing them.",
     )
-    thought_summaries: bool = Field(
-        False,
-        description="Return reasoning as a summary when requested; some clients show nothing else.",
-    )
-    chat_reasoning: Literal["both", "reasoning", "reasoning_content"] = Field(
-        "both",
-        description="Field of a chat completion that holds the reasoning; `both` writes it twice "
-        "until the client sends one of them back.",
-    )
     speaks: str = Field(
         "harmony",
         description="How the model of an engine of another server writes: harmony, or the name "
@@ -54,11 +45,6 @@ class Writing(SettingGroup):
     )
     dialect: Literal["openai", "open-responses"] = Field(
         "openai", description="Spelling of events, unless the header `x-trt-dialect` chooses one."
-    )
-    decisions_calibration: Path | None = Field(
-        None,
-        description="JSON file that corrects decisions by kind: `temperature`, and the log odds "
-        "`bias` of predicates.",
     )
 
 
@@ -68,32 +54,36 @@ class Queue(SettingGroup):
     max_running: Positive | None = Field(
         None, description="Maximum responses generated at once (default: what the engine supports)."
     )
-    max_waiting: int = Field(
-        256,
-        ge=0,
-        le=LARGEST,
-        description="Maximum queue length; further requests get 503 `server_busy`.",
-    )
-    websockets: int = Field(
-        64,
-        ge=0,
-        le=LARGEST,
-        description="Maximum open WebSocket connections, half of them for one owner when keys "
-        "are required; 0 refuses every upgrade with 426.",
-    )
-    owner_running: Positive | None = Field(
-        None, description="Maximum responses of one owner generated at once; further ones wait."
-    )
-    owner_waiting: int | None = Field(
+
+
+class History(SettingGroup):
+    """History of responses."""
+
+    store: str | None = Field(
         None,
-        ge=0,
-        le=LARGEST,
-        description="Maximum queued responses of one owner; further ones get 429 (default with "
-        "keys: half of MAX_WAITING).",
+        description="Where responses are kept: memory://, sqlite:///path, redis://host:port or "
+        "postgresql://user@host/database (default: a file in DATA_DIR; memory when embedded). "
+        "sqlite:///path?synchronous=full survives a power cut. An installed package's store is "
+        "NAME://PLACE.",
     )
-    owner_requests_per_minute: Positive | None = Field(
-        None, description="Maximum responses of one owner per minute; further ones get 429."
+    data_dir: Path = Field(
+        Path("data"), description="Directory of the default history file and the sealing key."
     )
-    owner_tokens_per_minute: Positive | None = Field(
-        None, description="Maximum prompt and output tokens of one owner per minute."
+
+
+class Streams(SettingGroup):
+    """Background runs and streams."""
+
+    keep_alive_s: Seconds = Field(
+        10.0, ge=0.1, description="Seconds of silence after which a stream gets a comment line."
+    )
+
+
+class Inspection(SettingGroup):
+    """The page, and explanations."""
+
+    explain: Literal["full", "redacted", "off"] = Field(
+        "full",
+        description="What GET /v1/responses/{id}/explain returns to the owner: full, redacted "
+        "(counts instead of texts) or off.",
     )

@@ -10,7 +10,6 @@ from pydantic import AfterValidator, Field
 from trt_responses.settings.values import (
     YEAR_S,
     NumberOrAuto,
-    Positive,
     Seconds,
     SettingGroup,
     Text,
@@ -40,26 +39,10 @@ class Listening(SettingGroup):
         "`trt-responses export triton`), or that of an installed package, as NAME://PLACE. "
         "Several: several://NAME=ENGINE,NAME=ENGINE.",
     )
-    gate_prompts: Path | None = Field(
-        None,
-        description="JSONL file of request bodies used to compare a new engine version "
-        "(default: six built-in prompts).",
-    )
     engine_process: Literal["auto", "always", "never"] = Field(
         "auto",
         description="Run the engine in a separate process: `always`, `never`, or `auto` "
         "(TensorRT-LLM only).",
-    )
-    engine_silence_s: Seconds = Field(
-        20.0,
-        ge=2,
-        description="Seconds without a heartbeat after which an engine process or a front end "
-        "is restarted.",
-    )
-    trtllm_python: Path | None = Field(
-        None,
-        description="Python interpreter that has TensorRT-LLM, 3.11 or newer (default: the "
-        "server's own).",
     )
     engine_pause_s: float = Field(
         600.0,
@@ -94,14 +77,6 @@ class Access(SettingGroup):
         description="Key of an admin, who may drain the server, load and unload engine "
         "versions, change the log level and read metrics; `trt-responses drain` "
         "sends it.",
-    )
-    metrics_key: str | None = Field(
-        None,
-        description="Key for /metrics; an admin's key works too (default: no key is required).",
-    )
-    metrics_names: Literal["trtllm", "vllm", "none"] = Field(
-        "trtllm",
-        description="Also export metrics under another server's names: `trtllm`, `vllm` or `none`.",
     )
     allowed_hosts: Annotated[Words, AfterValidator(hosts)] = Field(
         (), description="Host headers to accept besides loopback names; `*` accepts any."
@@ -143,25 +118,6 @@ class Lifecycle(SettingGroup):
     )
 
 
-class LocalEngine(SettingGroup):
-    """Engines in this process."""
-
-    context_tokens: Positive = Field(
-        8192,
-        le=2**24,
-        description="Context length of a response on the embedded engine, in tokens.",
-    )
-    slots: Positive = Field(
-        4, le=4096, description="Responses that the embedded engine generates at once."
-    )
-    threads: int | None = Field(
-        None, ge=1, le=4096, description="Threads of the embedded engine or of onnxruntime."
-    )
-    prompt_cache_mib: int = Field(
-        256, ge=0, le=2**20, description="MiB of prompts the embedded engine keeps beside SLOTS."
-    )
-
-
 class SystemMessage(SettingGroup):
     """The system message."""
 
@@ -179,12 +135,6 @@ class Logs(SettingGroup):
 
     log_format: Literal["text", "json"] = Field(
         "text", description="Format of log lines: text or json."
-    )
-    otlp_endpoint: str | None = Field(
-        None,
-        pattern=r"^https?://[^\s]+$",
-        description="URL for traces over OTLP/HTTP, such as `http://collector:4318/v1/traces`; "
-        "needs the extra `otel` (default: no traces).",
     )
     log_level: str = Field(
         "info",

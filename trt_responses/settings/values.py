@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import date
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WrapValidator
 
@@ -76,6 +76,19 @@ Seconds = Annotated[float, Field(ge=0.001, le=YEAR_S, allow_inf_nan=False)]
 
 
 class SettingGroup(BaseModel):
-    """Settings that belong together. The first line of a group's docstring is its title in help."""
+    """Settings that belong together. Where `listed.txt` does not have them, help lists them under
+    the docstring's first line."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True
+    )
+
+    @classmethod
+    def of(cls, settings: SettingGroup) -> Self:
+        """This group of a server's settings."""
+        assert isinstance(settings, cls), f"{cls.__name__} was declared after the settings"
+        return settings
+
+
+class FixedGroup(SettingGroup):
+    """Numbers that no operator turns: no variable sets them. Tests do, and each says its reason."""

@@ -67,6 +67,7 @@ FOLDERS = (
     "features.background",
     "features.steer",
     "features.card",
+    "features.engine_headers",
     "features.description",
     "features.models",
     "features.health",
@@ -84,6 +85,7 @@ FOLDERS = (
 is missing."""
 
 REQUIRED_BY = {
+    "features.engine_headers": "engine_headers",
     "features.encryption": "store_keys",
     "features.limits": "keys_file",
     "features.regions": "regions",
@@ -112,7 +114,8 @@ def _installs(settings: Settings) -> Iterator[Install]:
             if not (error.name or "").startswith(f"{PACKAGE}."):
                 raise
             setting = REQUIRED_BY.get(folder, "")
-            if setting and getattr(settings, setting) != Settings.model_fields[setting].default:
+            fields = type(settings).model_fields
+            if setting in fields and getattr(settings, setting) != fields[setting].default:
                 raise UsageError(
                     f"{PREFIX}{setting.upper()}: {folder} is not installed (module {error.name} "
                     "is missing)."

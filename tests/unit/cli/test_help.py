@@ -12,7 +12,7 @@ import pytest
 
 from trt_responses.cli.commands import FLAGS
 from trt_responses.cli.main import COMMANDS, module_of
-from trt_responses.settings import Settings
+from trt_responses.settings import whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,5 +75,5 @@ def test_the_default_of_each_flag_is_the_settings() -> None:
     for name, (_, text) in FLAGS.items():
         found = re.search(r"\(default: ([^)]*)\)$", text)
         assert found is not None, name
-        default = Settings.model_fields[name].default
+        default = whole().model_fields[name].default
         assert default is None or found[1] == str(default)

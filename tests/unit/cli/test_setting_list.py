@@ -9,7 +9,7 @@ import pytest
 
 from trt_responses.cli.main import main
 from trt_responses.cli.setting_list import SECRET, groups
-from trt_responses.settings import PREFIX, VARIABLES
+from trt_responses.settings import PREFIX, variables
 
 if TYPE_CHECKING:
     Output = pytest.CaptureFixture[str]
@@ -22,15 +22,15 @@ def printed(capsys: Output) -> dict[str, tuple[str, str]]:
 
 
 def test_every_setting_is_in_one_group() -> None:
-    assert [name for _, names in groups() for name in names] == list(VARIABLES)
-    assert set(VARIABLES) >= SECRET
+    assert [name for _, names in groups() for name in names] == list(variables())
+    assert set(variables()) >= SECRET
 
 
 def test_help_has_every_setting_with_its_default(capsys: Output) -> None:
     with pytest.raises(SystemExit):
         main(["serve", "--help"])
     out = capsys.readouterr().out
-    for name in VARIABLES:
+    for name in variables():
         assert re.search(rf"^  {name.upper()}( \[.*\])?$", out, re.MULTILINE), name
     assert "\nHistory of responses:\n" in out
     assert "  MAX_TOOL_CALLS [32]\n" in out
@@ -43,7 +43,7 @@ def test_what_is_in_force_is_told_with_where_it_came_from(
     monkeypatch.setenv("TRT_RESPONSES_PORT", "9")
     assert main(["serve", "--port", "8001", "--print-settings"]) == 0
     shown = printed(capsys)
-    assert list(shown) == list(VARIABLES)
+    assert list(shown) == list(variables())
     assert shown["max_calls"] == ("7", "environment")
     assert shown["port"] == ("8001", "option --port")
     assert shown["host"] == ("127.0.0.1", "default")

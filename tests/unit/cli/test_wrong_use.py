@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.cards import carded
 from trt_responses.cli.main import main
-from trt_responses.settings import PREFIX, Settings
+from trt_responses.settings import PREFIX, whole
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -120,7 +120,7 @@ WRONG: tuple[tuple[str, str, str], ...] = (
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory with an engine `mine` and a file that is neither keys nor a directory."""
     monkeypatch.chdir(tmp_path)
-    for name in Settings.model_fields:
+    for name in whole().model_fields:
         monkeypatch.delenv(f"{PREFIX}{name.upper()}", raising=False)
     monkeypatch.setenv(f"{PREFIX}DATA_DIR", str(tmp_path / "data"))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")

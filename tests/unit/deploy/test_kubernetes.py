@@ -21,7 +21,7 @@ from trt_responses.app import ENGINE_STOP_S, create_app
 from trt_responses.engines.scripted.engine import ScriptedEngine
 from trt_responses.prepare.trtllm.preflight import IMAGE
 from trt_responses.serve.server import CLOSING_S
-from trt_responses.settings import PREFIX, VARIABLES, Settings
+from trt_responses.settings import PREFIX, Settings, variables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -229,7 +229,7 @@ def named_settings() -> set[str]:
 
 
 def test_every_setting_that_is_named_is_one() -> None:
-    known = {PREFIX + name.upper() for name in VARIABLES}
+    known = {PREFIX + name.upper() for name in variables()}
     assert named_settings() <= known
     assert f"{PREFIX}KEYS_FILE" in named_settings()
 

@@ -95,6 +95,7 @@ async def body_of(server: IdServer) -> dict[str, Any]:
         assert (received.token_ids, received.cached_tokens) == ([5, 6, CONTROL.return_], 3)
         assert (received.end.finish, received.end.stop_id) == ("stop", CONTROL.return_)
         assert server.misuse == []
+        assert server.heads[-1]["traceparent"] == "00-1"
         return server.bodies[-1]
 
 
@@ -190,6 +191,7 @@ def test_what_a_server_lacks_is_known_from_its_start(caplog: pytest.LogCaptureFi
             received, _ = begin(engine, PROMPT, replace(greedy(2), priority=1.0))
             await received.done()
             assert "priority" not in server.bodies[-1]
+            assert server.bodies[-1]["model"] == "openai/gpt-oss"
 
     with caplog.at_level(logging.WARNING):
         asyncio.run(claim())

@@ -6,7 +6,7 @@ those of the Responses API. Knows no store, no run and no engine.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 
 from trt_responses.accept.accepted import (
     Accepted,
@@ -20,6 +20,7 @@ from trt_responses.accept.sampling import EFFORT_BUDGETS, sampling_of
 from trt_responses.accept.tool_choice import choice_of, named
 from trt_responses.apis.chat import request as c
 from trt_responses.apis.chat.fields import COLUMN
+from trt_responses.apis.chat.hosted import NO_TOOLS, BuiltIn, Offered, offered, run_here
 from trt_responses.engine import GenerateOptions
 from trt_responses.errors import invalid_value, unsupported_value
 from trt_responses.frozen import replace
@@ -34,17 +35,19 @@ AT_ONCE = 64
 """Messages that are read between two pauses."""
 
 
-def accept_chat(request: c.ChatRequest) -> Accepted:
+def accept_chat(request: c.ChatRequest, built_in: BuiltIn = NO_TOOLS) -> Accepted:
     """What the request asks for, without its messages. Raises an `InvalidRequest` for the first
-    thing that is wrong."""
+    thing that is wrong. `built_in`: the kinds of tools that the server runs."""
     ignored = judge_fields(request, COLUMN)
     tools = _tools(request.tools or ())
+    hosted = run_here(_hosted(request), built_in)
     return Accepted(
         input="",
         previous_response_id=None,
         instructions=None,
         tools=tools,
-        choice=_choice(request.tool_choice, tools),
+        choice=_choice(request.tool_choice, tools, frozenset(one.kind for one in hosted)),
+        built_in=hosted,
         answer=_answer(request.response_format),
         effort=(effort := _effort(request)),
         thought=_thought(effort),
@@ -133,7 +136,7 @@ def _written(message: c.AssistantMessage) -> Iterator[i.InputItem]:
     if content:
         yield i.InputMessage(
             role="assistant",
-            content=_content(content),
+            content=_cited(_content(content), message),
             phase="commentary" if calls else "final_answer",
         )
     for call in calls:
@@ -151,6 +154,16 @@ def _written(message: c.AssistantMessage) -> Iterator[i.InputItem]:
                 name=call.function.name,
                 arguments=call.function.arguments,
             )
+
+
+def _cited(content: str | list[i.Part], message: c.AssistantMessage) -> str | list[i.Part]:
+    """The same with its citations, whose pages the model may open again."""
+    if not message.annotations:
+        return content
+    noted = [one.get("url_citation") for one in message.annotations]
+    notes = [{"type": "url_citation", **one} for one in noted if isinstance(one, dict)]
+    first, *more = [i.TextPart(type="text", text=content)] if isinstance(content, str) else content
+    return [first.model_copy(update={"annotations": notes}), *more]
 
 
 def _content(content: str | list[c.Part]) -> str | list[i.Part]:
@@ -184,6 +197,8 @@ def _tools(sent: Sequence[c.Tool]) -> list[Tool]:
     tools: list[Tool] = []
     names = set()
     for number, tool in enumerate(sent):
+        if isinstance(tool, c.ServerTool):
+            continue
         place = f"tools[{number}].{tool.type}"
         made = _tool(tool, place)
         if made.name in names:
@@ -193,7 +208,34 @@ def _tools(sent: Sequence[c.Tool]) -> list[Tool]:
     return tools
 
 
-def _tool(tool: c.Tool, place: str) -> Tool:
+def _hosted(request: c.ChatRequest) -> Iterator[Offered]:
+    """The tools that the server is to run, as the Responses API has them."""
+    for number, tool in enumerate(request.tools or ()):
+        if isinstance(tool, c.ServerTool):
+            yield _server_tool(tool, f"tools[{number}]")
+    if (search := request.web_search_options) is not None:
+        place = search.user_location and search.user_location.approximate
+        fields = {"type": "web_search", "search_context_size": search.search_context_size}
+        yield offered("web_search_options", fields | {"user_location": place})
+
+
+def _server_tool(tool: c.ServerTool, place: str) -> Offered:
+    fields = {"type": tool.type, **(tool.model_extra or {})}
+    match tool.type:
+        case "browser_search":
+            fields["type"] = "web_search"
+        case "code_interpreter":
+            fields.setdefault("container", {"type": "auto"})
+        case "mcp" if fields.get("require_approval") != "never":
+            raise unsupported_value(
+                f"{place}.require_approval",
+                "chat completions cannot ask for an approval. Set it to 'never', and name the "
+                "tools that may be called in 'allowed_tools'",
+            )
+    return offered(place, fields)
+
+
+def _tool(tool: c.FunctionTool | c.CustomTool, place: str) -> Tool:
     if isinstance(tool, c.FunctionTool):
         function = tool.function
         common = (function.name, place, Callee(function.name), function.description or "")
@@ -205,7 +247,9 @@ def _tool(tool: c.Tool, place: str) -> Tool:
     return Tool(*common, grammar=Grammar(form.grammar.syntax, form.grammar.definition))
 
 
-def _choice(choice: c.ToolChoice | None, tools: Sequence[Tool]) -> ToolChoice:
+def _choice(
+    choice: c.ToolChoice | None, tools: Sequence[Tool], hosted: Collection[str]
+) -> ToolChoice:
     match choice:
         case c.AllowedTools(allowed_tools=allowed):
             place = "tool_choice.allowed_tools.tools[{}].function"
@@ -215,7 +259,7 @@ def _choice(choice: c.ToolChoice | None, tools: Sequence[Tool]) -> ToolChoice:
             one = named((_named(choice),), tools, f"tool_choice.{choice.type}")
             return ToolChoice(one, may_answer=False, narrows=True)
         case mode:
-            return choice_of(mode, tools)
+            return choice_of(mode, tools, hosted)
 
 
 def _named(tool: c.NamedTool) -> NamedTool:

@@ -12,8 +12,10 @@ from fastapi import APIRouter
 from starlette.responses import Response  # noqa: TC002  # FastAPI reads the annotations
 
 from trt_responses.apis.chat.accept import accept_chat, with_messages
+from trt_responses.apis.chat.hosted import NO_TOOLS, BuiltIn
 from trt_responses.apis.chat.output import completion_of
 from trt_responses.apis.chat.request import AssistantMessage, ChatRequest
+from trt_responses.apis.chat.settings import ChatSettings
 from trt_responses.apis.chat.shapes import MessageShapes
 from trt_responses.apis.chat.spelling import ChatSpelling
 from trt_responses.errors import InvalidRequest, NotFound
@@ -71,18 +73,22 @@ class ChatOptions(NamedTuple):
 
 
 def shapes_of(
-    limits: RequestLimits, names: Sequence[str]
+    limits: RequestLimits, names: Sequence[str], built_in: BuiltIn = NO_TOOLS
 ) -> MessageShapes[ChatRequest, ChatOptions]:
-    """What reads requests, where fields of these `names` hold thoughts."""
-    reading, besides = partial(shape_of, names=names), partial(with_thoughts, names=names)
+    """What reads requests, where fields of these `names` hold thoughts, and the server runs the
+    tools `built_in`."""
+    reading = partial(shape_of, names=names, built_in=built_in)
+    besides = partial(with_thoughts, names=names)
     return MessageShapes(ChatRequest, limits, reading, with_messages, besides)
 
 
-def shape_of(request: ChatRequest, *, names: Sequence[str]) -> Shape[ChatOptions]:
+def shape_of(
+    request: ChatRequest, *, names: Sequence[str], built_in: BuiltIn
+) -> Shape[ChatOptions]:
     """The request without its messages."""
     usage = bool(request.stream_options and request.stream_options.include_usage)
     options = ChatOptions(usage, thought_names(request, names), bool(request.logprobs))
-    return Shape(accept_chat(request), bool(request.stream), options)
+    return Shape(accept_chat(request, built_in), bool(request.stream), options)
 
 
 def with_thoughts(sent: Mapping[str, Any], *, names: Sequence[str]) -> Mapping[str, Any]:
@@ -96,7 +102,8 @@ class ChatCompletions(Making):
 
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)
-        self._shapes = shapes_of(shared.limits, NAMES[shared.settings.chat_reasoning])
+        names = NAMES[ChatSettings.of(shared.settings).chat_reasoning]
+        self._shapes = shapes_of(shared.limits, names, shared.runs.built_in)
 
     async def create(self, request: Request, owner: str) -> ASGIApp:
         """A completion, plain or streamed. It is not stored."""

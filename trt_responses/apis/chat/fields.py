@@ -40,7 +40,7 @@ FIELDS: tuple[Field, ...] = (
         harmless=lambda value: value in (None, ["text"]),
     ),
     *rows("", "refused", "the model writes only text", "audio", "prediction"),
-    Field("web_search_options", "refused", "web search is available on `POST /v1/responses` only"),
+    Field("web_search_options", "honoured", "as the tool `web_search`"),
     Field("functions", "refused", "use `tools`"),
     Field("function_call", "refused", "use `tool_choice`"),
     Field("moderation", "refused", "this server has no moderation"),

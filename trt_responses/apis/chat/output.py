@@ -5,8 +5,10 @@ Made from the response that the log folds to; knows no log and no frame.
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, Literal
 
+from trt_responses.apis.chat.hosted import ran
 from trt_responses.wire.output import (
     OutputCustomCall,
     OutputFunctionCall,
@@ -91,6 +93,32 @@ def call_of(item: OutputItem) -> Object | None:
             return None
 
 
+def executed(item: OutputItem) -> Object | None:
+    """A call that the server ran, as Groq's clients read it; None for what is none."""
+    if (call := ran(item)) is None:
+        return None
+    arguments = json.dumps(call.input, ensure_ascii=False)
+    tool = {"type": call.kind, "arguments": arguments, "output": call.output, **call.facts}
+    return tool | ({"search_results": {"results": call.found}} if call.found else {})
+
+
+def annotations_of(output: Sequence[OutputItem]) -> list[Object]:
+    """The citations of all messages, where they stand in the text of all."""
+    found: list[Object] = []
+    before = 0
+    for part in (one.content[0] for one in output if isinstance(one, OutputMessage)):
+        for note in part.annotations:
+            places = {
+                "start_index": note.start_index + before,
+                "end_index": note.end_index + before,
+                "url": note.url,
+                "title": note.title,
+            }
+            found.append({"type": "url_citation", "url_citation": places})
+        before += len(part.text)
+    return found
+
+
 def text_of(output: Sequence[OutputItem]) -> str:
     """The text of all messages: a preamble and an answer are joined."""
     messages = (item for item in output if isinstance(item, OutputMessage))
@@ -110,8 +138,10 @@ def _message(output: Sequence[OutputItem], *, thought: Sequence[str]) -> Object:
         "role": "assistant",
         "content": text if text or not calls else None,
         "refusal": None,
-        "annotations": [],
+        "annotations": annotations_of(output),
     }
+    if tools := [tool for item in output if (tool := executed(item)) is not None]:
+        message["executed_tools"] = [{"index": at, **tool} for at, tool in enumerate(tools)]
     thoughts = [
         part.text for item in output if isinstance(item, OutputReasoning) for part in item.content
     ]

@@ -110,6 +110,7 @@ class AssistantMessage(ClientObject):
     refusal: str | None = None
     reasoning: str | None = None
     reasoning_content: str | None = None
+    annotations: ListOf[dict[str, Any]] | None = None
     tool_calls: ListOf[ToolCall] | None = None
 
 
@@ -171,7 +172,38 @@ class CustomTool(Options):
     custom: Custom
 
 
-Tool = Annotated[FunctionTool | CustomTool, ByType()]
+class ServerTool(Options):
+    """A tool that the server runs, with the fields that it has in the Responses API."""
+
+    type: Literal[
+        "browser_search",
+        "code_interpreter",
+        "mcp",
+        "web_search",
+        "web_search_2025_08_26",
+        "web_search_preview",
+        "web_search_preview_2025_03_11",
+    ]
+
+    def __repr_args__(self) -> list[tuple[str | None, Any]]:
+        return [("type", self.type)]  # others may be secrets
+
+
+Tool = Annotated[FunctionTool | CustomTool | ServerTool, ByType()]
+
+
+class NearTheUser(Options):
+    """The place where the user is, roughly."""
+
+    type: Literal["approximate"] = "approximate"
+    approximate: dict[str, Any] | None = None
+
+
+class WebSearchOptions(Options):
+    """Options of a search in the web, which is offered by them."""
+
+    search_context_size: Literal["low", "medium", "high"] | None = None
+    user_location: NearTheUser | None = None
 
 
 class NameOf(Options):
@@ -303,6 +335,8 @@ class ChatRequest(Options):
     tools: ListOf[Tool] | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+
+    web_search_options: WebSearchOptions | None = None
 
     include_reasoning: bool | None = None
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None

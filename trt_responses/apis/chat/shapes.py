@@ -41,7 +41,7 @@ class MessageShapes(Generic[R, M]):
         sent = json_of(body)
         messages = sent.get("messages") if isinstance(sent, dict) else None
         fields = None
-        if isinstance(messages, list) and messages:
+        if isinstance(messages, list) and messages and not _may_hold_secrets(sent):
             fields = written_fields({**self._besides(sent), "messages": None})
         key, shape = self._kept.find(fields)
         if shape is None:
@@ -54,3 +54,11 @@ class MessageShapes(Generic[R, M]):
             yield from read_lists(sent, len(body), self._limits, self._messages)
         accepted = yield from self._with_messages(shape.accepted, sent["messages"])
         return shape._replace(accepted=accepted)
+
+
+def _may_hold_secrets(sent: Mapping[str, Any]) -> bool:
+    """Whether a request names a server of tools, which may need a key: such a one is not kept."""
+    tools = sent.get("tools")
+    named = tools if isinstance(tools, list) else ()
+    of_servers = (isinstance(tool, dict) and tool.get("type") == "mcp" for tool in named)
+    return bool(sent.get("mcp_servers")) or any(of_servers)

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from trt_responses.apis.chat.output import call_of, chat_id, finish_of, logprobs_of, usage_of
+from trt_responses.apis.chat.output import (
+    annotations_of,
+    call_of,
+    chat_id,
+    executed,
+    finish_of,
+    logprobs_of,
+    usage_of,
+)
 from trt_responses.log.entries import Deltas, ScoredDeltas, SilentDeltas, unnumbered
 from trt_responses.wire import events as e
 
@@ -39,6 +47,7 @@ class ChatSpelling:
         self._logprobs = logprobs
         self._calls: dict[str, int] = {}
         """The number of each call among the calls, by its item's id."""
+        self._executed = 0
         shared = {
             "id": chat_id(response),
             "object": "chat.completion.chunk",
@@ -60,11 +69,17 @@ class ChatSpelling:
                 return self._chunk({"role": "assistant", "content": ""})
             case e.OutputItemAdded(item=item) if (call := call_of(item)) is not None:
                 return self._chunk({"tool_calls": [{"index": self._place(item.id)} | call]})
+            case e.OutputItemDone(item=item) if (tool := executed(item)) is not None:
+                at, self._executed = self._executed, self._executed + 1
+                return self._chunk({"executed_tools": [{"index": at, **tool}]})
             case e.Error():
                 error = {"message": event.message, "type": "server_error", "param": event.param}
                 return b"data: %b\n\n" % orjson.dumps({"error": error | {"code": event.code}})
             case e.Completed() | e.Incomplete():
-                last = self._chunk({}, finish_of(event.response))
+                cited = annotations_of(event.response.output)  # numbered for the accumulators
+                notes = [{"index": at, **one} for at, one in enumerate(cited)]
+                delta = {"annotations": notes} if notes else {}
+                last = self._chunk(delta, finish_of(event.response))
                 return last + self._usage_chunk(event.response) if self._usage else last
             case _:
                 return b""
@@ -80,6 +95,8 @@ class ChatSpelling:
             name = self._thought[0] if self._thought else ""
             head = self._delta_head(b'{"%b":"' % name.encode())
             return kind(first, template, head, TEXT_TAILS, lambda _: TEXT_TAIL)
+        if isinstance(template, e.FolderDelta):  # of a call that the server runs
+            return SilentDeltas(first, template, b"", TEXT_TAILS, lambda _: TEXT_TAIL)
         custom = isinstance(template, e.CustomToolCallInputDelta)
         key = b'"custom":{"input' if custom else b'"function":{"arguments'
         head = self._delta_head(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, get_args
 from trt_responses.apis.decisions.endpoint import routes
 from trt_responses.apis.decisions.questions import Kind, Scale
 from trt_responses.apis.decisions.request import FIELDS, SYSTEM_ONE
+from trt_responses.apis.decisions.settings import DecisionSettings
 from trt_responses.errors import UsageError
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def install(server: Server) -> None:
-    calibration = calibration_of(server.settings.decisions_calibration)
+    calibration = calibration_of(DecisionSettings.of(server.settings).decisions_calibration)
     server.field_tables["/v1/decisions"] = FIELDS
     server.field_tables["/v1/systemone"] = SYSTEM_ONE
     server.add_routes(9, partial(routes, calibration=calibration))

@@ -18,8 +18,10 @@ from trt_responses.accept.accepted import (
 )
 from trt_responses.accept.tool_choice import choice_of, named
 from trt_responses.apis.chat.accept import AT_ONCE
+from trt_responses.apis.chat.hosted import NO_TOOLS, BuiltIn
 from trt_responses.apis.messages import request as m
 from trt_responses.apis.messages.fields import COLUMN
+from trt_responses.apis.messages.hosted import HostedTools, past_call
 from trt_responses.engine import GenerateOptions
 from trt_responses.errors import Unsupported, invalid_value
 from trt_responses.frozen import replace
@@ -41,24 +43,30 @@ NOT_FOR_THE_MODEL = "x-anthropic-billing-header:"
 """Begins a system block of Claude Code's that is new with each turn: a cached prefix would end
 there."""
 
+CALLS = m.ToolUse | m.ServerToolUse | m.McpToolUse
 FAILED = "Error:"
 ANSWER = "answer"
 """The name of a format, which Anthropic's have not."""
 
 
-def accept_messages(request: m.CountRequest, *, seals: bool = True) -> Accepted:
+def accept_messages(
+    request: m.CountRequest, *, seals: bool = True, built_in: BuiltIn = NO_TOOLS
+) -> Accepted:
     """What the request asks for, without its messages. Raises an `InvalidRequest` for the first
-    thing that is wrong."""
+    thing that is wrong. `built_in`: the kinds of tools that the server runs."""
     ignored = judge_fields(request, COLUMN)
     sent = request if isinstance(request, m.MessagesRequest) else None
-    tools = _tools(request.tools or ())
+    hosted = HostedTools(request, built_in)
+    tools = _tools(request.tools or (), hosted)
     thinking, config = request.thinking, request.output_config
     return Accepted(
         input="",
         previous_response_id=None,
         instructions=_instructions(request.system),
         tools=tools,
-        choice=_choice(request.tool_choice, tools),
+        choice=_choice(request.tool_choice, tools, hosted),
+        built_in=hosted.built_in,
+        max_tool_calls=hosted.max_calls,
         answer=_answer(request),
         effort=_effort(thinking, config),
         thought=_thought(thinking),
@@ -77,7 +85,7 @@ def accept_messages(request: m.CountRequest, *, seals: bool = True) -> Accepted:
             max_output_tokens=sent.max_tokens if sent else None,
         ),
         ignored=ignored,
-        unsupported_tools=[o.type for o in request.tools or () if isinstance(o, m.OtherTool)],
+        unsupported_tools=hosted.dropped,
         verifies=True,
         stop=tuple((sent and sent.stop_sequences) or ()),
     )
@@ -214,12 +222,16 @@ def _written(message: m.AssistantMessage, place: str) -> Iterator[Placed]:
     if isinstance(content, str):
         yield i.ItemPlace(place), _answered(content, final=True)
         return
-    spoken = [n for n, b in enumerate(content) if isinstance(b, m.TextBlock | m.ToolUse)]
+    spoken = [n for n, b in enumerate(content) if isinstance(b, m.TextBlock | CALLS)]
+    results = {b.tool_use_id: b for b in content if isinstance(b, m.ServerResult)}
     for number, block in enumerate(content):
         at = i.ItemPlace(f"{place}.content[{number}]", sealed="signature")
         match block:
             case m.TextBlock():
-                yield at, _answered(block.text, final=number == spoken[-1])
+                final = number == spoken[-1]
+                yield at, _answered(block.text, final=final, cited=block.citations)
+            case m.ServerToolUse() | m.McpToolUse():
+                yield at, past_call(block, results.get(block.id))
             case m.Thinking():
                 texts = [i.ReasoningText(type="reasoning_text", text=block.thinking)]
                 yield (
@@ -245,9 +257,17 @@ def _written(message: m.AssistantMessage, place: str) -> Iterator[Placed]:
                 )
 
 
-def _answered(text: str, *, final: bool) -> i.InputMessage:
+def _answered(
+    text: str, *, final: bool, cited: Sequence[Mapping[str, Any]] | None = None
+) -> i.InputMessage:
+    """A text of the model's; pages that it cites may be opened again."""
     phase: Phase = "final_answer" if final else "commentary"
-    return i.InputMessage(role="assistant", content=text, phase=phase)
+    content: str | list[i.Part] = text
+    if cited:
+        notes = [{"type": "url_citation", "url": one.get("url")} for one in cited]
+        part = i.TextPart(type="text", text=text)
+        content = [part.model_copy(update={"annotations": notes})]
+    return i.InputMessage(role="assistant", content=content, phase=phase)
 
 
 def _joined(content: str | list[m.TextBlock]) -> str:
@@ -257,10 +277,10 @@ def _joined(content: str | list[m.TextBlock]) -> str:
 # --- tools, thinking and the answer --------------------------------------------------------------
 
 
-def _tools(sent: Sequence[m.Tool]) -> list[Tool]:
+def _tools(sent: Sequence[m.Tool], hosted: HostedTools) -> list[Tool]:
     tools: dict[str, Tool] = {}
     for number, tool in enumerate(sent):
-        if isinstance(tool, m.OtherTool):
+        if not isinstance(tool, m.CustomTool):
             continue
         if tool.name in tools:
             raise named_twice(tool.name, f"tools[{number}]")
@@ -272,7 +292,7 @@ def _tools(sent: Sequence[m.Tool]) -> list[Tool]:
             tool.input_schema,
             bool(tool.strict),
         )
-    if sent and not tools:
+    if sent and not (tools or hosted.built_in):
         raise Unsupported(
             f"Unsupported tool type '{sent[0].type:.100}': this server does not run it, and "
             "the request has no other tool. Send tools with an 'input_schema'.",
@@ -282,20 +302,23 @@ def _tools(sent: Sequence[m.Tool]) -> list[Tool]:
     return list(tools.values())
 
 
-def _choice(choice: m.ToolChoice | None, tools: Sequence[Tool]) -> ToolChoice:
+def _choice(choice: m.ToolChoice | None, tools: Sequence[Tool], hosted: HostedTools) -> ToolChoice:
+    kinds = hosted.kinds
     match choice:
+        case m.NamedChoice() if (chosen := hosted.chosen(choice.name)) is not None:
+            return chosen
         case m.NamedChoice():
             one = NamedTool(type="function", name=choice.name)
             names = named((one,), tools, "tool_choice")
             return ToolChoice(names, may_answer=False, narrows=True)
-        case m.AnyChoice(type="any") if not tools:
+        case m.AnyChoice(type="any") if not (tools or kinds):
             raise invalid_value("tool_choice", "'any' needs tools to choose from")
         case m.AnyChoice(type="any"):
-            return choice_of("required", tools)
+            return choice_of("required", tools, kinds)
         case m.AnyChoice(type="none"):
-            return choice_of("none", tools)
+            return choice_of("none", tools, kinds)
         case _:
-            return choice_of("auto", tools)
+            return choice_of("auto", tools, kinds)
 
 
 def _effort(thinking: m.ThinkingChoice | None, config: m.OutputConfig | None) -> Effort | None:

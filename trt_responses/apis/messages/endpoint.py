@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
+from trt_responses.apis.chat.hosted import NO_TOOLS, BuiltIn
 from trt_responses.apis.chat.shapes import MessageShapes
 from trt_responses.apis.messages.accept import accept_messages, meaning, with_messages
 from trt_responses.apis.messages.output import OVERLOADED, error_of, message_of
@@ -73,9 +74,11 @@ def named_request(headers: dict[str, str]) -> dict[str, str]:
     return headers | {"request-id": headers["x-request-id"]}
 
 
-def shape_of(request: MessagesRequest, *, seals: bool) -> Shape[Thoughts]:
+def shape_of(
+    request: MessagesRequest, *, seals: bool, built_in: BuiltIn = NO_TOOLS
+) -> Shape[Thoughts]:
     """The request without its messages."""
-    accepted = accept_messages(request, seals=seals)
+    accepted = accept_messages(request, seals=seals, built_in=built_in)
     return Shape(accepted, bool(request.stream), thoughts_of(request))
 
 
@@ -89,7 +92,7 @@ class Messages(Making):
         super().__init__(shared)
         self._headers = lambda request: named_request(shared.headers(request))
         self._seals = seals
-        read = partial(shape_of, seals=self._seals)
+        read = partial(shape_of, seals=self._seals, built_in=shared.runs.built_in)
         self._shapes = MessageShapes(MessagesRequest, shared.limits, read, with_messages, meaning)
 
     async def create(self, request: Request, owner: str) -> ASGIApp:
@@ -110,7 +113,7 @@ class Messages(Making):
     async def count(self, request: Request, owner: str) -> ASGIApp:
         """The tokens of a conversation, as a message made from it would count them."""
         _, wanted = await self._parsed(request, CountRequest)
-        accepted = accept_messages(wanted, seals=self._seals)
+        accepted = accept_messages(wanted, seals=self._seals, built_in=self._runs.built_in)
         accepted = await in_pieces(with_messages(accepted, wanted.messages, answered=False))
         self._names.check(wanted.model)
         tokens = await self._runs.count(accepted, owner=owner)

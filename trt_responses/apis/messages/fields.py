@@ -15,7 +15,8 @@ FIELDS: tuple[Field, ...] = (
     Field(
         "tools",
         "honoured",
-        "those with an `input_schema`; others are dropped: see `x-trt-dropped-tools`",
+        "functions, `mcp_toolset`, `web_search_…`, `web_fetch_…`, `code_execution_…`; others are "
+        "dropped: see `x-trt-dropped-tools`",
     ),
     Field(
         "tool_choice",
@@ -36,7 +37,7 @@ FIELDS: tuple[Field, ...] = (
     Field("context_management", "ignored", "all messages are kept", ours=True),
     *rows("", "ignored", "", "service_tier", "speed", "inference_geo", "diagnostics"),
     *rows("", "ignored", "the SDK sends them as headers", "user_profile_id", "workspace_id"),
-    Field("container", "refused", "no tools run on this API"),
-    Field("mcp_servers", "refused", "no tools run on this API", ours=True),
+    Field("container", "honoured", "without `skills`"),
+    Field("mcp_servers", "honoured", "never asks for an approval", ours=True),
 )
 COLUMN = column_of(*FIELDS)

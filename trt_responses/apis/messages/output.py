@@ -9,8 +9,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic_core import from_json
 
+from trt_responses.apis.messages.hosted import (
+    citation_of,
+    container_of,
+    requests_of,
+    result_of,
+    use_of,
+)
 from trt_responses.wire.output import (
+    OutputBeside,
     OutputFunctionCall,
+    OutputHostedCall,
     OutputMessage,
     OutputReasoning,
     OutputSealedReasoning,
@@ -39,19 +48,36 @@ ERROR_TYPES = {
     429: "rate_limit_error",
     503: "overloaded_error",
 }
+SERVER_KEYS = ((".server_url'", ".url'"), (".authorization'", ".authorization_token'"))
+"""Keys of an MCP server in the Responses API, and here."""
 OVERLOADED = 529
 """The status of an `overloaded_error`."""
 
 
 def message_of(response: Response, stop: str | None, thoughts: Thoughts) -> Object:
     """A finished response as a message; `stop` is the text of the client's that ended it."""
-    blocks = (block_of(item, thoughts) for item in response.output)
-    return begun(response) | {
-        "content": [block for block in blocks if block is not None],
-        "stop_reason": stop_reason_of(response, stop),
-        "stop_sequence": stop,
-        "usage": usage_of(response.usage),
-    }
+    blocks = [block for item in response.output for block in _blocks(item, thoughts)]
+    delta, usage = ending_of(response, stop)
+    return begun(response) | {"content": blocks, **delta, "usage": usage}
+
+
+def ending_of(response: Response, stop: str | None) -> tuple[Object, Object]:
+    """What a message says at its end, and its usage."""
+    delta: Object = {"stop_reason": stop_reason_of(response, stop), "stop_sequence": stop}
+    usage = usage_of(response.usage)
+    if (ran := requests_of(response.output)) is not None:
+        usage["server_tool_use"] = ran
+    if (container := container_of(response)) is not None:
+        delta["container"] = container
+    return delta, usage
+
+
+def _blocks(item: OutputItem, thoughts: Thoughts) -> list[Object]:
+    """An item as blocks: a call that the server ran has two."""
+    if (use := use_of(item)) is not None:
+        return [use, result_of(item)]
+    block = block_of(item, thoughts)
+    return [] if block is None else [block]
 
 
 def begun(response: Response, prompt_tokens: int = 0) -> Object:
@@ -69,17 +95,22 @@ def begun(response: Response, prompt_tokens: int = 0) -> Object:
 
 
 def block_of(item: OutputItem, thoughts: Thoughts) -> Object | None:
-    """An item as a block; None for a thought that the client does not get."""
+    """An item as a block; None for what the client does not get, and for a call that the server
+    runs."""
     match item:
         case OutputReasoning():
             text = "".join(part.text for part in item.content)
             block = {"type": "thinking", "thinking": text if thoughts == "shown" else ""}
             return None if thoughts == "hidden" else block | {"signature": signature_of(item)}
         case OutputMessage():
-            return {"type": "text", "text": "".join(part.text for part in item.content)}
+            block = {"type": "text", "text": "".join(part.text for part in item.content)}
+            notes = [citation_of(note) for part in item.content for note in part.annotations]
+            return block | ({"citations": notes} if notes else {})
         case OutputFunctionCall():
             block = {"type": "tool_use", "id": item.call_id, "name": item.name}
             return block | {"input": _input(item.arguments)}
+        case OutputHostedCall() | OutputBeside():
+            return None
         case _:
             raise TypeError(f"a {item.type} is no block of a message")
 
@@ -117,6 +148,8 @@ def usage_of(usage: Usage | None) -> Object:
 def error_of(error: ApiError, request_id: str | None = None) -> Object:
     """An error as Anthropic writes it. There is no key for its place, so the message names it."""
     message, place = error.message, error.param
+    for ours, theirs in SERVER_KEYS if "mcp_servers[" in message else ():
+        message = message.replace(ours, theirs)
     if place is not None and place not in message:
         message = f"{place}: {message}"
     body: Object = {"type": ERROR_TYPES.get(error.status, "api_error"), "message": message}

@@ -11,9 +11,11 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, TypeAdapter
 
 from trt_responses.wire.base import (
+    TEXT_OR_OBJECT,
     ByType,
     ClientObject,
     Kinds,
+    Label,
     ListOf,
     Lists,
     NonEmpty,
@@ -24,6 +26,9 @@ from trt_responses.wire.base import (
 from trt_responses.wire.request import Count
 from trt_responses.wire.tools import Schema
 
+FORMS: dict[type, str] = {str: "~text", list: "~list"}
+BY_FORM = Kinds(lambda value: FORMS.get(type(value), "~object"), "~text", "~object", "~list")
+
 # --- blocks --------------------------------------------------------------------------------------
 
 
@@ -32,6 +37,7 @@ class TextBlock(ClientObject):
 
     type: Literal["text"]
     text: str
+    citations: ListOf[dict[str, Any]] | None = None
 
 
 class ImageBlock(ClientObject):
@@ -114,8 +120,44 @@ class RedactedThinking(ClientObject):
     data: str
 
 
+class ServerToolUse(ClientObject):
+    """A call of a tool that a server ran."""
+
+    type: Literal["server_tool_use"]
+    id: NonEmpty
+    name: Literal["web_search", "web_fetch", "code_execution"]
+    input: dict[str, Any]
+
+
+class McpToolUse(ClientObject):
+    """A call of an MCP server's tool that a server made."""
+
+    type: Literal["mcp_tool_use"]
+    id: NonEmpty
+    name: Label
+    server_name: Label
+    input: dict[str, Any]
+
+
+class ServerResult(ClientObject):
+    """What such a call gave."""
+
+    type: Literal[
+        "web_search_tool_result",
+        "web_fetch_tool_result",
+        "code_execution_tool_result",
+        "mcp_tool_result",
+    ]
+    tool_use_id: NonEmpty
+    content: Annotated[str | dict[str, Any] | ListOf[dict[str, Any]], BY_FORM] | None = None
+    is_error: bool | None = None
+
+
 UserBlock = Annotated[TextBlock | ImageBlock | Document | SearchResult | ToolResult, ByType()]
-AssistantBlock = Annotated[TextBlock | Thinking | RedactedThinking | ToolUse, ByType()]
+AssistantBlock = Annotated[
+    TextBlock | Thinking | RedactedThinking | ToolUse | ServerToolUse | McpToolUse | ServerResult,
+    ByType(),
+]
 TextOrBlocks = TextOrListOf[TextBlock]
 
 # --- messages ------------------------------------------------------------------------------------
@@ -147,6 +189,7 @@ Message = Annotated[UserMessage | AssistantMessage | SystemMessage, ByType(key="
 # --- tools ---------------------------------------------------------------------------------------
 
 Name = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,128}$")]
+ServerName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
 
 
 class CustomTool(Options):
@@ -159,6 +202,62 @@ class CustomTool(Options):
     strict: bool | None = None
 
 
+class ServerTool(Options):
+    """A tool of Anthropic's own making that has an equal here."""
+
+    type: str
+    name: str | None = None
+    allowed_domains: ListOf[str] | None = None
+    blocked_domains: ListOf[str] | None = None
+    max_uses: Annotated[int, Field(ge=1)] | None = None
+    user_location: dict[str, Any] | None = None
+
+    @property
+    def kind(self) -> str:
+        """The name of its equal."""
+        return "code_interpreter" if self.type.startswith("code_execution") else "web_search"
+
+
+class ToolConfig(Options):
+    """Whether tools of an MCP server are offered."""
+
+    enabled: bool | None = None
+
+
+class McpToolset(Options):
+    """The tools of an MCP server: one that the request names, or the operator's of that name."""
+
+    type: Literal["mcp_toolset"]
+    mcp_server_name: ServerName
+    default_config: ToolConfig | None = None
+    configs: dict[str, ToolConfig] | None = None
+    tools: ListOf[dict[str, Any]] | None = None
+
+
+class OlderToolset(Options):
+    """The same in an older form, at the server."""
+
+    enabled: bool | None = None
+    allowed_tools: ListOf[str] | None = None
+
+
+class McpServer(Options):
+    """An MCP server of the client's."""
+
+    type: Literal["url"]
+    url: Annotated[str, Field(max_length=4096)]
+    name: ServerName
+    authorization_token: str | None = Field(None, max_length=16384, repr=False)
+    tool_configuration: OlderToolset | None = None
+
+
+class Container(Options):
+    """Where code runs."""
+
+    id: str | None = None
+    skills: ListOf[dict[str, Any]] | None = None
+
+
 class OtherTool(Options):
     """A tool of Anthropic's own making: dropped, or named when it is refused."""
 
@@ -167,10 +266,19 @@ class OtherTool(Options):
 
 def _tool_kind(value: Any) -> str:
     kind = named(value)
-    return "~custom" if kind in (None, "custom") else "~other"
+    if kind in (None, "custom"):
+        return "~custom"
+    if kind == "mcp_toolset":
+        return "~mcp"
+    return "~server" if kind is not None and kind.startswith(OURS) else "~other"
 
 
-Tool = Annotated[CustomTool | OtherTool, Kinds(_tool_kind, "~custom", "~other")]
+OURS = ("web_search_2", "web_fetch_2", "code_execution_2")
+"""The beginnings of the types of tools that have an equal here; their dates follow."""
+Tool = Annotated[
+    CustomTool | McpToolset | ServerTool | OtherTool,
+    Kinds(_tool_kind, "~custom", "~mcp", "~server", "~other"),
+]
 
 
 class AnyChoice(Options):
@@ -252,6 +360,8 @@ class CountRequest(Options):
 
     model: NonEmpty = ""
     messages: Annotated[ListOf[Message], Field(min_length=1)]
+    container: Annotated[str | Container, TEXT_OR_OBJECT] | None = None
+    mcp_servers: Annotated[ListOf[McpServer], Field(max_length=20)] | None = None
     output_config: OutputConfig | None = None
     output_format: JsonFormat | None = None
     system: TextOrBlocks | None = None

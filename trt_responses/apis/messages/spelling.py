@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from trt_responses.apis.messages.hosted import citation_of, result_of, use_of
 from trt_responses.apis.messages.output import (
     begun,
     block_of,
+    ending_of,
     error_of,
     signature_of,
-    stop_reason_of,
-    usage_of,
 )
 from trt_responses.errors import ApiError
+from trt_responses.frozen import replace
 from trt_responses.log.entries import Deltas, SilentDeltas, unnumbered
 from trt_responses.wire import events as e
 from trt_responses.wire.output import OutputReasoning
@@ -38,6 +39,16 @@ KINDS = {
 }
 
 
+WHOLE = {
+    "response.code_interpreter_call_code.done": "code",
+    "response.mcp_call_arguments.done": "arguments",
+}
+"""The events with which the text of a call is whole that the server runs, and its key there."""
+AT_ONCE = ("web_search_call",)
+"""The items of such calls whose text is whole when they begin."""
+RESULT = "/result"
+
+
 class MessagesSpelling:
     """The events of one message."""
 
@@ -46,6 +57,8 @@ class MessagesSpelling:
         self._thoughts = thoughts
         self._blocks: dict[str, int] = {}
         """The number of each block, by its item's id."""
+        self._calls: dict[str, OutputItem] = {}
+        """The calls that the server runs, as they began."""
 
     def repeated(self, response: Response, number: int) -> bytes:
         return _frame("ping")
@@ -59,6 +72,13 @@ class MessagesSpelling:
                 return _frame("message_start", message=self._begun)
             case e.OutputItemAdded(item=item):
                 return self._block_start(item)
+            case e.FolderEvent(type=kind) if kind in WHOLE:
+                return self._called(event)
+            case e.OutputItemDone(item=item) if item.id in self._calls:
+                return self._block(item.id + RESULT, result_of(item))
+            case e.AnnotationAdded(item_id=item_id, annotation=note):
+                delta = {"type": "citations_delta", "citation": citation_of(note)}
+                return _frame("content_block_delta", index=self._place(item_id), delta=delta)
             case e.OutputItemDone(item=item) if item.id in self._blocks:
                 return self._block_stop(item)
             case e.Completed(response=response, stop=stop):
@@ -71,6 +91,8 @@ class MessagesSpelling:
                 return b""
 
     def deltas(self, first: int, template: Delta, *, scored: bool) -> Deltas:
+        if isinstance(template, e.FolderDelta):  # of a call that the server runs: see `_called`
+            return SilentDeltas(first, template, b"", TAILS, _tail)
         thoughts = self._thoughts if isinstance(template, e.ReasoningTextDelta) else "shown"
         if thoughts != "hidden":
             index = self._place(template.item_id)
@@ -85,7 +107,30 @@ class MessagesSpelling:
         """The number of an item's block. Called first in the items' order."""
         return self._blocks.setdefault(item_id, len(self._blocks))
 
+    def _called(self, event: Any) -> bytes:
+        """A call that the server runs, when its text is whole."""
+        name, begun = WHOLE[event.type], self._calls[event.item_id]
+        whole: Any = begun  # one of a folder's dataclasses
+        return self._use(replace(whole, **{name: getattr(event, name)}))
+
+    def _use(self, item: OutputItem) -> bytes:
+        block = use_of(item)
+        assert block is not None, "another item is no call"
+        written = orjson.dumps(block["input"]).decode()
+        delta = {"type": "input_json_delta", "partial_json": written}
+        return self._block(item.id, block | {"input": {}}, delta)
+
+    def _block(self, key: str, block: dict[str, Any], *deltas: dict[str, Any]) -> bytes:
+        """A block that is whole."""
+        at = self._place(key)
+        frames = [_frame("content_block_start", index=at, content_block=block)]
+        frames += [_frame("content_block_delta", index=at, delta=delta) for delta in deltas]
+        return b"".join((*frames, _frame("content_block_stop", index=at)))
+
     def _block_start(self, item: OutputItem) -> bytes:
+        if use_of(item) is not None:
+            self._calls[item.id] = item
+            return self._use(item) if item.type in AT_ONCE else b""
         block = block_of(item, self._thoughts)
         if block is None:
             return b""
@@ -105,8 +150,8 @@ def _tail(number: int) -> bytes:
 
 
 def _ended(response: Response, stop: str | None) -> bytes:
-    delta = {"stop_reason": stop_reason_of(response, stop), "stop_sequence": stop}
-    last = _frame("message_delta", delta=delta, usage=usage_of(response.usage))
+    delta, usage = ending_of(response, stop)
+    last = _frame("message_delta", delta=delta, usage=usage)
     return last + _frame("message_stop")
 
 

@@ -16,6 +16,7 @@ from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annot
 from starlette.responses import Response
 
 from trt_responses import __version__
+from trt_responses.apis.playground.settings import PlaygroundSettings
 from trt_responses.errors import NotFound
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import Anybody, ColdRoute
@@ -52,7 +53,7 @@ class Playground:
     """What answers at the address itself; when it is switched off, JSON alone."""
 
     def __init__(self, shared: Shared) -> None:
-        is_on = shared.settings.playground
+        is_on = PlaygroundSettings.of(shared.settings).playground
         self._headers = shared.headers
         self._files = {path.name: path.read_bytes() for path in FOLDER.iterdir()} if is_on else {}
 

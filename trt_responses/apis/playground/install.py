@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trt_responses.apis.playground.endpoint import routes
+from trt_responses.apis.playground.settings import PlaygroundSettings
 
 if TYPE_CHECKING:
     from trt_responses.setup.server import Server
@@ -12,5 +13,5 @@ if TYPE_CHECKING:
 
 def install(server: Server) -> None:
     server.add_routes(95, routes)
-    if server.settings.playground:
+    if PlaygroundSettings.of(server.settings).playground:
         server.hints.insert(0, "open {base}/ in a browser")

@@ -25,6 +25,7 @@ from trt_responses.apis.websocket.frames import (
 )
 from trt_responses.apis.websocket.lanes import Lanes, LaneStep, Waiting
 from trt_responses.apis.websocket.request import COLUMN, SocketRequest
+from trt_responses.apis.websocket.settings import SocketNumbers
 from trt_responses.apis.websocket.steering import (
     NO_SUCCESSOR,
     Steer,
@@ -95,7 +96,7 @@ class Connection:
     def __init__(
         self, shared: Shared, intake: Intake, send: Send, owner: Callable[[], str], dialect: Dialect
     ) -> None:
-        settings = shared.settings
+        numbers = SocketNumbers.of(shared.settings)
         self.owner = owner()
         self._turns = intake.of(self.owner)
         self._shared = shared
@@ -103,9 +104,9 @@ class Connection:
         self._owner = owner
         self._dialect = dialect
         self._lanes = Lanes(
-            shared.parts.store, most=settings.websocket_lanes, memory_bytes=settings.websocket_bytes
+            shared.parts.store, most=numbers.websocket_lanes, memory_bytes=numbers.websocket_bytes
         )
-        self._places = asyncio.Semaphore(settings.websocket_running)
+        self._places = asyncio.Semaphore(numbers.websocket_running)
         self._waiting = 0
         self._waiting_bytes = 0
         self._refused = 0
@@ -147,7 +148,7 @@ class Connection:
             self._close_if_idle()
 
     async def _grow_old(self) -> None:
-        left_s = self._shared.settings.websocket_s
+        left_s = SocketNumbers.of(self._shared.settings).websocket_s
         while left_s > 0:
             await self._shared.sleep(min(IDLE_S, left_s))
             left_s -= IDLE_S

@@ -14,6 +14,7 @@ from starlette.routing import WebSocketRoute
 
 from trt_responses.apis.websocket.connection import Connection
 from trt_responses.apis.websocket.intake import Intake
+from trt_responses.apis.websocket.settings import SocketSettings
 from trt_responses.errors import Overloaded
 from trt_responses.health.lifecycle import Lifecycle
 from trt_responses.web.endpoint import reply_of
@@ -34,7 +35,8 @@ SCHEMES = {"ws": "http", "wss": "https"}
 
 def routes(shared: Shared) -> list[WebSocketRoute]:
     """The endpoint of this folder, where WebSockets are switched on."""
-    return [WebSocketRoute(Sockets.path, Sockets(shared))] if shared.settings.websockets else []
+    most = SocketSettings.of(shared.settings).websockets
+    return [WebSocketRoute(Sockets.path, Sockets(shared, most))] if most else []
 
 
 class Sockets:
@@ -42,11 +44,10 @@ class Sockets:
 
     path = "/v1/responses"
 
-    def __init__(self, shared: Shared) -> None:
-        self._shared = shared
+    def __init__(self, shared: Shared, most: int) -> None:
+        self._shared, self._most = shared, most
         self._intake = Intake()
         self._dialect = DIALECTS[shared.settings.dialect]
-        self._most = shared.settings.websockets
         self._open: set[Connection] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trt_responses.backends.settings import EngineSettings
 from trt_responses.cli.building import (
     build_tools,
     kind_for,
@@ -84,7 +85,7 @@ def _embedded(settings: Settings) -> bool:
 def _prepared(settings: Settings, source: Path | HubId) -> str | None:
     """An engine that was prepared from this source and can be served; the last one if the source is
     gone."""
-    found, machine = None, this_machine(settings.trtllm_python)
+    found, machine = None, this_machine(EngineSettings.of(settings).trtllm_python)
     for directory, card in prepared_from(settings.engines_dir, source):
         if shelf.difference(card, directory, machine) is None:
             return _label(directory, card)

@@ -57,12 +57,14 @@ class VllmWire:
 
     def __init__(self) -> None:
         self._takes_priorities = False
+        self._model = ""
 
     async def describe(self, look: Look) -> Found:
         models = (await look("/v1/models")).fields.get("data", [])
         bases = [model for model in models if model.get("parent") is None]
         if not bases or not isinstance(context := bases[0].get("max_model_len"), int):
             raise StartupError("it is no vLLM server: /v1/models has no max_model_len.")
+        self._model = str(bases[0]["id"])
         version = str((await look("/version")).fields.get("version", "of an unknown version"))
         adapters = tuple(str(model["id"]) for model in models if model.get("parent") is not None)
         batch = await self._batch(look)
@@ -76,7 +78,7 @@ class VllmWire:
             adapters=adapters,
         )
         lacks = () if self._takes_priorities else (NO_PRIORITIES,)
-        return Found(version, str(bases[0]["id"]), limits, lacks)
+        return Found(version, self._model, limits, lacks)
 
     async def _batch(self, look: Look) -> int:
         """The requests that it runs at once, which only a refusal reports."""
@@ -101,6 +103,7 @@ class VllmWire:
         self, prompt_ids: Sequence[int], options: GenerateOptions, left: int
     ) -> Mapping[str, Any]:
         fields: dict[str, Any] = {
+            "model": options.adapter or self._model,  # gateways of a fleet refuse a request without
             "token_ids": list(prompt_ids),
             "stream": True,
             "stream_options": {"include_usage": True},
@@ -109,8 +112,6 @@ class VllmWire:
         }
         if options.request_id:  # of which several requests may be made
             fields["request_id"] = f"{options.request_id}-{token_hex(4)}"
-        if options.adapter is not None:
-            fields["model"] = options.adapter
         if (salt := salt_of(options)) is not None:
             fields["cache_salt"] = salt
         if self._takes_priorities:

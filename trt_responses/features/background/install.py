@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from trt_responses.features.background.background import Background
 from trt_responses.features.background.endpoint import BackgroundJobs, routes
 from trt_responses.features.background.resumable import FIELD, Resumable
+from trt_responses.features.background.settings import BackgroundNumbers
 
 if TYPE_CHECKING:
     from trt_responses.setup.server import Server
@@ -33,7 +34,7 @@ def _build(server: Server) -> None:
         server.runs,
         server.store,
         count=parts.admission.count_background,
-        max_per_owner=settings.max_background,
+        max_per_owner=BackgroundNumbers.of(settings).max_background,
         model=_whose(server),
         check_streams=server.lifecycle.check_streams,
         sleep=server.sleep,

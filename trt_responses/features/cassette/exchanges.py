@@ -15,7 +15,7 @@ KEPT_BEGINNINGS = ("openai-", "x-ratelimit-", "anthropic-beta")
 """The headers that a cassette keeps; all others may hold secrets."""
 SECRET = "[secret]"
 _NAMES = (
-    r"(?:x[-_])?api[-_]?key|(?:proxy[-_])?authorization|password|(?:client[-_])?secret"
+    r"(?:x[-_])?api[-_]?key|(?:proxy[-_])?authorization(?:_token)?|password|(?:client[-_])?secret"
     r"|(?:access|auth|refresh|bearer)[-_]?token|(?:set[-_])?cookie"
 )
 SECRET_FIELDS = re.compile(_NAMES, re.IGNORECASE)

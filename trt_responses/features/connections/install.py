@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trt_responses.features.connections.settings import ConnectionNumbers
 from trt_responses.run.parts import mint
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def install(server: Server) -> None:
         server.on_listen.append(backlog.listen)
         return protocol(
             mint,
-            max_header_bytes=settings.max_header_bytes,
+            max_header_bytes=ConnectionNumbers.of(settings).max_header_bytes,
             read_timeout_s=settings.read_timeout_s,
             socket_path=socket_path,
             backlog=backlog,

@@ -18,6 +18,7 @@ from trt_responses.features.conversations.bodies import (
     NewItems,
 )
 from trt_responses.features.conversations.conversations import Conversations, no_item
+from trt_responses.features.conversations.settings import ConversationNumbers
 from trt_responses.features.listing.listing import Order, Page, page_of
 from trt_responses.features.listing.query import Limit, ignored_query
 from trt_responses.web.body import parsed, read_json
@@ -45,7 +46,7 @@ class ConversationRoutes:
     """The endpoints of conversations."""
 
     def __init__(self, shared: Shared) -> None:
-        most_items = shared.settings.conversation_items
+        most_items = ConversationNumbers.of(shared.settings).conversation_items
         self._conversations = Conversations(shared.parts, most_items=most_items)
         self._headers = shared.headers
         self._limits = shared.limits

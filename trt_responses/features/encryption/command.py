@@ -1,4 +1,9 @@
-"""`trt-responses encryption`: makes keys, and rewrites what older keys encrypted."""
+"""`trt-responses encryption`: makes keys, and rewrites the records that older keys encrypted.
+
+Running responses and the events of background streams keep the key with which they began: stores
+append events and never replace them, and a server that takes a response over continues with its
+key. An old key goes when these have expired (`STORE_AGE_S`), or when their responses are deleted.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +19,7 @@ from trt_responses.errors import ApiError, StartupError, UsageError
 from trt_responses.features.encryption.install import encrypted
 from trt_responses.features.encryption.keys import KEY_BYTES, SETTING
 from trt_responses.features.encryption.witness import WITNESS
+from trt_responses.serve.server import lasting
 from trt_responses.settings import Settings
 from trt_responses.store import Record
 
@@ -43,7 +49,7 @@ def _key(options: argparse.Namespace) -> int:
 
 def _rewrite(options: argparse.Namespace) -> int:
     settings = Settings.from_environment()
-    store = encrypted(settings, store_of(settings, spelled()))
+    store = encrypted(settings, store_of(lasting(settings), spelled()))
     if store is None:
         raise UsageError(f"No keys: set {SETTING}.")
     rewritten, left = asyncio.run(_all(store))

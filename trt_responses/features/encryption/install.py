@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, cast
 from trt_responses.backends.dialects import spelled
 from trt_responses.errors import ApiError, StartupError, UsageError
 from trt_responses.features.encryption.keys import SETTING, StoreKeys, reader
+from trt_responses.features.encryption.settings import EncryptionSettings
 from trt_responses.features.encryption.witness import WITNESS, WitnessedStore
 from trt_responses.store import Record
 from trt_responses.tasks import beside
@@ -38,10 +39,11 @@ def install(server: Server) -> None:
 
 def encrypted(settings: Settings, inner: Store) -> WitnessedStore | None:
     """The store with the keys of the settings around it; None if they name none."""
-    if settings.store_keys is None:
+    own = EncryptionSettings.of(settings)
+    if own.store_keys is None:
         return None
     try:
-        return WitnessedStore(inner, StoreKeys(reader(settings.store_keys)), spelled())
+        return WitnessedStore(inner, StoreKeys(reader(own.store_keys)), spelled())
     except StartupError as error:
         raise UsageError(str(error)) from None
 

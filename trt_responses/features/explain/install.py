@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from trt_responses.features.explain.endpoint import Explain
 from trt_responses.features.explain.explanations import Explanations
+from trt_responses.features.explain.settings import ExplainNumbers
 
 if TYPE_CHECKING:
     from trt_responses.setup.server import Server
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 def install(server: Server) -> None:
     settings = server.settings
-    kept = Explanations(settings.explain_bytes)
+    kept = Explanations(ExplainNumbers.of(settings).explain_bytes)
     server.provide(kept)
     server.on_delete.append(kept.forget)
     if settings.explain != "off":

@@ -16,13 +16,14 @@ from trt_responses.features.hosted_tools.approvals import (
 from trt_responses.features.hosted_tools.citations import CitationText
 from trt_responses.features.hosted_tools.loop import ToolLoop
 from trt_responses.features.hosted_tools.sessions import (
+    OfferMemory,
     OpenedTools,
     earlier_of,
     items_in,
     items_of,
     lists_functions,
-    source_of,
 )
+from trt_responses.features.hosted_tools.used import NO_CALLS, Both, NewCalls
 from trt_responses.prompt.history import prior_of
 from trt_responses.steering.tools import callees
 from trt_responses.tool import Opening
@@ -50,6 +51,7 @@ class HostedTools:
         self.tools = tools
         self.ledger = ledger
         self.signer = signer
+        self.memory = OfferMemory()
 
     def accept(self, accepted: Accepted) -> Step | None:
         if accepted.built_in or ("mcp" in self.tools and has_approvals(accepted)):
@@ -65,7 +67,7 @@ class ToolsStep(Step):
     def __init__(self, hosted: HostedTools, *, moves: bool) -> None:
         self.moves = moves  # what tools answered is no part of what is kept
         self._hosted = hosted
-        self._opened = OpenedTools()
+        self._opened = OpenedTools(hosted.memory)
         self._approved: Sequence[Approved] = ()
         self._loop: ToolLoop | None = None
 
@@ -114,18 +116,18 @@ class ToolsStep(Step):
             loop = self._loop = ToolLoop(
                 opened.used, draft.turns, parts.clock_ns, opened.listings, self._approved
             )
-            draft.recipients = {*draft.recipients, *loop.recipients}
-            draft.tool_names = {*draft.tool_names, *(used.shown_as for used in loop.used)}
+            draft.recipients = Both(draft.recipients, loop.recipients)
+            draft.tool_names = Both(draft.tool_names, opened.used.names())
         await self._hosted.ledger.claim(self._approved, draft.owner, draft.id)
 
     def write(self, draft: Draft) -> None:
-        if (loop := self._loop) is None:
+        if self._loop is None:
             return
         options = draft.machine_options
         signer = self._hosted.signer
         sign = None if signer is None else partial(signer.signature, owner=draft.owner)
-        options["runners"] = {**options.get("runners", {}), **loop.new_calls(sign)}
-        source = source_of(loop.used) if draft.accepted.answer is None else None
+        options["runners"] = NewCalls(self._opened.used, sign, options.get("runners", NO_CALLS))
+        source = self._opened.source if draft.accepted.answer is None else None
         if source is not None:
             options["cited_text"] = partial(CitationText, source)
 

@@ -39,6 +39,8 @@ class Runner(NamedTuple):
     """Makes the same of the text that the model wrote."""
     unwraps: str = ""
     """The member of the model's JSON that is the text of a call; empty: the JSON is."""
+    shows_text: bool = False
+    """Whether the client is to have all that the model reads."""
     sign: Callable[[Sequence[str]], str] | None = None
     """Vouches for what the client is to bring back: calls that wait for its approval."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trt_responses.features.hosted_tools.hosted_calls import ROWS, HostedCall, Outcome, Row
 from trt_responses.features.tool_items import events as te
@@ -12,6 +12,9 @@ from trt_responses.frozen import replace
 from trt_responses.log.machine import Machine
 from trt_responses.wire import events as e
 from trt_responses.wire import output as o
+
+if TYPE_CHECKING:
+    from orjson import Fragment
 
 NOT_RUN: Mapping[str, Any] = {"type": "exit", "exit_code": 126}
 """The outcome of a command that could not be run, as shells say it."""
@@ -33,6 +36,8 @@ def _web_search_call(call: HostedCall, _: str, outcome: Outcome) -> to.OutputWeb
     sources = action.pop("sources", None)
     if sources is not None and call.runner.shows_outputs and outcome.status != "in_progress":
         action["sources"] = sources
+    if call.runner.shows_text and outcome.text is not None:
+        action["output"] = outcome.text
     return to.OutputWebSearchCall(call.id, action, outcome.status)
 
 
@@ -152,7 +157,7 @@ ROWS.update(KINDS)
 
 
 def tell_listing(
-    machine: Machine, label: str, tools: tuple[Mapping[str, Any], ...], error: str | None
+    machine: Machine, label: str, tools: tuple[Mapping[str, Any], ...] | Fragment, error: str | None
 ) -> None:
     """Tell what an MCP server offers, or why that is not known."""
     empty = to.OutputMcpListTools(machine.mint("mcpl"), label)

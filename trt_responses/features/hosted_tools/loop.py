@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from trt_responses.dialect import Answered
+    from trt_responses.features.hosted_tools.used import UsedTool
     from trt_responses.language.reader import Reader
-    from trt_responses.log.machine import NewCall
     from trt_responses.run.generation import Generation
     from trt_responses.run.turns import Turns
-    from trt_responses.tool import Listing, Session, Tool
+    from trt_responses.tool import Listing
     from trt_responses.wire.output import HostedStatus
 
 logger = logging.getLogger(__name__)
@@ -46,18 +46,6 @@ GRACE_S = 5.0
 INTERRUPTED = ToolAnswer("The user interrupted this call with a new message.", failed=True)
 """What the model reads of a call that was steered away from: it stays in the conversation."""
 CUT = "\n[… {} characters are left out here: print less, or a part at a time. …]\n"
-
-
-class UsedTool(NamedTuple):
-    """A tool of the request, its session in this response, and the form of its calls."""
-
-    tool: Tool
-    session: Session
-    runner: Runner
-    name: str
-    """The session's own name for the recipient; the model may write another."""
-    shown_as: str
-    """The tool's name in the prompt."""
 
 
 class Approved(NamedTuple):
@@ -104,15 +92,6 @@ class ToolLoop:
     def recipients(self) -> Collection[str]:
         """The recipients of calls that are run here: such a call ends a turn."""
         return self._tools.keys()
-
-    @property
-    def used(self) -> Collection[UsedTool]:
-        return self._tools.values()
-
-    def new_calls(self, sign: Callable[[Sequence[str]], str] | None) -> dict[str, NewCall]:
-        """What makes the client's view of each tool's calls. `sign` vouches for those that wait for
-        its approval."""
-        return {name: used.runner._replace(sign=sign).call for name, used in self._tools.items()}
 
     async def turn(self, generation: Generation) -> Turn | None:
         """Answer the call that ended the last turn. The next turn, or None when there is nothing to

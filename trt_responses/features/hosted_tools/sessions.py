@@ -10,60 +10,131 @@ import logging
 from array import array
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from itertools import chain
+from operator import is_
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import orjson
 
 from trt_responses.accept.accepted import Tool as OfferedTool
 from trt_responses.errors import InvalidRequest
-from trt_responses.features.hosted_tools.hosted_calls import Runner
-from trt_responses.features.hosted_tools.loop import UsedTool
+from trt_responses.features.hosted_tools.used import Both, Opened, UsedTools, function_of
 from trt_responses.language.messages import FUNCTIONS
 from trt_responses.log.item_events import Callee
 from trt_responses.schema.closed import closed
 from trt_responses.tasks import give_way
-from trt_responses.tool import CitedSession, Lists
+from trt_responses.tool import SHOWS_TEXT, CitedSession, Lists
+from trt_responses.wire.known_tools import Known
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from trt_responses.accept.accepted import Accepted, BuiltInTool, ToolChoice
     from trt_responses.dialect import Lexicon
     from trt_responses.store import Block
-    from trt_responses.tool import Function, Listing, Opening, Session, Source, Tool
-
+    from trt_responses.tool import Listing, Opening, Recipient, Session, Source, Tool
 
 logger = logging.getLogger(__name__)
 
 AT_ONCE = 256
 """Functions of one session that are read between two pauses."""
+KEPT_TOOLS = 16_384
+"""Of servers, that are kept for requests that get the same ones."""
+
+T = TypeVar("T")
+
+
+class Offered(NamedTuple):
+    """The functions that one session answers, as the model is shown them."""
+
+    tools: Sequence[OfferedTool]
+    names: frozenset[str]
+
+
+class OfferMemory:
+    """What came of what servers offered lately. A list that many requests get is known by its
+    identity, and nothing in it is looked at again; the longest unused go first."""
+
+    def __init__(self, most: int = KEPT_TOOLS) -> None:
+        """`most`: tools of all lists that are kept."""
+        self._most = most
+        self._read: list[tuple[Mapping[str, Recipient], str, Offered]] = []
+        self._joined: list[tuple[Sequence[OfferedTool], list[Offered], Known[OfferedTool]]] = []
+
+    async def offered(self, recipients: Mapping[str, Recipient], place: str) -> Offered:
+        """The functions of a session."""
+        for number, (known, where, found) in enumerate(self._read):
+            if known is recipients and where == place:
+                self._read.append(self._read.pop(number))
+                return found
+        found = await _offered(recipients, place)
+        if found.tools:
+            self._read.append((recipients, place, found))
+            _keep(self._read, self._most, lambda one: len(one[0]))
+        return found
+
+    def joined(self, tools: Sequence[OfferedTool], offered: list[Offered]) -> Known[OfferedTool]:
+        """The request's own tools and those; a list that remembers. Raises where two tools have one
+        name."""
+        for number, (own, others, found) in enumerate(self._joined):
+            same = len(others) == len(offered) and all(map(is_, others, offered))
+            if same and (own is tools or own == tools):
+                self._joined.append(self._joined.pop(number))
+                return found
+        named = {tool.name: tool for tool in tools}
+        for tool in chain.from_iterable(one.tools for one in offered):
+            if (other := named.setdefault(tool.name, tool)) is not tool:
+                raise _same_name(tool, other)
+        found = Known(named.values())
+        self._joined.append((tools, offered, found))
+        _keep(self._joined, self._most, lambda one: len(one[2]))
+        return found
+
+
+def _keep(entries: list[T], most: int, size: Callable[[T], int]) -> None:
+    """Let the first ones go, until the others are no more than that."""
+    while len(entries) > 1 and sum(map(size, entries)) > most:
+        entries.pop(0)
+
+
+async def _offered(recipients: Mapping[str, Recipient], place: str) -> Offered:
+    tools = []
+    for number, (name, recipient) in enumerate(recipients.items(), 1):
+        if number % AT_ONCE == 0:
+            await give_way()
+        if (function := recipient.function) is not None:
+            label = recipient.facts["server_label"]
+            callee = Callee(recipient.facts["name"], label)
+            schema = closed(function.parameters)
+            bare = name.removeprefix(FUNCTIONS)
+            tools.append(
+                OfferedTool(bare, place, callee, function.description, schema, server=label)
+            )
+    return Offered(tools, frozenset(tool.name for tool in tools))
 
 
 class OpenedTools:
     """The sessions of one response, which it owns. `close` it, whatever came of the response."""
 
-    def __init__(self) -> None:
-        self.used: dict[str, UsedTool] = {}
+    def __init__(self, memory: OfferMemory) -> None:
+        self.used = UsedTools()
         """The tools by the recipients of their calls."""
-        self.offered: list[OfferedTool] = []
-        """The functions that they answer, as the model is shown them."""
         self.listings: list[Listing] = []
-        self._functions: dict[str, Function] = {}
-        """The functions as which tools are shown that are namespaces elsewhere, by the recipients
-        of those."""
+        self._memory = memory
+        self._offered: list[Offered] = []
         self._sessions: list[Session] = []
 
     def as_functions(self, accepted: Accepted, tools: Mapping[str, Tool]) -> Accepted:
         """The request with its tools among its functions, for a model that is shown nothing
         else."""
-        built_in = []
+        built_in, shown = [], []
         for one in accepted.built_in:
             functions = tools[one.kind].functions
             built_in.append(replace(one, recipients=()) if functions else one)
-            self._functions |= functions
-            self.offered += [
+            self.used.show_as_functions(functions)
+            shown += [
                 OfferedTool(
-                    name := _function(recipient),
+                    name := function_of(recipient),
                     one.place,
                     Callee(name),
                     function.description,
@@ -72,6 +143,7 @@ class OpenedTools:
                 )
                 for recipient, function in functions.items()
             ]
+        self._offered = [Offered(shown, frozenset(tool.name for tool in shown))] if shown else []
         return self.shown(replace(accepted, built_in=built_in))
 
     async def open(
@@ -81,51 +153,33 @@ class OpenedTools:
         opening: Opening,
         functions: Collection[str],
     ) -> None:
-        """Open a tool's session. The model may call it by each of its names, also with or without
-        the namespace of functions, where no function has that name."""
+        """Open a tool's session. No call of one of these functions is a call of the tool."""
         session = await tool.open(opening)
         self._sessions.append(session)
         if isinstance(session, Lists) and session.listing is not None:
             self.listings.append(session.listing)
-        for number, (name, recipient) in enumerate(session.recipients.items(), 1):
-            if number % AT_ONCE == 0:
-                await give_way()
-            runner = Runner(recipient.kind, recipient.facts, one.shows_outputs, recipient.describe)
-            if (function := self._functions.get(name)) is not None:
-                shown_as = _function(name)
-                runner = runner._replace(unwraps=function.text)
-                used = UsedTool(tool, session, runner, name, shown_as)
-                self.used[FUNCTIONS + shown_as] = used
-                continue
-            used = self.used[name] = UsedTool(tool, session, runner, name, name)
-            bare = name.removeprefix(FUNCTIONS)
-            other = FUNCTIONS + bare if bare == name else bare
-            if other not in functions:
-                self.used.setdefault(other, used)
-            if recipient.function is not None:
-                callee = Callee(recipient.facts["name"], recipient.facts["server_label"])
-                self.offered.append(
-                    OfferedTool(
-                        bare,
-                        one.place,
-                        callee,
-                        recipient.function.description,
-                        closed(recipient.function.parameters),
-                        server=recipient.facts["server_label"],
-                    )
-                )
+        self.used.opened.append(
+            Opened(tool, session, one.shows_outputs, SHOWS_TEXT in one.options, functions)
+        )
+        offered = await self._memory.offered(session.recipients, one.place)
+        if offered.tools:
+            self._offered.append(offered)
 
     def shown(self, accepted: Accepted) -> Accepted:
         """The request, with the functions that these tools answer among its own."""
-        known = {tool.name: tool for tool in accepted.tools}
-        for tool in self.offered:
-            if (other := known.setdefault(tool.name, tool)) is not tool:
-                raise _same_name(tool, other)
-        offered, self.offered = self.offered, []
+        offered, self._offered = self._offered, []
         if not offered:
             return accepted
-        tools = [*accepted.tools, *offered]
+        tools = self._memory.joined(accepted.tools, offered)
         return replace(accepted, tools=tools, choice=_chosen(accepted.choice, offered))
+
+    @property
+    def source(self) -> Callable[[int, int], Source | None] | None:
+        """The source of the lines that can be cited, of the one tool that has any."""
+        for session in self._sessions:
+            if isinstance(session, CitedSession):
+                return session.source
+        return None
 
     async def close(self) -> None:
         """Close each session once, also if another one's end fails or the caller is cancelled."""
@@ -134,11 +188,6 @@ class OpenedTools:
         for fault in await asyncio.shield(ends):
             if fault is not None:
                 logger.error("failed to close a tool session", exc_info=fault)
-
-
-def _function(recipient: str) -> str:
-    """A recipient's name as a function's."""
-    return recipient.replace(".", "_")
 
 
 def _same_name(tool: OfferedTool, other: OfferedTool) -> InvalidRequest:
@@ -168,14 +217,6 @@ def _same_name(tool: OfferedTool, other: OfferedTool) -> InvalidRequest:
 def lists_functions(tool: Tool) -> bool:
     """Whether the prompt shows the functions of its sessions, and not the tool itself."""
     return tool.description is None
-
-
-def source_of(used: Iterable[UsedTool]) -> Callable[[int, int], Source | None] | None:
-    """The source of the lines that can be cited, of the one tool that has any; None without one."""
-    for session in {id(one.session): one.session for one in used}.values():
-        if isinstance(session, CitedSession):
-            return session.source
-    return None
 
 
 def _answers(blocks: Sequence[Block], kind: str, lexicon: Lexicon) -> list[str]:
@@ -242,20 +283,17 @@ def items_in(accepted: Accepted, kind: str) -> list[Mapping[str, Any]]:
     ]
 
 
-def _chosen(choice: ToolChoice, offered: Sequence[OfferedTool]) -> ToolChoice:
+def _chosen(choice: ToolChoice, offered: Sequence[Offered]) -> ToolChoice:
     """The choice by names, now that it is known which functions answer calls here."""
-    chosen = set(choice.names)
-    for tool in offered:
-        if tool.callee.namespace is None:
-            chosen |= {tool.name} if tool.server in choice.built_in else set()
-            continue
-        if "mcp" not in choice.built_in:
-            continue
-        if choice.servers is None:
-            chosen.add(tool.name)
-            continue
-        label = tool.callee.namespace
-        names = choice.servers.get(label, ())
-        if names is None or tool.callee.name in names:
-            chosen.add(tool.name)
-    return replace(choice, names=frozenset(chosen))
+    mcp = "mcp" in choice.built_in
+    parts: list[Collection[str]] = [choice.names]
+    for one in offered:
+        if one.tools[0].callee.namespace is None:  # tools that are shown as functions
+            parts.append([tool.name for tool in one.tools if tool.server in choice.built_in])
+        elif mcp and choice.servers is None:
+            parts.append(one.names)
+        elif mcp and choice.servers is not None:
+            names = choice.servers.get(one.tools[0].callee.namespace, ())
+            chosen = (tool for tool in one.tools if names is None or tool.callee.name in names)
+            parts.append([tool.name for tool in chosen])
+    return replace(choice, names=Both(*parts))

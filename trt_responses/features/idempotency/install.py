@@ -6,16 +6,17 @@ import time
 from typing import TYPE_CHECKING
 
 from trt_responses.features.idempotency.repeats import Repeats
+from trt_responses.features.idempotency.settings import IdempotencyNumbers
 
 if TYPE_CHECKING:
     from trt_responses.setup.server import Server
 
 
 def install(server: Server) -> None:
-    settings = server.settings
+    own = IdempotencyNumbers.of(server.settings)
     repeats = server.repeats = Repeats(
-        max_keys=settings.idempotency_keys,
-        ttl_s=settings.idempotency_ttl_s,
+        max_keys=own.idempotency_keys,
+        ttl_s=own.idempotency_ttl_s,
         clock_s=time.monotonic,
     )
     server.lives.append(repeats.life)

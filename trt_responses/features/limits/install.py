@@ -12,16 +12,17 @@ from trt_responses.features.limits.counts import LocalCounts
 from trt_responses.features.limits.endpoint import routes
 from trt_responses.features.limits.key_file import WatchedKeys
 from trt_responses.features.limits.keys import KeyFault, KeyRing, OwnerLimits
+from trt_responses.features.limits.settings import LimitNumbers, LimitSettings
 from trt_responses.settings import Settings
 from trt_responses.setup.server import Reading, Server
 
 
 def install(server: Server) -> None:
-    settings = server.settings
+    settings, own = server.settings, LimitSettings.of(server.settings)
     keys = server.keys = _keys(settings)
     admission = server.admission = Admission(
         server.places,
-        Bounds(waiting=settings.max_waiting, waiting_tokens=settings.max_waiting_tokens),
+        Bounds(own.max_waiting, LimitNumbers.of(settings).max_waiting_tokens),
         limits_of=keys.limits_of,
         clock_s=time.monotonic,
         counts=server.served.given.counts or LocalCounts(),
@@ -43,17 +44,18 @@ def install(server: Server) -> None:
 
 
 def _keys(settings: Settings) -> KeyRing:
-    half = settings.max_waiting // 2 if settings.asks_for_keys else None
-    waiting = half if settings.owner_waiting is None else settings.owner_waiting
+    own = LimitSettings.of(settings)
+    half = own.max_waiting // 2 if settings.asks_for_keys else None
+    waiting = half if own.owner_waiting is None else own.owner_waiting
     return KeyRing(
         settings.owners(),
         from_file=settings.keys_file is not None,
         admin_key=settings.admin_key,
         limits=OwnerLimits(
-            running=settings.owner_running,
+            running=own.owner_running,
             waiting=waiting,
-            requests_per_minute=settings.owner_requests_per_minute,
-            tokens_per_minute=settings.owner_tokens_per_minute,
+            requests_per_minute=own.owner_requests_per_minute,
+            tokens_per_minute=own.owner_tokens_per_minute,
         ),
     )
 

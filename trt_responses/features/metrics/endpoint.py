@@ -12,6 +12,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from trt_responses.errors import Unauthorized
 from trt_responses.features.metrics.metrics import Metrics
+from trt_responses.features.metrics.settings import MetricSettings
 from trt_responses.web.framework import Anybody, ColdRoute, replies
 from trt_responses.web.guard import key_of
 from trt_responses.web.headers import header
@@ -36,7 +37,7 @@ class MetricsPage:
         self._metrics = shared.of(Metrics)
         self._headers = shared.headers
         self._guard = shared.guard
-        key = shared.settings.metrics_key
+        key = MetricSettings.of(shared.settings).metrics_key
         self._key_digest = None if key is None else _digest_of(key)
 
     def router(self) -> APIRouter:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from trt_responses.features.regions.regions import Regions
+from trt_responses.features.regions.regions import RegionalStore, Regions
+from trt_responses.features.regions.settings import RegionSettings
 
 if TYPE_CHECKING:
     from trt_responses.setup.server import Server
+    from trt_responses.store import Store
 
 
 def install(server: Server) -> None:
-    if server.settings.regions:
-        regions = Regions(server.settings.regions)
+    own = RegionSettings.of(server.settings)
+    if own.regions:
+        regions = Regions(own.regions)
         server.mint = regions.minted(server.mint)
-        server.features.append(regions)
+        server.store = cast("Store", RegionalStore(server.store, regions))

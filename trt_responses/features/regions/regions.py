@@ -1,4 +1,4 @@
-"""Regions in ids: a server tells a response that has not arrived here from one that is unknown.
+"""Regions in ids: a server tells a record that has not arrived here from one that is unknown.
 
 Each region has a store of its own, and copies of the others' records arrive late.
 """
@@ -9,22 +9,21 @@ import hashlib
 from typing import TYPE_CHECKING
 
 from trt_responses.errors import IN_PROGRESS_S, InvalidRequest
-from trt_responses.feature import Step
 from trt_responses.run.parts import ID_LETTERS
+from trt_responses.stores.around import Around
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from trt_responses.accept.accepted import Accepted
-    from trt_responses.run.draft import Draft
+    from trt_responses.store import Found, Store
 
+KINDS = {"resp": "Response", "conv": "Conversation"}
+"""What clients name by ids, by the ids' prefix."""
 TAG_LETTERS = 4
 
 
 class Regions:
     """The regions of a deployment, this server's first."""
-
-    reads = ("previous_response_id",)
 
     def __init__(self, names: Sequence[str]) -> None:
         self._here = names[0]
@@ -40,30 +39,38 @@ class Regions:
 
         return minted
 
-    def region_of(self, response_id: str) -> str | None:
-        """The region that made an id; None if the id names none of them."""
-        return self._names.get(response_id[-ID_LETTERS : TAG_LETTERS - ID_LETTERS])
-
-    def accept(self, accepted: Accepted) -> Step | None:
-        previous = accepted.previous_response_id or ""
-        region = self.region_of(previous)
-        return None if region in (None, self._here) else _Elsewhere(previous, region or "")
-
-
-class _Elsewhere(Step):
-    def __init__(self, previous: str, region: str) -> None:
-        self._previous, self._region = previous, region
-
-    async def acquire(self, draft: Draft) -> None:
-        if await draft.records.get(self._previous, draft.owner) is None:
+    def check(self, name: str) -> None:
+        """Raise if another region has made a record that is not stored here."""
+        kind = KINDS.get(name.partition("_")[0])
+        region = self._names.get(name[-ID_LETTERS : TAG_LETTERS - ID_LETTERS])
+        if kind is not None and region not in (None, self._here):
             raise InvalidRequest(
-                f"Response '{self._previous}' was made in the region '{self._region}' and has not "
-                "arrived here, or was deleted: send the request there, or later.",
+                f"{kind} '{name:.100}' was made in the region '{region}' and has not arrived "
+                "here, or was deleted: send the request there, or later.",
                 status=409,
-                param="previous_response_id",
                 code="previous_response_not_here",
                 retry_after_s=IN_PROGRESS_S,
             )
+
+
+class RegionalStore(Around):
+    """The store of one region: what is unknown here may be known to another one."""
+
+    def __init__(self, inner: Store, regions: Regions) -> None:
+        super().__init__(inner)
+        self._regions = regions
+
+    async def get(self, response_id: str, owner: str) -> Found:
+        found = await self.inner.get(response_id, owner)
+        if found is None:
+            self._regions.check(response_id)
+        return found
+
+    async def delete(self, response_id: str, owner: str) -> bool:
+        is_deleted = await self.inner.delete(response_id, owner)
+        if not is_deleted:
+            self._regions.check(response_id)
+        return is_deleted
 
 
 def tag_of(region: str) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
+from trt_responses.backends.settings import EngineSettings
 from trt_responses.errors import InvalidRequest, UsageError
 from trt_responses.features.rollout.gate import PROMPTS, accepted_prompts
 from trt_responses.features.rollout.loaded import Loaded, Version
@@ -131,7 +132,7 @@ class PreparedBuild:
         """The reason why it cannot be loaded beside that version. Every file is digested anew: what
         a disk or a copy has changed must not be served."""
         directory, card = self._selection.directory, self._selection.card
-        machine = this_machine(self._settings.trtllm_python)
+        machine = this_machine(EngineSettings.of(self._settings).trtllm_python)
         if found := shelf.difference(card, directory, machine, deep=True):
             return found
         if card.dialect != read_card(directory.with_name(beside.digest)).dialect:
@@ -174,10 +175,11 @@ class PreparedBuild:
 
 def memory_bytes(card: Card, settings: Settings) -> int:
     """The bytes that an engine on the CPU takes: its weights, and the cache of all its contexts."""
+    local = EngineSettings.of(settings)
     a, chain = card.architecture, card.chain
     if a is None:  # of a file that says no more: as much again as the weights
         return 2 * card.limits.memory_bytes
-    tokens = chain.length * chain.slots if chain else settings.context_tokens * settings.slots
+    tokens = chain.length * chain.slots if chain else local.context_tokens * local.slots
     per_token = 2 * a.layers * a.kv_heads * a.head_dim * ELEMENT_BYTES.get(card.kind, 2)
     return card.limits.memory_bytes + tokens * per_token
 

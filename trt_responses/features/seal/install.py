@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from trt_responses.features.seal.feature import Seals
 from trt_responses.features.seal.sealer import Sealer, key_of, shared_keys
+from trt_responses.features.seal.settings import SealSettings
 
 if TYPE_CHECKING:
     from trt_responses.settings import Settings
@@ -20,9 +21,10 @@ def install(server: Server) -> None:
 def sealer_of(settings: Settings) -> Sealer:
     """The sealer of reasoning: with the shared keys of the settings, or with a key of this server's
     own in its data directory, made when it is first needed."""
+    own = SealSettings.of(settings)
     path = settings.data_dir / "seal.key"
-    if settings.seal_keys:
-        shared = shared_keys(settings.seal_keys)
+    if own.seal_keys:
+        shared = shared_keys(own.seal_keys)
         return Sealer(lambda: shared)
     if path.exists():
         key_of(path)  # one that cannot be used stops the start

@@ -29,7 +29,9 @@ class WebSearchCall(PastCall):
     status: str | None = None
 
     def text(self) -> CallText:
-        return CallText("web_search", _json(self.action or {}), NOT_KEPT)
+        action = dict(self.action or {})
+        output = action.pop("output", None) or NOT_KEPT
+        return CallText("web_search", _json(action), output)
 
     @staticmethod
     def digested(item: Any) -> Texts:
@@ -285,7 +287,7 @@ def _action(action: Any) -> str:
 
 def _search(action: Mapping[str, Any]) -> str:
     """An action without what a client may not have been given, or has left out."""
-    kept = {key: value for key, value in action.items() if key != "sources" and value is not None}
+    kept = {k: v for k, v in action.items() if k not in ("sources", "output") and v is not None}
     return orjson.dumps(kept, option=orjson.OPT_SORT_KEYS).decode()
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from trt_responses.frozen import dataclass
 from trt_responses.wire.output import (
@@ -18,6 +18,9 @@ from trt_responses.wire.output import (
     OutputHostedCall,
     Status,
 )
+
+if TYPE_CHECKING:
+    from orjson import Fragment
 
 
 def arguments_of(action: Mapping[str, Any]) -> str:
@@ -258,6 +261,6 @@ class OutputMcpListTools(OutputBeside):
 
     id: str
     server_label: str
-    tools: tuple[Mapping[str, Any], ...] = ()
+    tools: tuple[Mapping[str, Any], ...] | Fragment = ()
     error: str | None = None
     type: Literal["mcp_list_tools"] = "mcp_list_tools"

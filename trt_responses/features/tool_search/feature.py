@@ -13,7 +13,8 @@ from trt_responses.accept.accepted import Tool
 from trt_responses.accept.tools import client_tools
 from trt_responses.feature import Step
 from trt_responses.features.hosted_tools.hosted_calls import Runner
-from trt_responses.features.hosted_tools.loop import ToolLoop, UsedTool
+from trt_responses.features.hosted_tools.loop import ToolLoop
+from trt_responses.features.hosted_tools.used import NO_CALLS, Both, NewCalls, UsedTool
 from trt_responses.features.tool_search.items import (
     DESCRIPTION,
     NAME,
@@ -93,6 +94,7 @@ class ToolSearchStep(Step):
         self._search = search
         self._most_shown = most_shown
         self._loop: ToolLoop | None = None
+        self._used: Mapping[str, UsedTool] = {}
         self._tools: Sequence[Tool] = ()
         self._called: Sequence[Tool] = ()
 
@@ -117,10 +119,7 @@ class ToolSearchStep(Step):
             draft.prior = await prior_of(accepted, draft.records, draft.owner)
         blocks = () if draft.prior is None else draft.prior.blocks
         self._tools = self._called = _with_found(accepted, blocks)
-        if any(tool.server and tool.deferred for tool in self._tools):
-            # their servers check the arguments: no form is made of thousands of schemas
-            kept = [tool for tool in self._tools if not (tool.server and tool.deferred)]
-            self._called = known(kept)
+        self._called = _with_forms(self._tools)
         draft.accepted = replace(accepted, tools=shown(accepted.tools))
 
     async def prompted(self, draft: Draft) -> None:
@@ -135,18 +134,18 @@ class ToolSearchStep(Step):
         if (search := self._search) is None:
             return
         session = Searching(self._tools, draft.accepted.echo.tools)
-        used = UsedTool(search, session, Runner(NAME), NAME, NAME)
-        recipients = (NAME, FUNCTIONS + NAME)
-        draft.called = {name: c for name, c in draft.called.items() if name not in recipients}
-        loop = ToolLoop(dict.fromkeys(recipients, used), draft.turns, draft.parts.clock_ns)
-        self._loop = loop
-        draft.recipients = {*draft.recipients, *recipients}
-        draft.tool_names = {*draft.tool_names, NAME}
+        self._used = dict.fromkeys(
+            (NAME, FUNCTIONS + NAME), UsedTool(search, session, Runner(NAME), NAME, NAME)
+        )
+        draft.called = {name: c for name, c in draft.called.items() if name not in self._used}
+        self._loop = ToolLoop(self._used, draft.turns, draft.parts.clock_ns)
+        draft.recipients = Both(draft.recipients, self._used)
+        draft.tool_names = Both(draft.tool_names, (NAME,))
 
     def write(self, draft: Draft) -> None:
         if self._loop is not None:
             options = draft.machine_options
-            options["runners"] = {**options.get("runners", {}), **self._loop.new_calls(None)}
+            options["runners"] = NewCalls(self._used, None, options.get("runners", NO_CALLS))
 
     async def after(self, generation: Generation) -> Turn | None:
         return None if self._loop is None else await self._loop.turn(generation)
@@ -154,17 +153,30 @@ class ToolSearchStep(Step):
 
 def _deferred(accepted: Accepted, most_shown: int) -> Accepted:
     """The request with the tools of long lists deferred, and a search for them."""
-    lengths = Counter(tool.server for tool in accepted.tools if tool.server is not None)
+    tools = known(accepted.tools)
+    deferred = tools.once(("deferred", most_shown), lambda: _with_search(tools, most_shown))
+    return accepted if deferred is None else replace(accepted, tools=deferred)
+
+
+def _with_search(tools: Sequence[Tool], most_shown: int) -> Sequence[Tool] | None:
+    """The tools with those of long lists deferred, and a search; None: no list is so long."""
+    lengths = Counter(tool.server for tool in tools if tool.server is not None)
     long = {server for server, length in lengths.items() if length > most_shown}
     if not long:
-        return accepted
-    tools = [
-        replace(tool, deferred=True) if tool.server in long else tool for tool in accepted.tools
-    ]
-    if not searches(accepted.tools):
+        return None
+    changed = [replace(tool, deferred=True) if tool.server in long else tool for tool in tools]
+    if not searches(tools):
         callee = Callee(NAME, action=NAME)
-        tools.append(Tool(NAME, "tools", callee, DESCRIPTION, PARAMETERS))
-    return replace(accepted, tools=known(tools))
+        changed.append(Tool(NAME, "tools", callee, DESCRIPTION, PARAMETERS))
+    return known(changed)
+
+
+@made_once
+def _with_forms(tools: Sequence[Tool]) -> Sequence[Tool]:
+    """The tools but for the deferred ones of servers, which check the arguments: no form is made of
+    thousands of schemas."""
+    kept = [tool for tool in tools if not (tool.server and tool.deferred)]
+    return tools if len(kept) == len(tools) else known(kept)
 
 
 def _with_found(accepted: Accepted, blocks: Sequence[Block]) -> Sequence[Tool]:

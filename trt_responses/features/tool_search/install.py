@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trt_responses.backends.settings import McpNumbers
 from trt_responses.features.hosted_tools.hosted_calls import ROWS
 from trt_responses.features.tool_search.calls import ROW, SearchCall
 from trt_responses.features.tool_search.feature import ToolSearch
@@ -21,4 +22,4 @@ def install(server: Server) -> None:
     TOOLS[NAME] = ToolSearchTool
     CALLS[NAME] = SearchCall
     ROWS[NAME] = ROW
-    server.features.append(ToolSearch(server.settings.mcp_tools))
+    server.features.append(ToolSearch(McpNumbers.of(server.settings).mcp_tools))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trt_responses import __version__
+from trt_responses.features.traces.settings import TraceSettings
 from trt_responses.features.traces.traces import traces_to
 
 if TYPE_CHECKING:
@@ -12,8 +13,8 @@ if TYPE_CHECKING:
 
 
 def install(server: Server) -> None:
-    settings = server.settings
-    if settings.otlp_endpoint:
-        traces = traces_to(settings.otlp_endpoint, __version__)
+    own = TraceSettings.of(server.settings)
+    if own.otlp_endpoint:
+        traces = traces_to(own.otlp_endpoint, __version__)
         server.listeners.append(traces)
         server.lives.append(traces.life)

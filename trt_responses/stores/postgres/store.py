@@ -14,7 +14,6 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
@@ -30,23 +29,25 @@ from trt_responses.stores.limits import MIB, Bounds
 from trt_responses.stores.postgres.connections import (
     READ_ONLY,
     RETRY_AFTER_S,
-    Connection,
     Connections,
     first_line,
 )
+from trt_responses.stores.postgres.formats import reverted, upgraded
+from trt_responses.stores.postgres.objects import MARK, is_large, lost, objects_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from trt_responses.store import Block, Found, Spell, Standing
     from trt_responses.stores.postgres.connections import Connection
 
 logger = logging.getLogger(__name__)
 
-FORMAT = 1
 ANSWER_S = 5.0
 CONNECTIONS = 16
 """Maximum connections of one process, unless the URL's `connections` says otherwise."""
+OWN_OPTIONS = ("connections", "objects")
+"""Of the URL: the number of connections, and the address of an object store for large blocks."""
 CACHE_BYTES = 32 * MIB
 SLOW_BYTES = 8 * 1024
 """Compressed size from which a body is unpacked in a thread."""
@@ -68,9 +69,9 @@ JOB = (
 )
 PUT = (
     "SELECT * FROM trt_responses.put(%s::text, %s::float8, %s::int, %s::text, %s::int, "
-    "%s::text[], %s::bytea[], %s::bytea[], %s::int[], %s::int[], %s::bool[], %s::text[], "
-    "%s::bigint[], %s::int[], %s::text[], %s::int[], %s::bytea[], %s::bytea[], "
-    "%s::bigint, %s::bigint, %s::bytea, %s::bool, %s::bytea)"
+    "%s::text[], %b::bytea[], %b::bytea[], %s::int[], %s::int[], %s::bool[], %s::text[], "
+    "%s::bigint[], %s::int[], %s::text[], %s::int[], %b::bytea[], %b::bytea[], "
+    "%s::bigint, %s::bigint, %b::bytea, %s::bool, %b::bytea)"
 )
 ALONE = (
     "SELECT pg_advisory_xact_lock_shared(29298, hashtext(%s)), "
@@ -89,7 +90,7 @@ PUT_JOB = (
 )
 RENEW = (
     "UPDATE trt_responses.jobs SET lease_until = trt_responses.now() + %s::float8, "
-    "body = coalesce(%s::bytea, body) WHERE id = %s AND term = %s "
+    "body = coalesce(%b::bytea, body) WHERE id = %s AND term = %s "
     "AND lease_until > trt_responses.now() RETURNING cancel_requested"
 )
 CANCEL = (
@@ -127,7 +128,7 @@ class PostgresStore:
         *,
         answer_s: float = ANSWER_S,
     ) -> None:
-        url, most = with_connections(url)
+        url, own = parted(url)
         self._url = url
         self._spell = spell
         self._bounds = bounds or Bounds()
@@ -136,44 +137,37 @@ class PostgresStore:
         self._measured_s = -MEASURE_EVERY_S
         self._cache: BlockCache[int] = BlockCache(CACHE_BYTES, self.usage)
         try:
-            self._server = Connections(url, most, answer_s)
+            self._server = Connections(url, connections_in(own), answer_s)
         except psycopg.Error as error:
             raise StartupError(f"The store {self._where()}: {first_line(error)}.") from None
+        where = own.get("objects")
+        self.objects = objects_of(where, self._server) if where else None
         self._sweeping: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
+        await self._prepare(lambda connection: upgraded(connection, self._where()))
+        if self.objects is not None:
+            await self.objects.start()
+        self._sweeping = asyncio.create_task(self._sweep_forever())
+
+    async def migrate(self, to: int) -> None:
+        """Take the tables back to an earlier format. No server may run."""
+        await self._prepare(lambda connection: reverted(connection, to, self.objects))
+        await self._stop_parts()
+
+    async def _prepare(self, work: Callable[[Connection], Awaitable[None]]) -> None:
         try:
             connection = await self._server.connect()
             try:
-                await self._prepare(connection)
+                if connection.info.server_version < OLDEST:
+                    raise StartupError(f"PostgreSQL at {self._where()} is older than 12.")
+                await work(connection)
             finally:
                 await connection.close()
         except (psycopg.Error, OSError) as error:
             raise StartupError(
                 f"Cannot use PostgreSQL at {self._where()}: {first_line(error)}."
             ) from None
-        self._sweeping = asyncio.create_task(self._sweep_forever())
-
-    async def _prepare(self, connection: Connection) -> None:
-        """Create the tables, unless they exist."""
-        if connection.info.server_version < OLDEST:
-            raise StartupError(f"PostgreSQL at {self._where()} is older than 12.")
-        async with connection.transaction():
-            await connection.execute("SELECT pg_advisory_xact_lock(29297, 0)")
-            found = await connection.execute("SELECT to_regclass('trt_responses.format')::text")
-            if await found.fetchone() == (None,):
-                await connection.execute("CREATE SCHEMA IF NOT EXISTS trt_responses")
-                await connection.execute("CREATE TABLE trt_responses.format (version int NOT NULL)")
-                schema = files("trt_responses.stores.postgres").joinpath("schema.sql")
-                await connection.execute(schema.read_bytes())
-                await connection.execute("INSERT INTO trt_responses.format VALUES (%s)", [FORMAT])
-            found = await connection.execute("SELECT version FROM trt_responses.format")
-            (version,) = await found.fetchone() or (0,)
-        if version != FORMAT:
-            raise StartupError(
-                f"The store on {self._where()} has format {version}, and this server supports "
-                f"{FORMAT}: use the server version that wrote it, or another database."
-            )
 
     async def stop(self) -> None:
         if self._sweeping is not None:
@@ -181,8 +175,13 @@ class PostgresStore:
             with suppress(asyncio.CancelledError):
                 await self._sweeping
             self._sweeping = None
-        await self._server.close()
+        await self._stop_parts()
         self._cache.clear()
+
+    async def _stop_parts(self) -> None:
+        await self._server.close()
+        if self.objects is not None:
+            await self.objects.stop()
 
     async def check(self) -> None:
         if await self._value("SELECT pg_is_in_recovery()"):
@@ -207,6 +206,8 @@ class PostgresStore:
         while True:
             try:
                 await self._sweep()
+                if self.objects is not None:
+                    await self.objects.collect()
             except ApiError as error:
                 logger.warning("old responses are not dropped: %s", error)
             await asyncio.sleep(SWEEP_EVERY_S)
@@ -264,18 +265,25 @@ class PostgresStore:
         if not _is_text(response_id):
             return None
         if rows := await self._server.rows(RECORD, (response_id, owner)):
-            *fields, numbers, seal, is_old = rows[0]
-            if is_old:
-                return Expired(response_id)
-            return await self._loaded(Row(*fields), numbers, seal)
+            return await self._read(rows[0])
         waits = (self.takeover_s, self._bounds.max_deaths)
         if rows := await self._server.rows(JOB, (*waits, response_id, owner)):
             *fields, is_old = rows[0]
             return Expired(response_id) if is_old else Job(*fields)
+        # a job may have become a record between the two statements
+        if rows := await self._server.rows(RECORD, (response_id, owner)):
+            return await self._read(rows[0])
         gone = await self._value(
             "SELECT 1 FROM trt_responses.expired WHERE id = %s AND owner = %s", response_id, owner
         )
         return Expired(response_id) if gone else None
+
+    async def _read(self, row: tuple[Any, ...]) -> Found:
+        """What a row of `RECORD` stands for."""
+        *fields, numbers, seal, is_old = row
+        if is_old:
+            return Expired(row[0])
+        return await self._loaded(Row(*fields), numbers, seal)
 
     async def delete(self, response_id: str, owner: str) -> bool:
         if not _is_text(response_id):
@@ -298,7 +306,8 @@ class PostgresStore:
     async def replace(self, record: Record) -> bool:
         rest = await at_rest(replace(record, version=0), self._spell)
         row = rest.row
-        digests, data = rest.digests, [rest.data(place) for place in range(len(rest.packed))]
+        digests = rest.digests
+        data = await self._outside([rest.data(place) for place in range(len(rest.packed))])
 
         async def work(connection: Connection) -> bool:
             await connection.execute(ALONE, (row.owner, row.id))
@@ -326,7 +335,7 @@ class PostgresStore:
         then those that it reports missing. Returns whether the records were stored."""
         places = [(rest, place) for rest in rests for place in range(len(rest.packed))]
         digests = [rest.packed[place].digest for rest, place in places]
-        data = [rest.packed[place].data or None for rest, place in places]
+        data = [self._unless_large(rest.packed[place].data) for rest, place in places]
         while True:
             values = self._values(rests, frames, term, lock)
             [(status, missing, numbers, sweep)] = await self._server.rows(
@@ -334,9 +343,9 @@ class PostgresStore:
             )
             if status != "missing":
                 break
-            for number in missing:
-                rest, place = places[number]
-                data[number] = rest.data(place)
+            wanted = [rest.data(place) for rest, place in map(places.__getitem__, missing)]
+            for number, kept in zip(missing, await self._outside(wanted), strict=True):
+                data[number] = kept
         if status != "kept":
             return False
         self._cache.keep(
@@ -346,6 +355,13 @@ class PostgresStore:
         if sweep:
             await self._sweep()
         return True
+
+    def _unless_large(self, data: bytes) -> bytes | None:
+        """The data to send at once. What would be an object is sent if the server lacks it."""
+        return None if not data or (self.objects and is_large(data)) else data
+
+    async def _outside(self, data: list[bytes]) -> list[bytes]:
+        return data if self.objects is None else await self.objects.outside(data)
 
     def _values(
         self, rests: Sequence[AtRest], frames: Frames | None, term: int | None, lock: Lock | None
@@ -371,7 +387,12 @@ class PostgresStore:
                 (missing,),
             )
             if len(found) < len(missing):
-                return await self._since_removed(row, seal)
+                return await self._since_removed(row, seal, damaged(row.id))
+            try:
+                found = [(n, digest, await self._inside(data, row)) for n, digest, data in found]
+            except LookupError:
+                error = lost(row.id, "it is missing from the object store")
+                return await self._since_removed(row, seal, error)
             unpacked = partial(checked, response_id=row.id, spell=self._spell)
             packed = [Packed(digest, data) for _, digest, data in found]
             read = await all_unpacked(packed, unpacked)
@@ -383,11 +404,18 @@ class PostgresStore:
             return await asyncio.to_thread(whole, row, blocks, seal)
         return whole(row, blocks, seal)
 
-    async def _since_removed(self, row: Row, seal: bytes) -> Found:
+    async def _inside(self, data: bytes, row: Row) -> bytes:
+        if not data.startswith(MARK):
+            return data
+        if self.objects is None:
+            raise lost(row.id, "the store's URL names no object store")
+        return await self.objects.inside(data)
+
+    async def _since_removed(self, row: Row, seal: bytes, error: ApiError) -> Found:
         """What is found of a record whose blocks were removed while it was read."""
         rows = await self._server.rows(RECORD, (row.id, row.owner))
         if rows and rows[0][11] == seal:
-            raise damaged(row.id)
+            raise error
         return await self._find(row.id, row.owner) if rows else None
 
     # --- jobs ---------------------------------------------------------------------------------
@@ -458,7 +486,7 @@ class PostgresStore:
         return bool(
             await self._value(
                 "SELECT trt_responses.append(%s::text, %s::int, %s::float8, %s::int, %s::bigint, "
-                "%s::bigint, %s::bytea, %s::bool, %s::bytea)",
+                "%s::bigint, %b::bytea, %s::bool, %b::bytea)",
                 *(response_id, term, self.takeover_s, self._bounds.max_deaths),
                 *_frame_values(piece),
             )
@@ -484,12 +512,18 @@ def _is_text(name: str) -> bool:
     return "\0" not in name and name.isprintable()
 
 
-def with_connections(url: str) -> tuple[str, int]:
-    """A URL without its option `connections`, and the number that it gives."""
+def parted(url: str) -> tuple[str, dict[str, str]]:
+    """A URL without the options that only this server knows, and those options."""
     parts = urlsplit(url)
     options = parse_qsl(parts.query, keep_blank_values=True)
-    given = dict(options).get("connections", str(CONNECTIONS))
+    left = [(name, value) for name, value in options if name not in OWN_OPTIONS]
+    own = {name: value for name, value in options if name in OWN_OPTIONS}
+    return urlunsplit(parts._replace(query=urlencode(left))), own
+
+
+def connections_in(options: dict[str, str]) -> int:
+    """The most connections of one process."""
+    given = options.get("connections", str(CONNECTIONS))
     if not (given.isdecimal() and 0 < int(given) <= 1000):
         raise StartupError(f"`connections` must be a number from 1 to 1000, got {given!r:.60}.")
-    left = [(name, value) for name, value in options if name != "connections"]
-    return urlunsplit(parts._replace(query=urlencode(left))), int(given)
+    return int(given)

@@ -107,6 +107,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ("CREATE TABLE clocks (boot TEXT PRIMARY KEY, offset_s REAL NOT NULL) WITHOUT ROWID",),
 )
 VERSION = len(MIGRATIONS)
+BACK = {9: ("DROP TABLE clocks",), 8: ("DROP TABLE locks",)}
+"""Steps back, by the version from which they lead."""
 
 
 def make_private(path: Path) -> None:
@@ -179,14 +181,42 @@ def _migrate(db: sqlite3.Connection, path: Path) -> None:
     (version,) = db.execute("PRAGMA user_version").fetchone()
     if version > VERSION:
         raise StartupError(
-            f"The store {path} has version {version}, written by a newer server; this server "
-            f"supports {VERSION}: upgrade it, or use another file."
+            f"The store {path} has version {version}, written by a newer server, and this server "
+            f"supports {VERSION}: run `trt-responses migrate --to {VERSION}` there, or upgrade."
         )
     for step in MIGRATIONS[version:]:
         for statement in step:
             db.execute(statement)
     db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     db.execute(f"PRAGMA user_version = {VERSION}")  # always a write
+
+
+def reverted(path: Path, to: int) -> None:
+    """Revert the file to an earlier version. Raises a `StartupError`, and changes nothing, if
+    that cannot be done."""
+    oldest = min(BACK) - 1
+    if not oldest <= to <= VERSION:
+        raise StartupError(f"This server knows versions {oldest} to {VERSION} of a file, not {to}.")
+    if not path.exists():
+        raise StartupError(f"There is no store {path}.")
+    db = sqlite3.connect(path, timeout=0, isolation_level=None)
+    try:
+        _check_kind(db, path)
+        db.execute("PRAGMA locking_mode = EXCLUSIVE")
+        db.execute("BEGIN EXCLUSIVE")
+        (version,) = db.execute("PRAGMA user_version").fetchone()
+        if version > VERSION or version < to:
+            raise StartupError(f"The store {path} has version {version}: it stays as it is.")
+        for number in range(version, to, -1):
+            for statement in BACK[number]:
+                db.execute(statement)
+        db.execute(f"PRAGMA user_version = {to}")
+        db.execute("COMMIT")
+    except sqlite3.Error as error:
+        why = "a server has it open: stop it first" if is_busy(error) else str(error)
+        raise StartupError(f"The store {path} cannot be reverted: {why}.") from None
+    finally:
+        db.close()
 
 
 def _remedy(error: sqlite3.Error) -> str:
@@ -212,6 +242,10 @@ def api_error(error: sqlite3.Error) -> ApiError:
             return ApiError("The store's file is damaged.")
         case _:
             return ApiError(f"The store failed: {error}.")
+
+
+def is_busy(error: sqlite3.Error) -> bool:
+    return _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def is_full(fault: Exception) -> bool:

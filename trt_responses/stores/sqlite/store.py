@@ -107,6 +107,10 @@ class SqliteStore:
         self._reader = local()
         self._cache.clear()
 
+    async def migrate(self, to: int) -> None:
+        """Take the file back to an earlier version. No server may run."""
+        await asyncio.to_thread(file.reverted, self._path, to)
+
     async def check(self) -> None:
         """Check that the file exists; a full disk shows only when a change is made."""
 

@@ -1,41 +1,37 @@
 """The tool `mcp`: calls tools of MCP servers within the response.
 
-It decides which server a request may use, which of its tools are offered, and which calls need
-approval. Works with servers and connections: of Harmony only the namespace of functions, no log and
-no HTTP.
+It decides which server a request may use. Works with servers and connections: no Harmony, no log
+and no HTTP.
 """
 
 from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from trt_responses.errors import invalid_value
 from trt_responses.tool import (
-    DEFERS,
     Function,
     Listing,
     Opening,
     Recipient,
     ToolAnswer,
     ToolCall,
-    function_name,
 )
 from trt_responses.tools.fetch_guard import Reach
 from trt_responses.tools.mcp.limits import Fault, Limits
+from trt_responses.tools.mcp.offers import MadeOnce, Offer, offer_key, offer_of
 from trt_responses.tools.mcp.sdk import Connection
 from trt_responses.tools.mcp.servers import Local, Place, Remote, Server, place_of
 from trt_responses.tools.mcp.words import (
     Listed,
-    description_of,
     schema_of,
     texts_of,
 )
 
-FUNCTIONS = "functions."
 LISTS = 256
 """Cached lists of tools."""
 RESERVED_HEADERS = {
@@ -47,9 +43,6 @@ RESERVED_HEADERS = {
     "accept",
 }
 """Headers that a request cannot set."""
-
-MOST_DEFERRED = 4096
-"""Tools of a server whose tools the model reads of only when a search has found them."""
 
 
 class Target(NamedTuple):
@@ -89,6 +82,8 @@ class McpTool:
         self._list_s = list_s
         self._clock_s = clock_s
         self._lists: OrderedDict[bytes, tuple[float, list[Listed]]] = OrderedDict()
+        self._read: MadeOnce[list[Listed]] = MadeOnce()
+        self._offers: MadeOnce[Offer] = MadeOnce()
         self._shared: dict[str, Connection] = {}
         self._open: set[Connection] = set()
 
@@ -139,11 +134,26 @@ class McpTool:
         until, tools = self._lists.get(key, (0.0, []))
         return tools if self._clock_s() < until else None
 
-    def remember(self, key: bytes, tools: list[Listed]) -> None:
+    def remember(self, key: bytes, tools: list[Listed]) -> list[Listed]:
+        """The list that is cached: the very one that was, where nothing has changed."""
+        _, before = self._lists.get(key, (0.0, tools))
+        if before == tools:
+            tools = before
         self._lists[key] = (self._clock_s() + self._list_s, tools)
         self._lists.move_to_end(key)
         while len(self._lists) > LISTS:
             self._lists.popitem(last=False)
+        return tools
+
+    def read(self, tools: list[Any]) -> list[Listed]:
+        """A list that stands in the conversation."""
+        return self._read.of(tools, b"", lambda: _plain(_read(tools)))
+
+    def offer(self, listed: list[Listed], target: Target, options: Mapping[str, Any]) -> Offer:
+        """What a request of these options is offered. Raises a `Fault` where it cannot be."""
+        most = self.limits.max_tools
+        key = offer_key(options, target.tools)
+        return self._offers.of(listed, key, lambda: offer_of(listed, options, target.tools, most))
 
     def _target(self, opening: Opening) -> Target:
         options, place = opening.options, opening.place
@@ -187,7 +197,7 @@ class McpSession:
     """One response's use of one server."""
 
     def __init__(self, tool: McpTool, target: Target, opening: Opening) -> None:
-        self.recipients: dict[str, Recipient] = {}
+        self.recipients: Mapping[str, Recipient] = {}
         self.listing: Listing | None = None
         self._tool = tool
         self._target = target
@@ -199,25 +209,18 @@ class McpSession:
     async def list_tools(self) -> None:
         """List the server's tools, and set `listing` and `recipients`."""
         label = self._target.label
-        listed = cached = _listed_before(self._items, label)
+        before = _list_before(self._items, label)
         try:
-            if listed is None:
-                listed = await self._listed()
-            offered = self._offered(listed)
+            listed = await self._listed() if before is None else self._tool.read(before)
+            offer = self._tool.offer(listed, self._target, self._options)
         except Fault as fault:
             self.listing = Listing(label, (), fault.message)
             await self.close()
             return
-        if cached is None:
-            self.listing = Listing(label, tuple(map(_as_item, offered.values())))
-        about = self._options.get("server_description")
-        for name, tool in offered.items():
-            kind = "mcp_approval" if self._waits(tool) else "mcp"
-            facts = {"server_label": label, "name": tool.name}
-            function = Function(description_of(tool, about), schema_of(tool))
-            about = None  # before the first tool only
-            self.recipients[FUNCTIONS + name] = Recipient(kind, facts, function=function)
-        if not offered:
+        if before is None:
+            self.listing = offer.listing
+        self.recipients = offer.recipients
+        if not offer.recipients:
             await self.close()
 
     async def call(self, call: ToolCall) -> ToolAnswer:
@@ -254,45 +257,8 @@ class McpSession:
     async def _listed(self) -> list[Listed]:
         cached = self._tool.remembered(self._key)
         if cached is None:
-            fetched = await self._connected().tools()
-            cached = [one._replace(input_schema=schema_of(one), plain=True) for one in fetched]
-            self._tool.remember(self._key, cached)
+            cached = self._tool.remember(self._key, _plain(await self._connected().tools()))
         return cached
-
-    def _offered(self, listed: Sequence[Listed]) -> dict[str, Listed]:
-        """The allowed tools, by the model's names. Raises a `Fault` for too many tools, or for two
-        with the same name for the model."""
-        configured, requested = self._target.tools, self._options.get("allowed_tools")
-        offered: dict[str, Listed] = {}
-        for tool in listed:
-            if (configured is not None and tool.name not in configured) or not _allowed(
-                tool, requested
-            ):
-                continue
-            name = function_name(self._target.label, tool.name)
-            other = offered.setdefault(name, tool)
-            if other.name != tool.name:  # a tool may be listed twice
-                raise Fault(
-                    f"The server's tools '{other.name:.200}' and '{tool.name:.200}' both have the "
-                    f"name '{name}' for the model: name one of them in 'allowed_tools'."
-                )
-        most = MOST_DEFERRED if self._options.get(DEFERS) else self._tool.limits.max_tools
-        if len(offered) > most:
-            raise Fault(
-                f"The server offers too many tools: {len(offered)}, limit {most}. Name the needed "
-                "ones in 'allowed_tools'."
-            )
-        return offered
-
-    def _waits(self, tool: Listed) -> bool:
-        """Whether a call needs approval."""
-        requested = self._options.get("require_approval")
-        if requested is None or isinstance(requested, str):
-            return requested != "never"
-        never, always = requested.get("never"), requested.get("always")
-        if always is not None and _matches(tool, always):
-            return True
-        return never is None or not _matches(tool, never)
 
     def _connected(self) -> Connection:
         if self._connection is None or self._connection.over:
@@ -337,47 +303,30 @@ def _key(owner: str, target: Target) -> bytes:
     return digest.digest()
 
 
-def _listed_before(items: Sequence[Mapping[str, Any]], label: str) -> list[Listed] | None:
+def _list_before(items: Sequence[Mapping[str, Any]], label: str) -> list[Any] | None:
     """The list in the conversation, or None; it is not fetched again."""
     for item in reversed(items):
-        if item.get("type") != "mcp_list_tools" or item.get("server_label") != label:
-            continue
-        if item.get("error") is not None:
-            return None
-        return [
-            Listed(
-                tool["name"],
-                str(tool.get("description") or ""),
-                schema if isinstance(schema := tool.get("input_schema"), dict) else {},
-                notes if isinstance(notes := tool.get("annotations"), dict) else None,
-            )
-            for tool in item.get("tools", ())
-            if isinstance(tool.get("name"), str)
-        ]
+        if item.get("type") == "mcp_list_tools" and item.get("server_label") == label:
+            return None if item.get("error") is not None else item.get("tools", [])
     return None
 
 
-def _as_item(tool: Listed) -> dict[str, Any]:
-    return {
-        "name": tool.name,
-        "description": description_of(tool, None),
-        "input_schema": schema_of(tool),
-        "annotations": tool.annotations,
-    }
+def _read(tools: Sequence[Mapping[str, Any]]) -> list[Listed]:
+    """A list of an item, as its server gave it."""
+    return [
+        Listed(
+            tool["name"],
+            str(tool.get("description") or ""),
+            schema if isinstance(schema := tool.get("input_schema"), dict) else {},
+            notes if isinstance(notes := tool.get("annotations"), dict) else None,
+        )
+        for tool in tools
+        if isinstance(tool.get("name"), str)
+    ]
 
 
-def _allowed(tool: Listed, requested: Collection[str] | Mapping[str, Any] | None) -> bool:
-    if requested is None:
-        return True
-    return _matches(tool, requested) if isinstance(requested, dict) else tool.name in requested
-
-
-def _matches(tool: Listed, requested: Mapping[str, Any]) -> bool:
-    """Whether a filter matches the tool, by name, by read-only hint, or by both."""
-    names, read_only = requested.get("tool_names"), requested.get("read_only")
-    if names is not None and tool.name not in names:
-        return False
-    return read_only is None or read_only == bool((tool.annotations or {}).get("readOnlyHint"))
+def _plain(listed: Sequence[Listed]) -> list[Listed]:
+    return [one._replace(input_schema=schema_of(one), plain=True) for one in listed]
 
 
 def _failed(text: str, code: int) -> ToolAnswer:

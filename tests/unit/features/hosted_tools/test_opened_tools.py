@@ -10,7 +10,7 @@ import pytest
 from tests.support.story import story
 from tests.support.turns import turn
 from trt_responses.accept.accepted import BuiltInTool
-from trt_responses.features.hosted_tools.sessions import OpenedTools
+from trt_responses.features.hosted_tools.sessions import OfferMemory, OpenedTools
 from trt_responses.tool import Opening
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Offers:
 
 
 async def opened(*tools: Offers) -> OpenedTools:
-    made = OpenedTools()
+    made = OpenedTools(OfferMemory())
     for tool in tools:
         one = BuiltInTool("mcp", (), "tools[0]", {}, shows_outputs=False)
         await made.open(one, cast("Tool", tool), Opening("ann"), ())

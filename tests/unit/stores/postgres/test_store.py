@@ -14,7 +14,7 @@ from tests.support import histories, postgres_server
 from tests.support.histories import FREE, PostgresHistory, block, letters, record
 from tests.support.redis_server import free_port
 from trt_responses.errors import StartupError, StoreUnavailable
-from trt_responses.store import Expired, Lock, Record
+from trt_responses.store import Expired, Job, Lock, Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -164,6 +164,30 @@ def test_an_odd_id_is_no_response(history: PostgresHistory, name: str) -> None:
     asyncio.run(story())
 
 
+def test_a_job_that_ends_while_it_is_looked_up_is_found(
+    history: PostgresHistory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        store = opened(history.url)
+        await store.start()
+        await store.put_job(Job("a", "ann", b"{}", int(histories.NOW)))
+        rows, ended = store._server.rows, False  # private: between two of its statements
+
+        async def then_it_ends(*statement: Any) -> list[Any]:
+            nonlocal ended
+            found = await rows(*statement)
+            if not ended:
+                ended = True
+                assert await store.finish_job(record("a", block("hello")))
+            return found
+
+        monkeypatch.setattr(store._server, "rows", then_it_ends)
+        assert await store.get("a", "ann") == record("a", block("hello"))
+        await store.stop()
+
+    asyncio.run(story())
+
+
 def test_old_responses_are_dropped_while_nobody_writes(history: PostgresHistory) -> None:
     async def story() -> None:
         store = opened(history.url)
@@ -218,11 +242,11 @@ def test_another_format_is_refused_and_left_alone(history: PostgresHistory) -> N
     async def story() -> None:
         await (store := opened(history.url)).start()
         await store.stop()
-        history.execute("UPDATE trt_responses.format SET version = 2")
+        history.execute("UPDATE trt_responses.format SET version = 99")
         try:
-            with pytest.raises(StartupError, match="has format 2"):
+            with pytest.raises(StartupError, match=r"has format 99.*migrate --to 2"):
                 await opened(history.url).start()
         finally:
-            history.execute("UPDATE trt_responses.format SET version = 1")
+            history.execute("UPDATE trt_responses.format SET version = 2")
 
     asyncio.run(story())

@@ -1,4 +1,4 @@
-"""The tools that the server runs: code, shell, browser and MCP."""
+"""The settings of engines, stores and tools, which name one of the existing kinds or bound it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from pydantic import Field
 from trt_responses.settings.values import (
     LARGEST,
     MIB,
+    YEAR_S,
+    FixedGroup,
     Positive,
     Seconds,
     SettingGroup,
@@ -17,7 +19,61 @@ from trt_responses.settings.values import (
 )
 
 
-class ServerTools(SettingGroup):
+class StoreSettings(SettingGroup):
+    """What a store keeps, and for how long."""
+
+    store_bytes: Positive = Field(
+        256 * MIB, description="Maximum size of stored responses, in bytes after compression."
+    )
+    store_records: Positive = Field(10_000, description="Maximum number of stored responses.")
+    store_age_s: float | None = Field(
+        30 * 86_400,
+        gt=0,
+        le=100 * YEAR_S,
+        allow_inf_nan=False,
+        description="Age at which stored responses expire, in seconds.",
+    )
+    lease_s: Seconds = Field(
+        30.0,
+        ge=0.1,
+        description="Seconds until another server notices that a server died: its background "
+        "responses look alive and its conversations stay locked until then.",
+    )
+    takeover_s: float = Field(
+        300.0,
+        ge=0,
+        le=YEAR_S,
+        allow_inf_nan=False,
+        description="Seconds after LEASE_S in which another server of the same store may resume "
+        "a dead server's background responses; then they fail. 0: they are never resumed.",
+    )
+
+
+class EngineSettings(SettingGroup):
+    """Engines in this process."""
+
+    trtllm_python: Path | None = Field(
+        None,
+        description="Python interpreter that has TensorRT-LLM, 3.11 or newer (default: the "
+        "server's own).",
+    )
+    context_tokens: Positive = Field(
+        8192,
+        le=2**24,
+        description="Context length of a response on the embedded engine, in tokens.",
+    )
+    slots: Positive = Field(
+        4, le=4096, description="Responses that the embedded engine generates at once."
+    )
+    threads: int | None = Field(
+        None, ge=1, le=4096, description="Threads of the embedded engine or of onnxruntime."
+    )
+    prompt_cache_mib: int = Field(
+        256, ge=0, le=2**20, description="MiB of prompts the embedded engine keeps beside SLOTS."
+    )
+
+
+class ToolSettings(SettingGroup):
     """Tools that the server runs."""
 
     python: Literal["off", "boxed", "unboxed"] = Field(
@@ -86,3 +142,15 @@ class ServerTools(SettingGroup):
     )
     tools: Words = Field((), description="Names of tools that installed packages bring.")
     mcp_call_s: Seconds = Field(60.0, description="Timeout of an MCP call, in seconds.")
+
+
+class McpNumbers(FixedGroup):
+    """Bounds of MCP servers."""
+
+    mcp_connect_s: float = Field(
+        20.0, description="To start an MCP server or reach it, and to list its tools."
+    )
+    mcp_tools: int = Field(
+        128, description="Of one MCP server: more confuse a model; `allowed_tools` chooses."
+    )
+    mcp_list_s: float = Field(300.0, description="For which a list of MCP tools is remembered.")

@@ -1,0 +1,131 @@
+"""Tools that the server runs, in APIs that spell them otherwise than the Responses API.
+
+Each is read as the tool of the Responses API that it is, and each call is seen by its item's keys.
+Knows no concrete tool.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pydantic import ValidationError
+
+from trt_responses.accept.accepted import BuiltInTool
+from trt_responses.errors import Unsupported, invalid_value
+from trt_responses.tool import SHOWS_TEXT
+from trt_responses.wire.output import OutputHostedCall
+from trt_responses.wire.parse import fault_of
+from trt_responses.wire.tools import TOOLS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from trt_responses.wire.output import OutputItem
+    from trt_responses.wire.tools import FolderTool
+
+BuiltIn = Mapping[str, Sequence[str]]
+"""The kinds of tools that the server runs, each with the model's names for them."""
+NO_TOOLS: BuiltIn = {}
+TITLE = re.compile(r"【\d+†([^†】]*)")
+"""A result in the display of a search."""
+
+
+class Offered(NamedTuple):
+    """A tool of a request that the server is to run."""
+
+    place: str
+    tool: FolderTool
+    more: Mapping[str, Any] = {}
+    """Options that the Responses API has no word for."""
+
+
+def offered(place: str, fields: Mapping[str, Any], **more: Any) -> Offered:
+    """The tool of the Responses API with these fields. Raises an `InvalidRequest`."""
+    kind = TOOLS.get(fields["type"])
+    if kind is None:
+        raise not_run(fields["type"], place)
+    try:
+        return Offered(place, kind.model_validate(fields), more)
+    except ValidationError as error:
+        raise fault_of(error, (place,)) from None
+
+
+def not_run(kind: str, place: str) -> Unsupported:
+    """The fault of a tool that its operator has not switched on."""
+    return Unsupported(
+        f"Unsupported tool type '{kind:.100}': this server does not run it. Leave the tool out, or "
+        "have the operator switch it on.",
+        param=f"{place}.type",
+        code="unsupported_tool",
+    )
+
+
+def run_here(tools: Iterable[Offered], built_in: BuiltIn) -> tuple[BuiltInTool, ...]:
+    """The tools as runs have them: each kind once, each MCP server once."""
+    found: dict[str, BuiltInTool] = {}
+    for place, tool, more in tools:
+        if tool.kind not in built_in:
+            tool.refuse(place)
+            raise not_run(tool.type, place)
+        tool.check(place)
+        if tool.label in found:
+            raise invalid_value(place, f"'{tool.label}' is offered twice")
+        options = {**tool.options(), SHOWS_TEXT: True, **more}
+        found[tool.label] = BuiltInTool(tool.kind, built_in[tool.kind], place, options, True)
+    return tuple(found.values())
+
+
+class Ran(NamedTuple):
+    """A call that the server ran."""
+
+    kind: str
+    input: Mapping[str, Any]
+    output: str
+    failed: bool
+    found: Sequence[Mapping[str, str]] = ()
+    """The results of a search, each with its `url` and `title`."""
+    facts: Mapping[str, str] = {}
+    """Names besides: of an MCP tool and its server."""
+
+
+def ran(item: OutputItem) -> Ran | None:
+    """What was run, and what it gave; None for an item that is no such call."""
+    if not isinstance(item, OutputHostedCall):
+        return None
+    made: Any = item
+    failed = made.status != "completed" if hasattr(made, "status") else False
+    match item.type:
+        case "code_interpreter_call":
+            logs = "".join(one.logs for one in made.outputs or () if one.type == "logs")
+            return Ran("code_interpreter", {"code": made.code}, logs, failed)
+        case "web_search_call":
+            action = dict(made.action)
+            output, sources = action.pop("output", ""), action.pop("sources", ())
+            return Ran("web_search", action, output, failed, _found(output, sources))
+        case "mcp_call":
+            error = made.error or {}
+            texts = [one.get("text", "") for one in error.get("content") or ()]
+            output = made.output or error.get("message") or "\n".join(texts)
+            facts = {"name": made.name, "server_label": made.server_label}
+            return Ran("mcp", arguments_of(made.arguments), output, failed, facts=facts)
+        case _:
+            return None
+
+
+def arguments_of(text: str) -> Mapping[str, Any]:
+    """Arguments as an object, whatever the model wrote."""
+    try:
+        read = json.loads(text or "{}")
+    except ValueError:
+        read = None
+    return read if isinstance(read, dict) else {"arguments": text}
+
+
+def _found(output: str, sources: Iterable[Mapping[str, str]]) -> list[Mapping[str, str]]:
+    """The results of a search. Their titles stand in its display, in their order."""
+    urls = [source["url"] for source in sources]
+    titles = [*TITLE.findall(output)[: len(urls)], *[""] * len(urls)]
+    return [{"url": url, "title": title} for url, title in zip(urls, titles, strict=False)]

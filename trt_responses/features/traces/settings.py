@@ -1,0 +1,18 @@
+"""The settings of `features/traces/`."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from trt_responses.settings.values import SettingGroup
+
+
+class TraceSettings(SettingGroup):
+    """Traces."""
+
+    otlp_endpoint: str | None = Field(
+        None,
+        pattern=r"^https?://[^\s]+$",
+        description="URL for traces over OTLP/HTTP, such as `http://collector:4318/v1/traces`; "
+        "needs the extra `otel` (default: no traces).",
+    )
