@@ -30,8 +30,11 @@ class Muon(torch.optim.Optimizer):  # type: ignore[misc]  # torch may have no ty
         groups = [{"params": alike} for alike in by_shape.values()]
         super().__init__(groups, {"lr": lr, "weight_decay": weight_decay})
 
-    @torch.no_grad()  # type: ignore[misc]
     def step(self) -> None:
+        with torch.no_grad():
+            self._step()
+
+    def _step(self) -> None:
         for group in self.param_groups:
             alike, rate = group["params"], group["lr"]
             gradients = torch.stack([matrix.grad for matrix in alike])
