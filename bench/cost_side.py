@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 PACKAGE = "trt_responses"
+ROOT = Path(__file__).parents[1]
 RESPONSES, CHAT, MESSAGES = "/v1/responses", "/v1/chat/completions", "/v1/messages"
 STORED = 50
 """Responses whose bytes are counted; each has ids and times of its own."""
@@ -165,12 +166,18 @@ class Side:
 
 @cache
 def defining(statement: str) -> Any:
-    """The module of the package in which a class or function is defined."""
+    """The module of the package in which a class or function is defined, or of what tests share
+    here: its imports are those of the package that is measured."""
     package = Path(str(importlib.import_module(PACKAGE).__file__)).parent
-    for path in sorted(package.rglob("*.py")):
-        if re.search(rf"^{statement}\b", path.read_text("utf-8"), re.MULTILINE):
-            name = ".".join(path.relative_to(package).with_suffix("").parts)
-            return importlib.import_module(f"{PACKAGE}.{name}".removesuffix(".__init__"))
+    sys.path.append(str(ROOT))
+    for folder, root in (
+        (package, package.parent),
+        (ROOT / "tests" / "support" / "scripted", ROOT),
+    ):
+        for path in sorted(folder.rglob("*.py")):
+            if re.search(rf"^{statement}\b", path.read_text("utf-8"), re.MULTILINE):
+                name = ".".join(path.relative_to(root).with_suffix("").parts)
+                return importlib.import_module(name.removesuffix(".__init__"))
     raise SystemExit(f"{package} has no '{statement}'")
 
 

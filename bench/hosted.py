@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from bench.ours import SETTINGS
 from bench.script import script
+from tests.support.scripted.clock import StepClock
+from tests.support.scripted.engine import Script, ScriptedEngine
 from trt_responses import __version__
 from trt_responses.app import create_app
 from trt_responses.engines.remote.child import host
 from trt_responses.engines.remote.client import RemoteEngine
 from trt_responses.engines.remote.process import EngineProcess
-from trt_responses.engines.scripted.clock import StepClock
-from trt_responses.engines.scripted.engine import Script, ScriptedEngine
 from trt_responses.tokens import vocabulary as vocabularies
 
 if TYPE_CHECKING:

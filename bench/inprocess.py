@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from bench.ours import Playing
     from bench.script import Script
+    from tests.support.scripted.engine import ScriptedEngine
     from trt_responses.engine import Chunk
-    from trt_responses.engines.scripted.engine import ScriptedEngine
     from trt_responses.tokens.vocabulary import Vocabulary
 
     Once = Callable[[], Awaitable[object]]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bench.asks import MODEL
+from tests.support.scripted import engine
 from trt_responses.app import create_app
-from trt_responses.engines.scripted import engine
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:

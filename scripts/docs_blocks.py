@@ -29,10 +29,13 @@ REASONS = (
     *(
         "tests/e2e/test_extending.py does",
         "tests/unit/stores/test_backup.py does",
+        "tests/unit/stores/postgres/test_objects.py does",
+        "tests/unit/features/migrate/test_migrate.py does",
         "tests/e2e/test_script.py does",
         "tests/e2e/test_judges.py does",
         "needs root",
         "tests/e2e/test_http_engines.py does",
+        "tests/e2e/test_remote_template.py does",
         "needs a domain of yours",
     ),
     *("tests/deploy/test_systemd.py does", "tests/e2e/test_serve_model.py does"),

@@ -40,9 +40,12 @@ __all__ = ["ROOT", "Reader", "blocks"]
 class Reader:
     """Someone with this project installed, a new home directory and a server with the demo."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, engines: Path | None = None) -> None:
+        """`engines` are prepared; a copy of them is this reader's."""
         self.home = home
         self.engines = home / "engines"
+        if engines is not None:
+            shutil.copytree(engines, self.engines)
         self.demo = f"127.0.0.1:{free_port()}"
         self._server: subprocess.Popen[bytes] | None = None
         self._response = ""

@@ -27,6 +27,8 @@ Loss = Literal["died", "exchanged", "moved"]
 """How an engine went away under its requests. "exchanged" and "moved" (the run moved to another
 server) are no faults."""
 
+EXTRAS = frozenset({"repetition_penalty", "logit_bias"})
+"""Names of `GenerateOptions` that not every engine has."""
 CONTINUATION_PRIORITY = 1.0
 """The priority of a run's later requests: they go ahead of new runs, so that no run waits
 half-way."""
@@ -82,6 +84,9 @@ class GenerateOptions:
     min_p: float = 0.0
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    """What is added to the logits of these ids."""
     seed: int | None = None
     logprobs: int | None = None
     guide: Guide | None = None
@@ -138,6 +143,8 @@ class Limits:
     """Names of `GenerateOptions` that the engine takes and ignores."""
     adapters: tuple[str, ...] = ()
     """The names of the adapters with which the model can answer."""
+    extras: frozenset[str] = frozenset()
+    """Names of those of `EXTRAS` that it honours; requests never set another one."""
 
 
 class Sink(Protocol):

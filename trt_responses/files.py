@@ -1,4 +1,4 @@
-"""Files that are replaced whole, folders that can be written, and what other users cannot read."""
+"""Files that are replaced whole, and what other users cannot read."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import errno
 import logging
 import os
 import stat
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 
@@ -59,14 +58,3 @@ def close_folder_to_others(folder: Path) -> None:
         for path in folder.iterdir():
             if not path.is_symlink():
                 close_to_others(path)
-
-
-def unwritable(folder: Path) -> str | None:
-    """Why no file can be made in a folder, which is made where it is missing; None if one can."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder) as file:  # no name, for others may look too
-            file.write(b" ")
-    except OSError as error:
-        return error.strerror or str(error)
-    return None

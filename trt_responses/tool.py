@@ -31,8 +31,8 @@ def function_name(label: str, name: str) -> str:
 
 DEFERS = "defers"
 """The option of a server of tools whose tools may be too many to show at once."""
-SHOWS_TEXT = "shows_text"
-"""The option of a tool whose calls show the client all that the model reads."""
+NO_ITEMS = "no_items"
+"""The option of a tool whose client sees all that the model reads, but no item of a failed list."""
 
 
 class ToolCall(NamedTuple):
@@ -106,8 +106,7 @@ class Opening(NamedTuple):
     items: Sequence[Mapping[str, Any]] = ()
     """What this tool has done in the conversation so far, as items, the latest last."""
     answers: Callable[[], Sequence[str]] = tuple
-    """What the model wrote to this tool, and what it read then, since it last answered the user: of
-    a loop that a client's function broke off, and that goes on now."""
+    """What the model wrote to this tool in the conversation, and what it read then: the latest."""
     messages: Callable[[], Sequence[str]] = tuple
     """What the user has written in the conversation."""
     cited: Callable[[], Sequence[str]] = tuple
@@ -154,19 +153,6 @@ class IgnoresOptions(Protocol):
 
     def ignored(self, options: Mapping[str, Any]) -> Sequence[str]:
         """Those of these options, such as `user_location.city`."""
-        ...
-
-
-@runtime_checkable
-class RunsProcesses(Protocol):
-    """A tool whose calls run in processes of their own."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def processes(self) -> int:
-        """The number that runs now."""
         ...
 
 

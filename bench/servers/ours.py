@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from bench.asks import MODEL
 from bench.hosted import MAX_BATCH, Paced
+from tests.support.scripted.engine import Script, ScriptedEngine
 from trt_responses import __version__
 from trt_responses.app import create_app
 from trt_responses.cli.engines.demo import prepare_demo
 from trt_responses.engines.remote.child import host
 from trt_responses.engines.remote.client import RemoteEngine
 from trt_responses.engines.remote.process import EngineProcess
-from trt_responses.engines.scripted.engine import Script, ScriptedEngine
 from trt_responses.fleet.fleet import serve_fleet
 from trt_responses.logs import log_to_stderr
 from trt_responses.prepare.shelf.shelf import DEMO

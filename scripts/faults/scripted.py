@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.support.remote_pair import VERSION, path_of, socket_served
+from tests.support.scripted.engine import Script, ScriptedEngine, StepClock
 from trt_responses.app import create_app
 from trt_responses.backends.dialects import vocabulary
 from trt_responses.engines.remote.client import RemoteEngine
-from trt_responses.engines.scripted.engine import Script, ScriptedEngine, StepClock
 from trt_responses.logs import log_to_stderr
 from trt_responses.serve.server import Server, bound, lasting, run_server
 from trt_responses.settings import Settings

@@ -20,10 +20,13 @@ from tests.support.tiny_gguf import write_tiny
 from tests.support.tokens import vocabulary
 from trt_responses.backends.dialects import dialect_facts
 from trt_responses.prepare.checkpoint.open import open_checkpoint
+from trt_responses.prepare.files import MODEL
 from trt_responses.prepare.llamacpp import template_gguf
 from trt_responses.prepare.llamacpp.build import prepare
 from trt_responses.prepare.llamacpp.template_gguf import open_template_gguf
 from trt_responses.prepare.pipeline import BuildTools
+from trt_responses.prepare.shelf import shelf
+from trt_responses.settings import PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -118,12 +121,22 @@ def _random_graph(shared_dir: Path, name: str, *, slots: int, length: int) -> Gr
 
 
 @pytest.fixture(scope="session")
-def demo_gguf(shared_dir: Path) -> Path:
-    """The committed weights, grown and converted as `make engine` does; once per run."""
-    target = shared_dir / "demo.gguf"
+def demo_engines(shared_dir: Path) -> Path:
+    """The demo, prepared once per run as a user's first start does; in a process of its own, since
+    it takes 270 MB for a while."""
+    folder, part = shared_dir / "demo", shared_dir / "demo.part"
     with (shared_dir / "demo.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not target.exists():
-            program = (sys.executable, "-m", "tests.support.demo_file", str(target))
-            subprocess.run(program, cwd=ROOT, check=True)
-    return target
+        if not folder.exists():
+            kept = {n: v for n, v in os.environ.items() if not n.startswith(PREFIX)}
+            program = (sys.executable, "-m", "trt_responses", "engine", "build")
+            place = ("--engines-dir", str(part))
+            subprocess.run((*program, *place), cwd=ROOT, env=kept, check=True, capture_output=True)
+            part.rename(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def demo_gguf(demo_engines: Path) -> Path:
+    """The file of the prepared demo."""
+    return shelf.find(demo_engines, shelf.DEMO) / MODEL

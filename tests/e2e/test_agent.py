@@ -12,10 +12,10 @@ from typing import Any
 from openai import AsyncOpenAI
 
 from tests.support.agent import FIRST, LAST, PATCH, SECOND, START, THIRD, body
+from tests.support.scripted.engine import ScriptedEngine
 from tests.support.served import SETTINGS, script
 from tests.support.serving import serving
 from trt_responses.app import create_app
-from trt_responses.engines.scripted.engine import ScriptedEngine
 from trt_responses.settings import Settings
 
 EXTRA = {"session-id": "0199-a", "thread-id": "0199-b"}

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import openai
 import pytest
 
+from tests.support.scripted.engine import Script, ScriptedEngine, StepClock
 from tests.support.served import ANSWER, CALL, KEYED, THOUGHT, ids, result, script, written
 from tests.support.serving import client_of, listening
-from trt_responses.engines.scripted.engine import Script, ScriptedEngine, StepClock
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI

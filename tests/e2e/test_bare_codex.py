@@ -1,4 +1,4 @@
-"""Codex, a whole turn, on a server without any extra: a command is run and its end is told."""
+"""Codex, whole turns, on a server without any extra: a command is run, a deferred tool is found."""
 
 from __future__ import annotations
 
@@ -11,25 +11,39 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.hostile_http import SERVER
+
 ROOT = Path(__file__).parents[2]
 CODEX = shutil.which("codex")
 CONFIG = """\
-model = "demo"
+model = "{model}"
 model_provider = "here"
 [model_providers.here]
 name = "here"
 base_url = "http://127.0.0.1:{port}/v1"
 wire_api = "responses"
 """
+SEARCHES = """\
+[features]
+tool_search = true
+tool_search_always_defer_mcp_tools = true
+[mcp_servers.demo]
+command = {python}
+args = [{server}, "three"]
+default_tools_approval_mode = "approve"
+required = true
+"""
+CALL = "<|channel|>commentary to=functions.{} <|constrain|>json<|message|>{}<|call|>"
+SEARCHED = CALL.format("tool_search", '{"query": "rename"}')
+RENAMED = CALL.format("mcp__demo__rename", "{}")
+DONE = "<|channel|>final<|message|>It has a new name.<|return|>"
 
 
-@pytest.mark.slow  # Codex starts twice as long as all the rest
-@pytest.mark.skipif(CODEX is None, reason="no codex on the path")
-def test_codex_runs_a_command_and_ends_its_turn(tmp_path: Path) -> None:
+def turn(tmp_path: Path, question: str, model: str, *arguments: str, more: str = "") -> str:
+    """What Codex prints of a turn with this server."""
     assert CODEX is not None
-    command = json.dumps({"cmd": "echo apple > notes.txt"})
     server = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.bare_server", command],
+        [sys.executable, "-m", "tests.support.bare_server", *arguments],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         text=True,
@@ -37,13 +51,12 @@ def test_codex_runs_a_command_and_ends_its_turn(tmp_path: Path) -> None:
     try:
         assert server.stdout is not None
         port = int(server.stdout.readline())
-        (tmp_path / "config.toml").write_text(CONFIG.format(port=port))
-        work = tmp_path / "work"
-        work.mkdir()
-        turn = subprocess.run(
-            [CODEX, "exec", "--skip-git-repo-check", "--sandbox", "workspace-write", "Write it."],
+        (tmp_path / "config.toml").write_text(CONFIG.format(port=port, model=model) + more)
+        (tmp_path / "work").mkdir()
+        done = subprocess.run(
+            [CODEX, "exec", "--skip-git-repo-check", "--sandbox", "workspace-write", question],
             check=False,
-            cwd=work,
+            cwd=tmp_path / "work",
             env=os.environ | {"CODEX_HOME": str(tmp_path)},
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -52,6 +65,26 @@ def test_codex_runs_a_command_and_ends_its_turn(tmp_path: Path) -> None:
     finally:
         server.kill()
         server.communicate()
-    assert turn.returncode == 0, turn.stderr
-    assert (work / "notes.txt").read_text() == "apple\n"
-    assert "The word is in the file." in turn.stdout
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.mark.slow  # Codex starts twice as long as all the rest
+@pytest.mark.skipif(CODEX is None, reason="no codex on the path")
+def test_codex_runs_a_command_and_ends_its_turn(tmp_path: Path) -> None:
+    command = json.dumps({"cmd": "echo apple > notes.txt"})
+    printed = turn(tmp_path, "Write it.", "demo", command)
+    assert (tmp_path / "work" / "notes.txt").read_text() == "apple\n"
+    assert "The word is in the file." in printed
+
+
+@pytest.mark.slow  # Codex starts twice as long as all the rest
+@pytest.mark.skipif(CODEX is None, reason="no codex on the path")
+def test_codex_finds_a_deferred_tool_of_an_mcp_server_and_calls_it(tmp_path: Path) -> None:
+    """Of a model in its own catalogue, Codex sends `tool_search` and none of the server's tools."""
+    more = SEARCHES.format(python=json.dumps(sys.executable), server=json.dumps(str(SERVER)))
+    model = "gpt-5.5"
+    turns = (SEARCHED, RENAMED, DONE)
+    printed = turn(tmp_path, "Rename it.", model, model, *turns, more=more)
+    assert "mcp: demo/rename (completed)" in printed
+    assert "It has a new name." in printed

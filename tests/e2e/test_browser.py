@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.support.boxed import no_box
+from tests.support.scripted.engine import ScriptedEngine
 from tests.support.served import script, vocabulary
 from tests.support.serving import client_of, listening
 from tests.support.small_web import answering, calling, settings_for, small_web
 from tests.support.story import story
-from trt_responses.engines.scripted.engine import ScriptedEngine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

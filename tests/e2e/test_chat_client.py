@@ -10,11 +10,11 @@ import pytest
 from openai import AsyncOpenAI
 from pydantic import BaseModel
 
+from tests.support.scripted.engine import ScriptedEngine
 from tests.support.served import CALL, SETTINGS, THOUGHT, script
 from tests.support.serving import serving
 from tests.support.steering import GUIDES
 from trt_responses.app import create_app
-from trt_responses.engines.scripted.engine import ScriptedEngine
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:

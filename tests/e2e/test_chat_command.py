@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 from tests.support.asgi import until
 from tests.support.browser import GUIDES
 from tests.support.mcp_served import calling, python_and_demo
+from tests.support.scripted.engine import Script, ScriptedEngine, Stall
 from tests.support.scripted_tool import ScriptedTool
 from tests.support.served import ANSWER, CALL, THOUGHT, WEATHER, script, vocabulary
 from tests.support.serving import listening
 from tests.support.tmux import Screen, needs_tmux, terminal
-from trt_responses.engines.scripted.engine import Script, ScriptedEngine, Stall
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

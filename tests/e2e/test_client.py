@@ -12,11 +12,11 @@ import openai
 import pytest
 from openai import AsyncOpenAI, OpenAI
 
+from tests.support.scripted.engine import Die, Script, ScriptedEngine, Stall
 from tests.support.sdk_judge import SPECIFIED
 from tests.support.served import ANSWER, CALL, THOUGHT, WEATHER, ids, script, squared
 from tests.support.serving import listening
 from trt_responses.engines.llamacpp.engine import LlamaCppEngine
-from trt_responses.engines.scripted.engine import Die, Script, ScriptedEngine, Stall
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,10 +13,10 @@ import pytest
 from tests.support.asgi import until
 from tests.support.boxed import no_box, processes_in
 from tests.support.code_server import ENDLESS, ENDLESS_COMMAND, begun
+from tests.support.scripted.engine import ScriptedEngine
 from tests.support.served import script, vocabulary
 from tests.support.serving import client_of, listening
 from tests.support.story import story
-from trt_responses.engines.scripted.engine import ScriptedEngine
 
 if TYPE_CHECKING:
     from openai.types.responses import Response

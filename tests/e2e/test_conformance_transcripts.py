@@ -11,9 +11,9 @@ from responses_conformance.mocks.play import Player
 from responses_conformance.playing import play
 from responses_conformance.transcripts import load
 
+from tests.support.scripted.engine import Script, ScriptedEngine, StepClock
 from tests.support.serving import threaded
 from trt_responses.app import create_app
-from trt_responses.engines.scripted.engine import Script, ScriptedEngine, StepClock
 from trt_responses.harmony.dialect import Harmony
 from trt_responses.harmony.read.reader import Reader, Tables
 from trt_responses.language.fragments import Closed, Opened, Text

@@ -10,10 +10,10 @@ import openai
 import pytest
 
 from tests.support.boxed import no_box
+from tests.support.scripted.engine import ScriptedEngine
 from tests.support.served import script
 from tests.support.serving import client_of, listening
 from tests.support.story import story
-from trt_responses.engines.scripted.engine import ScriptedEngine
 from trt_responses.tools.python import files
 
 if TYPE_CHECKING:
@@ -70,10 +70,22 @@ async def test_a_file_is_brought_used_and_what_code_made_is_fetched(tmp_path: Pa
             with pytest.raises(openai.BadRequestError) as wrong:
                 await theirs.create(held, file=(name, b"x"))
             assert wrong.value.param == "file"
-        with pytest.raises(openai.BadRequestError) as wrong:
+        with pytest.raises(openai.NotFoundError) as missing:
             await theirs.create(held, file_id="file_1")
-        assert wrong.value.param == "file_id"
-        assert {one.path async for one in theirs.list(held)} == {"data.csv", "again", "\ufffd"}
+        assert missing.value.param == "file_id"
+        sent = await client.files.create(
+            file=("sent.csv", b"1,2"),
+            purpose="user_data",
+            expires_after={"anchor": "created_at", "seconds": 3600},
+        )
+        assert await client.files.retrieve(sent.id) == sent
+        assert [one async for one in client.files.list()] == [sent]
+        assert (await client.files.content(sent.id)).content == b"1,2"
+        assert (await theirs.create(held, file_id=sent.id)).path == "sent.csv"
+        assert (await client.files.delete(sent.id)).deleted
+        assert {one.path async for one in theirs.list(held)} == {
+            *("data.csv", "again", "\ufffd", "sent.csv")
+        }
 
 
 @story

@@ -9,6 +9,8 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pytest
+
 from scripts.demo.wordings import SOURCE
 from trt_responses.doctor.numeric import LIKELIEST, PROMPT, compared, deep_check, likeliest
 from trt_responses.engines.llamacpp.engine import LlamaCppEngine
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from trt_responses.tokens.vocabulary import Vocabulary
 
 
+@pytest.mark.early(260)  # MB for a while: a process has little yet
 def test_the_deep_doctor_agrees_with_the_engine_and_sees_each_part_missing(
     demo_gguf: Path, tmp_path: Path, vocabulary: Vocabulary
 ) -> None:

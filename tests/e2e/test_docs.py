@@ -1,7 +1,7 @@
 """The commands of the pages that ask a server with the demo, and the tutorials typed from top to
 bottom; `make docs-check` runs all pages.
 
-Budget: 60 s a tutorial on one core; each prepares its own demo, and starts servers.
+Budget: 60 s a tutorial on one core; a tutorial prepares its own demo, and each starts servers.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ pytestmark = pytest.mark.xdist_group("docs")
 
 
 @pytest.fixture(scope="module")
-def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
-    reader = Reader(tmp_path_factory.mktemp("reader"))
+def reader(tmp_path_factory: pytest.TempPathFactory, demo_engines: Path) -> Iterator[Reader]:
+    reader = Reader(tmp_path_factory.mktemp("reader"), demo_engines)
     try:
         reader.start()
         yield reader

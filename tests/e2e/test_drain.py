@@ -16,12 +16,12 @@ import pytest
 
 from tests.support.asgi import asked, events_of, until
 from tests.support.raw_http import Wire
+from tests.support.scripted.engine import ScriptedEngine, StepClock
 from tests.support.served import ANSWER, SETTINGS, STALLED, script
 from tests.support.serving import Address, our_server
 from tests.support.turns import turn
 from trt_responses.app import create_app
 from trt_responses.cli.main import main
-from trt_responses.engines.scripted.engine import ScriptedEngine, StepClock
 from trt_responses.errors import StartupError
 from trt_responses.serve.server import Server, bound
 from trt_responses.settings import Settings

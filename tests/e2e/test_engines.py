@@ -13,8 +13,8 @@ import pytest
 
 from tests.support.echo_engines import MAKERS, echo, remote_maker
 from tests.support.engine_claims import CLAIMS, CONTEXT, SLOTS, Bench
+from tests.support.scripted.engine import ScriptedEngine
 from trt_responses.engines.llamacpp.engine import LlamaCppEngine
-from trt_responses.engines.scripted.engine import ScriptedEngine
 from trt_responses.features.several.group import Group
 from trt_responses.features.several.replica import Replica
 

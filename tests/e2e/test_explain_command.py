@@ -12,11 +12,11 @@ from openai import AsyncOpenAI
 
 from tests.support.golden import told
 from tests.support.replay import staged, transcript_from
+from tests.support.scripted.engine import ScriptedEngine
 from tests.support.served import CALL, SETTINGS, WEATHER, script
 from tests.support.serving import serving
 from trt_responses.app import create_app
 from trt_responses.cli.main import main
-from trt_responses.engines.scripted.engine import ScriptedEngine
 from trt_responses.harmony.read.reader import Tables
 from trt_responses.settings import Settings
 

@@ -22,6 +22,7 @@ def name(act: partial[Row]) -> str:
     return "-".join([act.func.__name__, *(str(v) for k, v in act.keywords.items() if k == "kind")])
 
 
+@pytest.mark.early(12)
 @pytest.mark.parametrize("act", ACTS, ids=name)
 def test_nothing_that_was_acknowledged_is_lost(act: partial[Row], tmp_path: Path) -> None:
     row = act(tmp_path)

@@ -12,10 +12,10 @@ import pytest
 
 from tests.support import lawful
 from tests.support.asgi import PATIENCE_S, events_of, until
+from tests.support.scripted.engine import Script, ScriptedEngine, StepClock
 from tests.support.served import ANSWER, script
 from tests.support.stores import memory
 from trt_responses.engines.llamacpp.engine import LlamaCppEngine
-from trt_responses.engines.scripted.engine import Script, ScriptedEngine, StepClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,11 +14,11 @@ import pytest
 
 from tests.support.asgi import PATIENCE_S, asked, until
 from tests.support.raw_http import ASK, HEADER_BYTES, OFFER, Wire, ask, refused
+from tests.support.scripted.engine import Script, ScriptedEngine, StepClock
 from tests.support.served import ANSWER, SETTINGS, STALLED, script, vocabulary
 from tests.support.serving import serving
 from tests.support.turns import turn
 from trt_responses.app import create_app
-from trt_responses.engines.scripted.engine import Script, ScriptedEngine, StepClock
 from trt_responses.features.connections.protocol import protocol
 from trt_responses.run.parts import mint
 from trt_responses.settings import Settings

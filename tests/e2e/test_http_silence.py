@@ -22,10 +22,10 @@ from uvicorn.server import ServerState
 
 from tests.support.asgi import PATIENCE_S, asked, events_of, living, until
 from tests.support.raw_http import ASK, HEADER_BYTES, OFFER, Wire, ask, news_has_come, refused
+from tests.support.scripted.engine import ScriptedEngine, StepClock
 from tests.support.served import ANSWER, SETTINGS, STALLED, script, wide
 from tests.support.serving import Address, our_server
 from trt_responses.app import create_app
-from trt_responses.engines.scripted.engine import ScriptedEngine, StepClock
 from trt_responses.features.connections.protocol import protocol
 from trt_responses.features.connections.silence import DROPPED_BYTES, PIECE_BYTES
 from trt_responses.run.parts import mint
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp
 
-    from trt_responses.engines.scripted.engine import Script
+    from tests.support.scripted.engine import Script
     from trt_responses.features.connections.protocol import Protocol
 
 WITHIN_S = 60

@@ -15,11 +15,11 @@ import tritonclient.http as sync_client
 import tritonclient.http.aio as aio_client
 from tritonclient.utils import InferenceServerException
 
+from tests.support.scripted.engine import ScriptedEngine, StepClock
 from tests.support.served import ANSWER, SETTINGS, ids, script
 from tests.support.serving import serving
 from tests.support.versions import app_with, scripted
 from trt_responses.app import create_app
-from trt_responses.engines.scripted.engine import ScriptedEngine, StepClock
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:

@@ -22,11 +22,11 @@ from tests.support.floods import UPGRADE, text
 from tests.support.hostile_http import SERVER
 from tests.support.mcp_served import calling, offer
 from tests.support.processes import children_of
+from tests.support.scripted.engine import ScriptedEngine, StepClock
 from tests.support.served import ANSWER, ENDLESS, SETTINGS, THOUGHT, script, vocabulary
 from tests.support.serving import our_server
 from tests.support.story import story
 from trt_responses.app import create_app
-from trt_responses.engines.scripted.engine import ScriptedEngine, StepClock
 from trt_responses.settings import Settings
 from trt_responses.web.framework import App
 
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
     from pathlib import Path
 
+    from tests.support.scripted.engine import Script
     from trt_responses.engine import GenerateOptions
-    from trt_responses.engines.scripted.engine import Script
 
 TOOLS = {"calm": "as others", "dying": "die", "silent": "silent"}
 """MCP servers, each a process for each response, and how it behaves in a call."""

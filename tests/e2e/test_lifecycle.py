@@ -18,10 +18,10 @@ import pytest
 from tests.support import lawful
 from tests.support.asgi import events_of, until
 from tests.support.raw_http import Wire
+from tests.support.scripted.engine import ScriptedEngine
 from tests.support.served import ANSWER, SETTINGS, STALLED, script
 from tests.support.serving import Address, child, our_server
 from trt_responses.app import create_app
-from trt_responses.engines.scripted.engine import ScriptedEngine
 from trt_responses.errors import StartupError
 from trt_responses.serve.server import bound
 from trt_responses.settings import Settings

@@ -17,10 +17,10 @@ from tests.support.engine_claims import CLAIMS, CONTEXT, PROMPT, SLOTS, Bench, g
 from tests.support.gather import begin, generated
 from tests.support.llama_server import KEY, llama_server
 from tests.support.polling import until_seen
+from trt_responses.backends.elsewhere import Elsewhere
 from trt_responses.backends.http import http_at
 from trt_responses.engine import GenerateOptions
 from trt_responses.engines.llamacpp.server import LlamaServerEngine
-from trt_responses.settings import Elsewhere
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

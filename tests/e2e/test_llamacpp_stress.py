@@ -33,6 +33,7 @@ from trt_responses.engines.llamacpp.engine import LlamaCppEngine
 from trt_responses.engines.llamacpp.keeper import Patience
 from trt_responses.engines.llamacpp.process import Child
 from trt_responses.errors import EngineUnavailable, InvalidRequest, StartupError
+from trt_responses.features.peer_words.sampling import Bounded, Sampling
 from trt_responses.frozen import replace
 from trt_responses.prepare.files import MODEL
 from trt_responses.prepare.shelf import shelf
@@ -614,6 +615,29 @@ def test_a_banned_id_never_comes(bench: Bench) -> None:
         first = (await generated(bench.engine, PROMPT, SHORT)).token_ids[0]
         wish = GenerateOptions(4, (), temperature=0.0, banned_ids=(first,))
         assert first not in (await generated(bench.engine, PROMPT, wish)).token_ids
+
+    bench.run(claim())
+
+
+def test_a_biased_id_comes_and_a_repeated_one_is_penalised(bench: Bench) -> None:
+    greedy = GenerateOptions(6, (), temperature=0.0)
+    assert bench.ask(PROMPT, replace(greedy, logit_bias=((7, 100.0),))).token_ids == [7] * 6
+    begun = bench.ask([*PROMPT, 7], replace(greedy, logit_bias=((7, 9.0),))).token_ids
+    penalised = replace(greedy, logit_bias=((7, 9.0),), repetition_penalty=2.0)
+    assert bench.ask([*PROMPT, 7], penalised).token_ids != begun
+
+
+@pytest.mark.parametrize("least", [1, 5])
+def test_an_answer_is_not_stopped_before_its_least_number_of_tokens(
+    bench: Bench, least: int
+) -> None:
+    async def claim() -> None:
+        free = (await generated(bench.engine, PROMPT, GenerateOptions(8, (), 0.0))).token_ids
+        wish = GenerateOptions(8, tuple(free), temperature=0.0)
+        bounded = Bounded(bench.engine, Sampling(min_tokens=least), len(PROMPT))
+        told = await generated(bounded, PROMPT, wish)
+        assert len(told.token_ids) >= least
+        assert not set(free) & set(told.token_ids[:least])
 
     bench.run(claim())
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.scripted.engine import Script, ScriptedEngine
 from trt_responses.app import create_app
-from trt_responses.engines.scripted.engine import Script, ScriptedEngine
 from trt_responses.serve.server import Server, bound
 from trt_responses.settings import Settings
 

@@ -15,11 +15,11 @@ import pytest
 from openai import BadRequestError
 
 from tests.support.hostile_mcp import LONG, ODD
+from tests.support.scripted.engine import ScriptedEngine
 from tests.support.served import script, vocabulary
 from tests.support.serving import client_of, listening
 from tests.support.story import story
 from trt_responses.engines.llamacpp.engine import LlamaCppEngine
-from trt_responses.engines.scripted.engine import ScriptedEngine
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 from pydantic import BaseModel
 
+from tests.support.scripted.engine import ScriptedEngine
 from tests.support.served import ANSWER, CALL, KEYED, THOUGHT, script
 from tests.support.serving import listening
 from tests.support.steering import GUIDES
-from trt_responses.engines.scripted.engine import ScriptedEngine
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic

@@ -22,10 +22,10 @@ from tests.support.browser import (
     ready,
     staged,
 )
+from tests.support.scripted.engine import Script, ScriptedEngine, Stall
 from tests.support.served import ANSWER, CALL, SETTINGS, WEATHER, ids, script
 from tests.support.serving import serving
 from trt_responses.app import create_app
-from trt_responses.engines.scripted.engine import Script, ScriptedEngine, Stall
 from trt_responses.settings import Settings
 
 pytestmark = needs_chromium

@@ -21,9 +21,9 @@ from tests.support.browser import (
     ready,
     staged,
 )
+from tests.support.scripted.engine import Script
 from tests.support.scripted_tool import ScriptedTool
 from tests.support.served import ANSWER, CALL, WEATHER, ids, vocabulary
-from trt_responses.engines.scripted.engine import Script
 
 if TYPE_CHECKING:
     from playwright.async_api import Page

@@ -22,9 +22,9 @@ from tests.support.browser import (
 )
 from tests.support.cut_proxy import cut_proxy
 from tests.support.paced_server import TEXT
+from tests.support.scripted.engine import Script
 from tests.support.served import ANSWER, ids
 from tests.support.server_processes import ROOT
-from trt_responses.engines.scripted.engine import Script
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -138,7 +138,7 @@ def test_files_that_code_has_written_are_shown_and_saved(tmp_path: Path) -> None
             await s.page.locator("#switches button").click()
             await ask(s.page, "Draw a dot.")
             await answered(s.page)
-            image = s.page.get_by_alt_text("plot.png")
+            image = s.page.get_by_alt_text("Output of the code")  # once, and not as a file again
             await expect(image).to_have_attribute("src", f"data:image/png;base64,{DOT}")
             assert await image.evaluate("node => node.decode().then(() => node.naturalWidth)") == 1
             async with s.page.expect_download() as download:

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.support.asgi import PATIENCE_S, Client
+from tests.support.scripted.engine import Die, ScriptedEngine
 from tests.support.served import CALL, SETTINGS, THOUGHT, WEATHER, script
 from tests.support.serving import serving
 from trt_responses.app import create_app
-from trt_responses.engines.scripted.engine import Die, ScriptedEngine
 from trt_responses.features.limits.key_file import changing
 from trt_responses.settings import Settings
 

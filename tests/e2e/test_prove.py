@@ -55,6 +55,7 @@ def skipped(report: Mapping[str, Any]) -> dict[str, str]:
     return {s["name"]: s["why"] for s in report["steps"] if s["state"] == "skipped"}
 
 
+@pytest.mark.early(280)  # MB: the first of its group, while a process has little
 @pytest.mark.xdist_group("embedded")
 def test_the_demo_is_proven_on_the_embedded_engine(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -69,6 +70,7 @@ def test_the_demo_is_proven_on_the_embedded_engine(
     assert "<script" not in (tmp_path / "proof" / "proof.html").read_text()
 
 
+@pytest.mark.early(26)
 def test_a_checkpoint_is_proven_on_the_double_of_tensorrt_llm(
     tmp_path: Path, checkpoint: Path
 ) -> None:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 from responses_conformance import cli
 
+from tests.support.scripted.engine import ScriptedEngine, StepClock
 from tests.support.served import ANSWER, script
 from tests.support.serving import threaded
 from trt_responses.app import create_app
-from trt_responses.engines.scripted.engine import ScriptedEngine, StepClock
 from trt_responses.settings import Settings
 from trt_responses.stores.sqlite.store import SqliteStore
 

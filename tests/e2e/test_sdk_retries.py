@@ -14,10 +14,10 @@ from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
 from tests.support.asgi import PATIENCE_S, until
 from tests.support.raw_http import Wire
+from tests.support.scripted.engine import Script, ScriptedEngine
 from tests.support.served import ANSWER, SETTINGS, STALLED, script
 from tests.support.serving import Address, client_of, listening
 from trt_responses.app import create_app
-from trt_responses.engines.scripted.engine import Script, ScriptedEngine
 from trt_responses.serve.server import Server
 from trt_responses.settings import Settings
 

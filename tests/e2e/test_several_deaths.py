@@ -1,5 +1,5 @@
-"""Of three engines of one model one is killed, one frozen and one replaced under 50 conversations:
-no turn is lost, and none is there twice.
+"""Of four engines of one model two are killed, one is frozen and one replaced under 50
+conversations: no turn is lost, and none is there twice. One of them is a server like vLLM.
 
 Budget: 15 s on one core.
 """
@@ -10,24 +10,34 @@ import asyncio
 import os
 import signal
 from collections import Counter
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.double.llm import nothing_ignored
+from tests.support.id_servers import COUNTS, server_process
 from tests.support.polling import until_seen
 from tests.support.several import answer, killable, named, several_served
 from tests.support.story import story
+from trt_responses.engines.distant import Patience as HttpPatience
+from trt_responses.engines.http_engine import HttpEngine
+from trt_responses.engines.http_server import Address
 from trt_responses.engines.remote.client import RemoteEngine
 from trt_responses.engines.remote.process import EngineProcess, Patience
+from trt_responses.engines.vllm.wire import VllmWire
 
 if TYPE_CHECKING:
+    from asyncio.subprocess import Process
     from collections.abc import Callable
 
     from tests.support.several import SeveralServed
+    from trt_responses.engine import Engine
     from trt_responses.features.several.replica import Replica
 
 CONVERSATIONS = 50
 PATIENCE = Patience(silence_s=4.0, restarts=50, first_backoff_s=0.01)
+HTTP_PATIENCE = HttpPatience(look_s=0.1)
 
 
 class Engines:
@@ -40,6 +50,26 @@ class Engines:
         engine, process = killable(PATIENCE)
         self.processes.append(process)
         return engine
+
+
+class Vllm:
+    """A server that somebody else starts, and starts again on its port."""
+
+    def __init__(self, process: Process, port: int, stack: AsyncExitStack) -> None:
+        self._process, self._port, self._stack = process, port, stack
+
+    def engine(self) -> HttpEngine:
+        address = Address("127.0.0.1", self._port)
+        return HttpEngine(address, VllmWire(), HTTP_PATIENCE, find_ignored=nothing_ignored)
+
+    async def kill(self, replica: Replica) -> None:
+        """Kill it at work, and wait until another one serves."""
+        await until_seen(lambda: replica.able and replica.running > 0)
+        self._process.kill()
+        await until_seen(lambda: not replica.able)
+        begun = server_process("vllm", self._port, COUNTS)
+        await self._stack.enter_async_context(begun)
+        await until_seen(lambda: replica.able)
 
 
 class Conversation:
@@ -115,16 +145,21 @@ async def replace(replica: Replica, process: EngineProcess) -> None:
     replica.row.draining = False
 
 
-@pytest.mark.slow  # six processes that begin
+@pytest.mark.slow  # eight processes that begin
 @story
-async def test_no_turn_is_lost_or_doubled_whatever_becomes_of_any_of_three_engines() -> None:
+async def test_no_turn_is_lost_or_doubled_whatever_becomes_of_any_of_its_engines() -> None:
     engines, over = Engines(), asyncio.Event()
-    async with several_served({"demo": [engines.new] * 3}) as s:
+    async with AsyncExitStack() as stack:
+        process, port = await stack.enter_async_context(server_process("vllm", 0, COUNTS))
+        vllm = Vllm(process, port, stack)
+        makers: list[Callable[[], Engine]] = [engines.new] * 3
+        s = await stack.enter_async_context(several_served({"demo": [*makers, vllm.engine]}))
         replicas = list(s.replicas.values())
         await until_seen(lambda: all(each.able for each in replicas))
         users = [Conversation(s, name) for name in range(1, CONVERSATIONS + 1)]
         talking = [asyncio.create_task(each.talk(over.is_set)) for each in users]
         await hurt(replicas[0], engines.processes[0], signal.SIGKILL)
+        await vllm.kill(replicas[3])
         await hurt(replicas[1], engines.processes[1], signal.SIGSTOP)
         await replace(replicas[2], engines.processes[2])
         over.set()

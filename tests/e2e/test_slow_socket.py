@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import orjson
 
 from tests.support.asgi import asked
+from tests.support.scripted.engine import Script, ScriptedEngine
 from tests.support.served import ids
 from tests.support.serving import listening
 from tests.support.ticks import settled
-from trt_responses.engines.scripted.engine import Script, ScriptedEngine
 
 if TYPE_CHECKING:
     import pytest

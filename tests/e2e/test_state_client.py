@@ -10,11 +10,11 @@ from openai import AsyncOpenAI
 from openai.types.conversations import Conversation, Message
 from openai.types.responses import ResponseCompactionItem, ResponseUsage
 
+from tests.support.scripted.engine import ScriptedEngine
 from tests.support.served import ANSWER, KEYED, SETTINGS, THOUGHT, script
 from tests.support.serving import serving
 from tests.support.steering import GUIDES
 from trt_responses.app import create_app
-from trt_responses.engines.scripted.engine import ScriptedEngine
 from trt_responses.settings import Settings
 
 SUMMARY = ("They greet.<|end|>", "They greet each other.<|return|>")

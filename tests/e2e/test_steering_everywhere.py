@@ -20,10 +20,10 @@ from tests.support.double.results import Script as Said
 from tests.support.gather import generated
 from tests.support.replay import PROMPT, ids_of
 from tests.support.schema_judge import valid
+from tests.support.scripted.engine import Script, ScriptedEngine
 from tests.support.steering import GUIDES, Noting, Play
 from trt_responses.engine import Chunk, GenerateOptions
 from trt_responses.engines.llamacpp.engine import LlamaCppEngine
-from trt_responses.engines.scripted.engine import Script, ScriptedEngine
 from trt_responses.engines.stand_ins import StandIns
 from trt_responses.engines.trtllm.engine import TrtLlmEngine
 from trt_responses.harmony.read.reader import Tables

@@ -17,12 +17,12 @@ import pytest
 from openai import AsyncOpenAI
 from pydantic import BaseModel, Field
 
+from tests.support.scripted.engine import Script, ScriptedEngine
 from tests.support.served import SETTINGS, ids
 from tests.support.serving import serving
 from tests.support.steering import GUIDES
 from trt_responses.app import create_app
 from trt_responses.engines.llamacpp.engine import LlamaCppEngine
-from trt_responses.engines.scripted.engine import Script, ScriptedEngine
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:

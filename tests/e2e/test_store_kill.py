@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 
+from tests.support import postgres_server
 from tests.support.asgi import events_of
 
 if TYPE_CHECKING:
@@ -134,8 +135,22 @@ def lost(servers: Servers, ends: dict[str, Json]) -> list[str]:
 
 @pytest.mark.early(18)
 def test_every_end_that_a_client_saw_is_there_after_kills_at_any_moment(tmp_path: Path) -> None:
-    servers, moments = Servers(tmp_path / "history.db"), random.Random(6)
-    plans = ["holds-back"] * HELD_BACK + ["sudden"] * SUDDEN
+    committed, seen = killed_at_any_moment(tmp_path / "history.db", HELD_BACK, SUDDEN)
+    assert committed >= 10
+    assert seen >= 200
+
+
+@pytest.mark.slow  # 3 s: five lives over a database of their own
+def test_so_it_is_over_a_database() -> None:
+    with postgres_server.running() as database:
+        assert killed_at_any_moment(database.url, held_back=2, sudden=3) >= (2, 15)
+
+
+def killed_at_any_moment(place: Path | str, held_back: int, sudden: int) -> tuple[int, int]:
+    """Kill servers of this store; how many records were committed and not told, and how many ends
+    were seen."""
+    servers, moments = Servers(place), random.Random(6)
+    plans = ["holds-back"] * held_back + ["sudden"] * sudden
     moments.shuffle(plans)
     committed = []
     try:
@@ -149,15 +164,14 @@ def test_every_end_that_a_client_saw_is_there_after_kills_at_any_moment(tmp_path
                     servers.start(plan)
                     seen.wait_for(number)
                 servers.kill()
-        assert len(committed) >= 10
         assert not seen.ends.keys() & set(committed), "told before the store had answered"
-        assert len(seen.ends) >= 200
         assert seen.refused == []
         assert lost(servers, seen.ends) == []
         for response_id in committed:  # nobody was told, and they are there all the same
             assert asked(servers.port, "GET", f"/v1/responses/{response_id}")[0] == 200
     finally:
         servers.close()
+    return len(committed), len(seen.ends)
 
 
 def test_the_same_kills_find_a_store_that_tells_before_it_commits(tmp_path: Path) -> None:

@@ -14,10 +14,10 @@ import pytest
 from tests.support.asgi import PATIENCE_S, until
 from tests.support.floods import CLOSE, FLOODS, TEXT, UPGRADE, frame, text
 from tests.support.hold import slowness, watched
+from tests.support.scripted.engine import ScriptedEngine, StepClock
 from tests.support.served import SETTINGS, script, wide
 from tests.support.serving import our_server
 from trt_responses.app import create_app
-from trt_responses.engines.scripted.engine import ScriptedEngine, StepClock
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import orjson
 from tests.support import lawful
 from tests.support.asgi import JSON
 from tests.support.replies import check_streamed
+from tests.support.scripted.engine import Script
 from tests.support.served import ids, script, served
-from trt_responses.engines.scripted.engine import Script
 
 if TYPE_CHECKING:
     from tests.support.asgi import Call

@@ -15,10 +15,10 @@ from openai.types.responses import Response
 
 from tests.support import lawful
 from tests.support.asgi import JSON, asked
+from tests.support.scripted.engine import Die
 from tests.support.served import ANSWER, THOUGHT, script, served
 from tests.support.stores import BrokenStore
 from tests.support.ticks import Ticks, settled
-from trt_responses.engines.scripted.engine import Die
 from trt_responses.errors import ApiError, StoreUnavailable
 from trt_responses.features.background.snapshot import LOST
 from trt_responses.stores.limits import Bounds

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from trt_responses.engines.scripted.engine import ScriptedEngine
+    from tests.support.scripted.engine import ScriptedEngine
 
 NOTE = "A toy."
 CHAT = {"model": "mine", "messages": [{"role": "user", "content": "Hello"}]}

@@ -11,9 +11,9 @@ from openai.types.chat import ChatCompletion
 
 from tests.support.asgi import until
 from tests.support.chat import HELLO, PATH, chunks_of, create, finishes, folded
+from tests.support.scripted.engine import Die, Script
 from tests.support.served import ANSWER, CALL, THOUGHT, Served, ids, served
 from tests.support.steering import GUIDES
-from trt_responses.engines.scripted.engine import Die, Script
 
 Json = dict[str, Any]
 
@@ -369,7 +369,7 @@ BAD: list[tuple[Json, str | None, str | None]] = [
     ({"top_p": 0}, "top_p", "invalid_value"),
     ({"max_tokens": 0}, "max_tokens", "invalid_value"),
     ({"max_completion_tokens": "x"}, "max_completion_tokens", "invalid_value"),
-    ({"logit_bias": {"5": 1}}, "logit_bias", "unsupported_parameter"),
+    ({"logit_bias": {"x": 1}}, "logit_bias", "invalid_value"),
     ({"modalities": ["audio"]}, "modalities", "unsupported_parameter"),
     ({"audio": {"voice": "x"}}, "audio", "unsupported_parameter"),
     ({"functions": [FUNCTION]}, "functions", "unsupported_parameter"),
@@ -379,6 +379,11 @@ BAD: list[tuple[Json, str | None, str | None]] = [
     ({"top_logprobs": 3}, "top_logprobs", "invalid_value"),
     ({"reasoning_effort": "huge"}, "reasoning_effort", "invalid_value"),
     ({"tools": [{"type": "web_search"}]}, "tools[0].type", "unsupported_tool"),
+    (
+        {"messages": [{"role": "assistant", "executed_tools": [{"type": "x"}] * 1001}, *HELLO]},
+        "messages[0].executed_tools",
+        "invalid_value",
+    ),
     ({"tools": [{"type": "file_search"}]}, "tools[0]", "invalid_value"),
     ({"tools": [WEATHER, WEATHER]}, "tools[1].function.name", "invalid_value"),
     (

@@ -26,6 +26,7 @@ from trt_responses.wire.limits import RequestLimits
 
 if TYPE_CHECKING:
     from tests.support.asgi import Call, Json
+    from trt_responses.tool import Tool
 
 CODE = {"type": "code_interpreter"}
 SEARCH = calling("search", '{"query": "q", "topn": 2}')
@@ -115,6 +116,26 @@ async def test_code_runs_and_its_failure_is_no_end() -> None:
             whole = accumulated(call)
             assert [one["function"]["name"] for one in whole["tool_calls"]] == ["weather"]
             assert [one["output"] for one in whole["executed_tools"]] == ["42"]
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["plain", "streamed"])
+@story
+async def test_a_loop_that_a_function_broke_off_goes_on_with_what_was_read(*, stream: bool) -> None:
+    """A client that sends the message back as it came."""
+    open_one, asked = calling("open", '{"id": 0}'), [{"type": "web_search"}, CODE, WEATHER]
+    tools: list[Tool] = [PaperBrowser(only_seen=True), ScriptedTool("42")]
+    async with served(SEARCH, RUN, CALL, open_one, answering("Yes【0†L2】."), tools=tools) as app:
+        call = await create(app, tools=asked, stream=stream)
+        message = accumulated(call) if stream else message_of(call)
+        message["executed_tools"].append({"type": "of another server"})
+        called = {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": "Wet."}
+        call = await create(app, tools=asked, messages=[*HELLO, message, called])
+        prompt = app.prompt_text(3)
+        assert "# Search Results" in prompt
+        assert "<|message|>42<|end|>" in prompt
+        assert message_of(call)["content"] == f"Yes {LINK}."
+        (opened,) = message_of(call)["executed_tools"]
+        assert "Title of https://a.test/one" in opened["output"]
 
 
 @story

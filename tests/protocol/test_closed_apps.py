@@ -9,9 +9,9 @@ import weakref
 
 from starlette.testclient import TestClient
 
+from tests.support.scripted.engine import ScriptedEngine
 from tests.support.served import ANSWER, script, served
 from trt_responses import Settings, create_app
-from trt_responses.engines.scripted.engine import ScriptedEngine
 
 APPS = 4
 

@@ -11,6 +11,7 @@ from openai.types.responses import ResponseCompactionItem, ResponseUsage
 
 from tests.support.asgi import JSON, Call, until
 from tests.support.compaction import judged, sealing
+from tests.support.scripted.engine import Die, Script
 from tests.support.served import (
     ANSWER,
     CALL,
@@ -23,7 +24,6 @@ from tests.support.served import (
     served,
 )
 from tests.support.sockets import connected
-from trt_responses.engines.scripted.engine import Die, Script
 
 Json = dict[str, Any]
 

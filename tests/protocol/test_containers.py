@@ -69,7 +69,6 @@ async def test_a_container_is_made_seen_used_and_ended_by_its_owner_alone(tmp_pa
     ("body", "param"),
     [
         ({}, "name"),
-        ({"name": "x", "file_ids": ["file_1"]}, "file_ids"),
         ({"name": "x", "memory_limit": "4g"}, "memory_limit"),
         ({"name": "x", "network_policy": {"type": "allowlist"}}, "network_policy"),
         ({"name": "x", "expires_after": {"anchor": "created_at", "minutes": 5}}, None),

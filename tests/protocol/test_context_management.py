@@ -12,6 +12,7 @@ import pytest
 from tests.support.asgi import JSON, Call, until
 from tests.support.background import cancelled, started
 from tests.support.compaction import judged, sealing
+from tests.support.scripted.engine import Die, Script
 from tests.support.served import (
     ANSWER,
     CALL,
@@ -23,7 +24,6 @@ from tests.support.served import (
 )
 from tests.support.sockets import connected
 from tests.support.ticks import settled
-from trt_responses.engines.scripted.engine import Die, Script
 from trt_responses.features.compaction.compaction import Compaction
 
 Json = dict[str, Any]

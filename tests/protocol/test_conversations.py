@@ -16,6 +16,7 @@ from openai.types.conversations import (
 from pydantic import TypeAdapter
 
 from tests.support.asgi import JSON, Call, until
+from tests.support.scripted.engine import Die, Script
 from tests.support.served import (
     ANSWER,
     CALL,
@@ -30,7 +31,6 @@ from tests.support.served import (
 )
 from tests.support.sockets import connected
 from tests.support.stores import FAULTS, BrokenStore, memory
-from trt_responses.engines.scripted.engine import Die, Script
 from trt_responses.features.conversations.locks import Locks
 from trt_responses.store import Lock
 from trt_responses.stores.memory.store import MemoryStore

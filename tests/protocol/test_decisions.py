@@ -14,12 +14,12 @@ import orjson
 import pytest
 from openai.types import Decision
 
+from tests.support.scripted.engine import Script
+from tests.support.scripted.script import Scored
 from tests.support.served import Served, served, vocabulary
 from tests.support.served import ids as ids_of
 from tests.support.steering import GUIDES
 from trt_responses.engine import Logprob
-from trt_responses.engines.scripted.engine import Script
-from trt_responses.engines.scripted.script import Scored
 from trt_responses.errors import StartupError
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import pytest
 
 from tests.support.asgi import JSON, asked
 from tests.support.replies import check_streamed, without_ids
+from tests.support.scripted.engine import Die
 from tests.support.served import ANSWER, CALL, THOUGHT, WEATHER, script, served
-from trt_responses.engines.scripted.engine import Die
 
 if TYPE_CHECKING:
     from tests.support.asgi import Call, Client

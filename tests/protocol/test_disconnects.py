@@ -13,11 +13,11 @@ import orjson
 import pytest
 
 from tests.support.asgi import until
+from tests.support.scripted.engine import Script, Stall
 from tests.support.served import ANSWER, KEYED, THOUGHT, WEATHER, Served, script, served
 from tests.support.sockets import Socket, connected
 from tests.support.stores import memory
 from tests.support.views import CHAT_TOOL, HELLO, MESSAGES_TOOL
-from trt_responses.engines.scripted.engine import Script, Stall
 
 if TYPE_CHECKING:
     from tests.support.asgi import Call

@@ -16,11 +16,12 @@ GIVEN = (
     "X-Session-Id={session},x-llm-d-inference-fairness-id={owner},"
     "x-llm-d-inference-objective=interactive"
 )
+KEYS = "ann:one,ben:two"
 
 
 def test_all_turns_of_a_conversation_have_one_session_and_another_owner_another() -> None:
     async def story() -> None:
-        async with served(engine_headers=GIVEN, api_keys="ann:one,ben:two") as s:
+        async with served(engine_headers=GIVEN, api_keys=KEYS) as s:
 
             async def sent(key: str, **fields: object) -> tuple[str, dict[str, str]]:
                 headers = JSON | {"authorization": f"Bearer {key}"}

@@ -14,10 +14,10 @@ import pytest
 
 from tests.support.asgi import until
 from tests.support.greedy import WHOLE, Model, texts
+from tests.support.scripted.engine import Script, ScriptedEngine, StepClock
 from tests.support.served import ANSWER, ids
 from tests.support.steering import GUIDES
 from tests.support.versions import ADMIN, Faulty, exchanged, scripted
-from trt_responses.engines.scripted.engine import Script, ScriptedEngine, StepClock
 from trt_responses.errors import StartupError
 from trt_responses.features.rollout.exchange import Exchange
 

@@ -10,10 +10,10 @@ import pytest
 from tests.support import lawful
 from tests.support.asgi import JSON, Client, until
 from tests.support.replies import check_headers
+from tests.support.scripted.engine import Die, Script, ScriptedEngine, Stall
 from tests.support.served import ANSWER, CALL, SETTINGS, script, served, squared
 from tests.support.turns import turn
 from trt_responses.app import create_app
-from trt_responses.engines.scripted.engine import Die, Script, ScriptedEngine, Stall
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ import orjson
 from scripts.reference.fields import FIELD_TABLES
 from tests.support.asgi import Client, living
 from tests.support.replies import check_headers
+from tests.support.scripted.engine import Script, ScriptedEngine
 from tests.support.served import SETTINGS, WEATHER, served
 from trt_responses.app import create_app
-from trt_responses.engines.scripted.engine import Script, ScriptedEngine
 from trt_responses.settings import Settings
 
 HELLO = [{"role": "user", "content": "hi"}]

@@ -12,9 +12,9 @@ import pytest
 from fastapi import FastAPI
 
 from tests.support.asgi import JSON, Client, asked, living, scope_of
+from tests.support.scripted.engine import ScriptedEngine
 from tests.support.served import ANSWER, SETTINGS, script, served
 from trt_responses.app import create_app
-from trt_responses.engines.scripted.engine import ScriptedEngine
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.asgi import until
+from tests.support.scripted.engine import Script, ScriptedEngine, StepClock
 from tests.support.served import SETTINGS, script
 from tests.support.versions import TestBuilds, version
-from trt_responses.engines.scripted.engine import Script, ScriptedEngine, StepClock
 from trt_responses.features.rollout.gate import Gate, accepted_prompts
 from trt_responses.features.rollout.leases import made_by
 from trt_responses.features.rollout.loaded import Loaded

@@ -7,6 +7,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from tests.support.asgi import Client, living
+from tests.support.scripted.engine import Die, Script, ScriptedEngine
 from tests.support.served import (
     ANSWER,
     CALL,
@@ -20,7 +21,6 @@ from tests.support.served import (
 )
 from tests.support.stores import memory
 from trt_responses.app import create_app
-from trt_responses.engines.scripted.engine import Die, Script, ScriptedEngine
 from trt_responses.settings import Settings
 from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID
 

@@ -11,9 +11,9 @@ import pytest
 
 from tests.support.asgi import JSON, asked
 from tests.support.background import AT_ONCE
+from tests.support.scripted.engine import Die
 from tests.support.served import ANSWER, STALLED, THOUGHT, script, served
 from tests.support.ticks import settled
-from trt_responses.engines.scripted.engine import Die
 from trt_responses.stores.memory.store import MemoryStore
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import Any
 import orjson
 import pytest
 
+from tests.support.scripted.engine import Die, Script
 from tests.support.served import ANSWER, THOUGHT, ids, script, served
-from trt_responses.engines.scripted.engine import Die, Script
 
 BOTH = {"include": ["metrics", "messages"]}
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.asgi import JSON, until
+from tests.support.scripted.engine import ScriptedEngine
 from tests.support.served import ANSWER, SETTINGS, served
 from tests.support.turns import turn
 from trt_responses.app import create_app
-from trt_responses.engines.scripted.engine import ScriptedEngine
 from trt_responses.errors import StartupError
 from trt_responses.features.limits.key_file import changing
 from trt_responses.features.limits.keys import Key, digest_of

@@ -13,8 +13,8 @@ import orjson
 import pytest
 
 from tests.support.asgi import until
+from tests.support.scripted.engine import Die, Script
 from tests.support.served import ANSWER, ENDLESS, STALLED, THOUGHT, Served, ids, served
-from trt_responses.engines.scripted.engine import Die, Script
 
 Json = dict[str, Any]
 

@@ -10,10 +10,10 @@ import pytest
 
 from tests.support import lawful
 from tests.support.asgi import JSON, until
+from tests.support.scripted.engine import Script, Stall
 from tests.support.served import ANSWER, SETTINGS, THOUGHT, ids, script, served
 from tests.support.stores import FAULTS, BrokenStore, SlowStore, memory
 from tests.support.turns import turn
-from trt_responses.engines.scripted.engine import Script, Stall
 
 if TYPE_CHECKING:
     from starlette.types import Message

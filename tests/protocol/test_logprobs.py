@@ -14,10 +14,10 @@ from tests.support import lawful
 from tests.support.asgi import asked
 from tests.support.replies import check_streamed, without_ids
 from tests.support.requests import accepted
+from tests.support.scripted.engine import Scored, Script
 from tests.support.sdk_judge import accumulated
 from tests.support.served import CALL, THOUGHT, WEATHER, ids, script, served, vocabulary
 from trt_responses.engine import Logprob
-from trt_responses.engines.scripted.engine import Scored, Script
 from trt_responses.features.logprobs.reader import LEAST, ScoredReader
 from trt_responses.harmony.read.reader import Reader
 from trt_responses.run.request import RunRequest

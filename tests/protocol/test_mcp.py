@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from openai.types.responses import Response
 
+from tests.support.imports import ROOT
 from tests.support.mcp_served import LOOPBACK, THREE, calling, items, offer, offered, refused, using
 from tests.support.mcp_site import mcp_site, tool
 from tests.support.served import ANSWER, WEATHER, served
@@ -14,8 +18,9 @@ from tests.support.small_site import Page, redirect, site_of
 from tests.support.story import story
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
+    from types import FrameType
 
     from tests.support.asgi import Json
 
@@ -173,27 +178,82 @@ async def test_too_many_tools_are_deferred_and_far_too_many_need_to_be_named() -
 
 
 @story
-async def test_a_tool_of_a_long_list_is_found_and_called() -> None:
+async def test_a_tool_of_2000_is_found_and_called() -> None:
     searched = (
         "<|channel|>commentary to=functions.tool_search <|constrain|>json<|message|>"
-        '{"query": "lookup needle"}<|call|>'
+        '{"query": "look up a warranty"}<|call|>'
     )
     called = (
-        "<|channel|>commentary to=functions.demo__needle_lookup <|constrain|>json<|message|>"
+        "<|channel|>commentary to=functions.demo__warranty_lookup <|constrain|>json<|message|>"
         "{}<|call|>"
     )
-    many = [*(tool(f"t{number}") for number in range(199)), tool("needle_lookup", "Looks up.")]
+    three = [
+        tool("warranty_extend", "Extends the warranty of a product."),
+        tool("warranty_lookup", "Looks up until when a product has a warranty."),
+        tool("order_lookup", "Looks up where an order is."),
+    ]
+    many = [*(tool(f"t{number}", f"Does {number}.") for number in range(1997)), *three]
     async with mcp_site(*many) as server, using(server, searched, called, ANSWER) as app:
         call = await app.client.create(tools=[offer(server)])
+        Response.model_validate(call.json())
         types = [item["type"] for item in call.json()["output"]]
         searches = ["tool_search_call", "tool_search_output"]
         assert types == ["mcp_list_tools", *searches, "mcp_call", "message"]
         (found,) = items(call, "tool_search_output")
-        assert [one["name"] for one in found["tools"][0]["tools"]] == ["needle_lookup"]
+        names = [one["name"] for one in found["tools"][0]["tools"]]
+        assert names[0] == "warranty_lookup"
+        assert set(names) == {one["name"] for one in three}
         (made,) = items(call, "mcp_call")
-        assert (made["server_label"], made["name"]) == ("demo", "needle_lookup")
+        assert (made["server_label"], made["name"]) == ("demo", "warranty_lookup")
         assert made["status"] == "completed"
         assert app.prompt_text(1).startswith(app.prompt_text(0))
+
+
+@asynccontextmanager
+async def counted() -> AsyncIterator[list[int]]:
+    """How often the package calls anything meanwhile."""
+    inside, found = str(ROOT / "trt_responses"), [0]
+
+    def profile(frame: FrameType, event: str, _: object) -> None:
+        if event in ("call", "c_call") and frame.f_code.co_filename.startswith(inside):
+            found[0] += 1
+
+    sys.setprofile(profile)
+    try:
+        yield found
+    finally:
+        sys.setprofile(None)
+
+
+@story
+async def test_what_a_long_list_costs_is_paid_once() -> None:
+    few = {"readOnlyHint": True}
+    many = [tool(f"t{n}", f"Does {n}.", annotations=few if n < 60 else {}) for n in range(460)]
+    calls: dict[str, int] = {}
+    async with mcp_site(*many) as server, using(server, mcp_tools=5) as app:
+        for length, allowed in (("short", {"read_only": True}), ("long", None)):
+            tools = [WEATHER, offer(server, allowed_tools=allowed)]
+            first = (await app.client.create(tools=tools)).json()
+            assert "type tool_search =" in app.prompt_text()
+            for way, more in (("new", {}), ("chained", {"previous_response_id": first["id"]})):
+                await app.client.create(tools=tools, **more)
+                async with counted() as found:
+                    call = await app.client.create(tools=tools, **more)
+                listed = [len(one["tools"]) for one in items(call, "mcp_list_tools")]
+                assert listed == ([] if more else [60 if allowed else 460])
+                calls[f"{way} {length}"] = found[0]
+    for way in ("new", "chained"):
+        assert abs(calls[f"{way} long"] - calls[f"{way} short"]) < 100, calls
+
+
+@story
+async def test_a_list_that_has_changed_is_read_again() -> None:
+    async with mcp_site(tool("t1"), tool("t2")) as server, using(server, mcp_list_s=0) as app:
+        for names in (["t1", "t2"], ["t1", "t2"], ["t1", "t3"]):
+            server.tools = [tool(name) for name in names]
+            call = await app.client.create(tools=[offer(server)])
+            (listed,) = items(call, "mcp_list_tools")
+            assert [one["name"] for one in listed["tools"]] == offered(app) == names
 
 
 def function(name: str, kind: str = "function") -> Json:

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from tests.support.asgi import Call, Json
     from tests.support.mcp_site import McpSite
+    from tests.support.scripted.engine import Script
     from tests.support.served import Served
     from trt_responses.engine import GenerateOptions
-    from trt_responses.engines.scripted.engine import Script
 
 APPROVALS: dict[str, tuple[Any, list[str]]] = {
     "default": (None, ["find", "list", "drop"]),

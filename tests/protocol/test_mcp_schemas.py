@@ -9,10 +9,10 @@ import pytest
 
 from tests.support.mcp_served import items, offer, using
 from tests.support.mcp_site import mcp_site, tool
+from tests.support.scripted.engine import Script
 from tests.support.served import ids, script, vocabulary
 from tests.support.steering import GUIDES
 from tests.support.story import story
-from trt_responses.engines.scripted.engine import Script
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

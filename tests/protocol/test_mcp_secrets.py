@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.support.asgi import Call, Client, Json
+    from tests.support.scripted.engine import Script
     from trt_responses.engine import GenerateOptions
-    from trt_responses.engines.scripted.engine import Script
     from trt_responses.store import Store
 
 SECRET = "s3cret"

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.asgi import Client, living, until
+from tests.support.scripted.engine import Script, ScriptedEngine
 from tests.support.served import SETTINGS, script, vocabulary
 from trt_responses.app import create_app
-from trt_responses.engines.scripted.engine import Script, ScriptedEngine
 from trt_responses.harmony.dialect import Harmony
 from trt_responses.harmony.read.reader import Tables
 from trt_responses.harmony.write.render import Renderer

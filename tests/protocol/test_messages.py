@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 import orjson
 import pytest
-from pydantic import TypeAdapter
 
 from tests.support.asgi import JSON, until
+from tests.support.messages import events_of, folded
 from tests.support.sampled import sampled
+from tests.support.scripted.engine import Die, Script
 from tests.support.served import ANSWER, CALL, KEYED, THOUGHT, Served, ids
 from tests.support.served import served as served_app
 from tests.support.steering import GUIDES
-from trt_responses.engines.scripted.engine import Die, Script
-
-if TYPE_CHECKING:
-    from anthropic.types import RawMessageStreamEvent
 
 Json = dict[str, Any]
 
@@ -37,41 +34,9 @@ PREAMBLE = (
 CUT = "<|channel|>final<|message|>Hello there"
 
 
-@cache
-def event_type() -> TypeAdapter[RawMessageStreamEvent]:
-    from anthropic.types import RawMessageStreamEvent
-
-    return TypeAdapter(RawMessageStreamEvent)
-
-
 async def create(s: Served, path: str = PATH, **fields: object) -> Any:
     body = {"model": "demo", "max_tokens": 1000, "messages": HELLO} | fields
     return await s.client.send("POST", path, orjson.dumps(body))
-
-
-def events_of(body: bytes) -> list[Any]:
-    """The events of a stream, each of the SDK's type and named by it."""
-    *frames, rest = body.split(b"\n\n")
-    assert rest == b""
-    events = []
-    for frame in frames:
-        name, data = frame.split(b"\n")
-        event = orjson.loads(data.removeprefix(b"data: "))
-        assert name == b"event: " + event["type"].encode()
-        events.append(event_type().validate_python(event) if event["type"] != "error" else event)
-    return events
-
-
-def folded(events: list[Any]) -> Json:
-    """The message as the SDK's accumulator makes it."""
-    # private: the SDK makes the message with it, behind a client over HTTP
-    from anthropic.lib.streaming._messages import accumulate_event
-
-    snapshot, buffers = None, dict[int, bytes]()
-    for event in events:
-        snapshot = accumulate_event(event=event, current_snapshot=snapshot, json_bufs=buffers)
-    assert snapshot is not None
-    return snapshot.to_dict()
 
 
 def unlike(message: Json) -> Json:

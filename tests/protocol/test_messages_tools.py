@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
-from pydantic import TypeAdapter
 
-from tests.support.mcp_served import THREE, offered, using
+from tests.support.chat import create as chat
+from tests.support.mcp_served import THREE, offer, offered, using
 from tests.support.mcp_served import calling as calling_mcp
 from tests.support.mcp_site import mcp_site
+from tests.support.messages import events_of, folded
 from tests.support.paper_web import PaperBrowser
 from tests.support.scripted_tool import ScriptedTool
 from tests.support.served import ANSWER, CALL, KEYED, script, vocabulary
@@ -26,13 +27,11 @@ from trt_responses.tool import ToolAnswer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from anthropic.types.beta import BetaRawMessageStreamEvent
-
     from tests.support.asgi import Call
     from tests.support.mcp_site import McpSite
+    from tests.support.scripted.engine import Script
     from tests.support.served import Served
     from trt_responses.engine import GenerateOptions
-    from trt_responses.engines.scripted.engine import Script
     from trt_responses.tool import Tool
 
 Json = dict[str, Any]
@@ -48,16 +47,10 @@ RUNS = {"type": "code_execution_20250825", "name": "code_execution"}
 SHOWN = {"thinking": {"type": "adaptive"}}
 SEARCH = calling("search", '{"query": "q", "topn": 2}')
 FIND = calling("find", '{"pattern": "line 7"}')
+BAD = calling("open", '{"id": 99}')
 OPEN = calling("open", '{"id": 0}')
 RUN = "<|channel|>analysis to=python code<|message|>6 * 7<|call|>"
 ALL = [SEARCHES, FETCHES, RUNS, WEATHER]
-
-
-@cache
-def event_type() -> TypeAdapter[BetaRawMessageStreamEvent]:
-    from anthropic.types.beta import BetaRawMessageStreamEvent
-
-    return TypeAdapter(BetaRawMessageStreamEvent)
 
 
 async def create(s: Served, path: Any = PATH, **fields: Any) -> Call:
@@ -68,27 +61,12 @@ async def create(s: Served, path: Any = PATH, **fields: Any) -> Call:
 
 def message_of(call: Call) -> Json:
     """The message, plain or as the SDK's accumulator makes it, of the SDK's type."""
-    from anthropic.lib.streaming._beta_messages import accumulate_event  # private: as its clients
     from anthropic.types.beta import BetaMessage
-    from httpx2 import Headers
 
     assert call.status == 200, call.body
-    if not call.body.startswith(b"event:"):
-        return BetaMessage.model_validate(call.json()).to_dict()
-    snapshot, buffers, opened = None, dict[int, bytes](), list[int]()
-    for frame in call.body.split(b"\n\n")[:-1]:
-        event = event_type().validate_python(orjson.loads(frame.split(b"\ndata: ")[1]))
-        match event.type:  # one block at a time
-            case "content_block_start":
-                assert not opened
-                opened.append(event.index)
-            case "content_block_stop":
-                assert opened.pop() == event.index
-        snapshot = accumulate_event(
-            event=event, current_snapshot=snapshot, json_bufs=buffers, request_headers=Headers()
-        )
-    assert snapshot is not None
-    return snapshot.to_dict()
+    if call.body.startswith(b"event:"):
+        return folded(events_of(call.body))
+    return BetaMessage.model_validate(call.json()).to_dict()
 
 
 def kinds(message: Json) -> list[str]:
@@ -141,7 +119,7 @@ async def test_a_loop_that_a_function_broke_off_goes_on_with_what_was_read(
     shown: Json, *, stream: bool
 ) -> None:
     tools: list[Tool] = [PaperBrowser(), ScriptedTool("42")]
-    written = SEARCH, RUN, CALL, OPEN, answering("Sunny【0†L2】.")
+    written = SEARCH, BAD, RUN, CALL, OPEN, answering("Sunny【0†L2】.")
     async with served(*written, tools=tools) as s:
         first = message_of(await create(s, tools=ALL, stream=stream, **shown))
         assert (first["stop_reason"], kinds(first)[-1]) == ("tool_use", "tool_use")
@@ -151,11 +129,11 @@ async def test_a_loop_that_a_function_broke_off_goes_on_with_what_was_read(
             {"role": "user", "content": [{"type": "tool_result", **called}]},
         ]
         then = message_of(await create(s, messages=[*HELLO, *turn], tools=ALL, **shown))
-        prompt = s.prompt_text(3)
+        prompt = s.prompt_text(4)
         assert "# Search Results" in prompt
         assert "<|message|>42<|end|>" in prompt
         if shown and not stream:  # its ids are sealed with the thought
-            assert s.prompt(3)[: len(s.prompt(2))] == s.prompt(2)
+            assert s.prompt(4)[: len(s.prompt(3))] == s.prompt(3)
         page = next(b for b in then["content"] if b["type"] == "web_fetch_tool_result")
         assert page["content"]["url"] == "https://a.test/one"
         assert [one["url"] for one in then["content"][-1]["citations"]] == ["https://a.test/one"]
@@ -168,8 +146,7 @@ async def test_a_loop_that_a_function_broke_off_goes_on_with_what_was_read(
 @story
 async def test_what_failed_says_so() -> None:
     tool = ScriptedTool(ToolAnswer("It took too long.", failed=True), f"{TRACEBACK}\nNo")
-    bad = calling("open", '{"id": 99}')
-    async with served(RUN, RUN, bad, ANSWER, tools=[PaperBrowser(), tool]) as s:
+    async with served(RUN, RUN, BAD, ANSWER, tools=[PaperBrowser(), tool]) as s:
         message = message_of(await create(s, tools=ALL))
         first, second, page = (b["content"] for b in message["content"] if "tool_use_id" in b)
         assert first["error_code"] == page["error_code"] == "unavailable"
@@ -283,7 +260,35 @@ async def test_a_toolset_says_which_tools_are_offered(
         assert offered(s) == shown
 
 
+def written(*blocks: Json) -> Json:
+    return {"messages": [*HELLO, {"role": "assistant", "content": list(blocks)}, *HELLO]}
+
+
+USED: Json = {"type": "mcp_tool_use", "id": "x", "name": "f", "server_name": "demo", "input": {}}
+RESULT = {"type": "mcp_tool_result", "tool_use_id": "x"}
+FIRST = "messages[1].content[0]"
+
+
+@story
+async def test_a_server_that_lists_no_tools_is_named() -> None:
+    """Neither API could say it in a response."""
+    async with mcp_site(*THREE) as site, using(site) as s:
+        site.errors["tools/list"] = {"code": -32000, "message": "out of order"}
+        call = await create(s, tools=[toolset(), WEATHER], mcp_servers=[server(site)])
+        assert call.status == 400
+        assert "mcp_servers[0]" in call.error["message"]
+        assert "out of order" in call.error["message"]
+        tools = [offer(site)]
+        call = await chat(s, tools=tools)
+        assert (call.status, call.error["param"]) == (400, "tools[0]")
+        assert not s.engine.requests
+
+
 REFUSED: list[tuple[Json, str]] = [
+    (written({"type": "server_tool_use", "id": "x", "name": "bash", "input": {}}), FIRST),
+    (written(USED | {"input": []}), f"{FIRST}.input"),
+    (written(RESULT | {"content": [{}] * 1001}), f"{FIRST}.content"),
+    (written({"type": "text", "text": "x", "citations": [{}] * 1001}), f"{FIRST}.citations"),
     ({"tools": [SEARCHES | {"blocked_domains": ["a.test"]}]}, "tools[0].blocked_domains"),
     (
         {
@@ -321,6 +326,26 @@ async def test_what_cannot_be_honoured_is_refused_by_its_place(fields: Json, pla
             assert call.status == 400, call.body
             assert place in call.error["message"]
             assert not s.engine.requests
+
+
+RESULTS: list[object] = [None, "text", [], [{"url": 1}], [{"type": "text", "text": 1}], {}]
+RESULTS += [{"content": {"source": {"data": 1}}}, {"error_code": 1}, {"stdout": None}]
+
+
+@story
+async def test_any_result_in_a_history_is_read() -> None:
+    """Of these, or of another server: what says nothing here is left out."""
+    ours: Json = USED | {"type": "server_tool_use"}
+    uses: list[Json] = [USED, *(ours | {"name": name} for name in ("web_search", "web_fetch"))]
+    uses.append(ours | {"name": "code_execution", "input": {"code": 1}})
+    uses.append(ours | {"name": "web_fetch", "input": {"url": 1, "pattern": 2}})
+    async with served(tools=[PaperBrowser(only_seen=True), ScriptedTool("42")]) as s:
+        for use in uses:
+            kind = use["type"].removesuffix("_use").replace("server_tool", use["name"] + "_tool")
+            for content in RESULTS:
+                result = {"type": f"{kind}_result", "tool_use_id": "x", "content": content}
+                call = await create(s, tools=[SEARCHES, RUNS], **written(use, result))
+                assert call.status == 200, (use, content, call.body)
 
 
 @story

@@ -9,9 +9,9 @@ import pytest
 
 from tests.support.asgi import JSON, until
 from tests.support.metrics_judge import Scrape, read_open_metrics, read_text, samples
+from tests.support.scripted.engine import Die, Stall
 from tests.support.served import ANSWER, CALL, THOUGHT, WEATHER, ids, script, served
 from tests.support.turns import turn
-from trt_responses.engines.scripted.engine import Die, Stall
 from trt_responses.features.limits.key_file import changing
 from trt_responses.features.limits.keys import Key, digest_of
 

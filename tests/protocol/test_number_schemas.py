@@ -21,8 +21,8 @@ from trt_responses.schema.judge import Unreadable, read
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tests.support.scripted.engine import Script
     from trt_responses.engine import GenerateOptions
-    from trt_responses.engines.scripted.engine import Script
 
 COUNT = 60
 

@@ -57,7 +57,7 @@ def test_an_admin_exports_and_erases_an_owner_and_both_are_noted(tmp_path: Path)
             ]
 
             told = await s.client.send("DELETE", path, headers=bearer("chief"))
-            assert told.json()["erased"] == {"records": 3, "containers": 0}
+            assert told.json()["erased"] == {"records": 3, "containers": 0, "files": 0}
             for name in (first["id"], second["id"]):
                 gone = await s.client.send("GET", f"/v1/responses/{name}", headers=bearer("key-a"))
                 assert gone.status == 404

@@ -6,15 +6,21 @@ Budget: 1 s on one core.
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
 
-from tests.support.served import ANSWER, Served, served
+from tests.support.served import ANSWER, Served, ids, script, served
 from tests.support.steering import GUIDES
 from trt_responses.features.peer_words.words import FIELDS, REFUSED, lark_of
 from trt_responses.schema.compile import Forms
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tests.support.scripted.engine import Script
+    from trt_responses.engine import GenerateOptions
 
 SCHEMA = {
     "type": "object",
@@ -99,6 +105,21 @@ def test_an_engine_without_the_guide_refuses_it_by_name(fields: dict[str, Any]) 
         {"structured_outputs": {"regex": ""}, "guided_regex": 1},
         {"structured_outputs": 1},
         *({name: [7]} for name in REFUSED),
+        {"repetition_penalty": 0},
+        {"repetition_penalty": True},
+        {"logit_bias": [1]},
+        {"logit_bias": {"a": 1}},
+        {"logit_bias": {"1": 101}},
+        {"logit_bias": {"1": None}},
+        {"logit_bias": {str(n): 1 for n in range(1025)}},
+        {"logit_bias": {"9999999": 1}},
+        {"stop_token_ids": 1},
+        {"stop_token_ids": ["1"]},
+        {"stop_token_ids": [9_999_999]},
+        {"stop_token_ids": list(range(65))},
+        {"min_tokens": -1},
+        {"min_tokens": 5, "max_output_tokens": 4},
+        {"min_tokens": 5, "guided_choice": ["a"]},
     ],
 )
 def test_what_cannot_be_done_is_refused_before_any_token(fields: dict[str, Any]) -> None:
@@ -119,6 +140,79 @@ def test_values_that_ask_for_nothing_are_accepted() -> None:
     async def story() -> None:
         async with served(ANSWER) as s:
             assert (await s.client.create(**nothing)).status == 200
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("api", ["responses", "chat"])
+def test_options_of_sampling_reach_the_engine(api: str) -> None:
+    words = {"repetition_penalty": 1.1, "logit_bias": {"5": 2, "7": -100}}
+
+    async def story() -> None:
+        async with served(ANSWER) as s:
+            call = await asked(s, api, words)
+            assert call.status == 200, call.body
+            assert "x-trt-ignored" not in call.headers
+            options = s.last.options
+            assert options.repetition_penalty == 1.1
+            assert options.logit_bias == ((5, 2.0), (7, -100.0))
+            assert (await asked(s, api, {"logit_bias": {"7": -100}})).status == 200
+            assert s.last.options.banned_ids == (7,), "which every engine can do"
+            assert not s.last.options.logit_bias
+
+    asyncio.run(story())
+
+
+def test_an_engine_without_an_option_refuses_it_by_name() -> None:
+    async def story() -> None:
+        async with served(ANSWER, extras=frozenset()) as s:
+            for words in ({"repetition_penalty": 1.1}, {"logit_bias": {"5": 2}}):
+                call = await s.client.create(**words)
+                assert (call.status, call.error["param"]) == (400, next(iter(words)))
+            assert (await s.client.create(logit_bias={"5": -100})).status == 200
+
+    asyncio.run(story())
+
+
+def test_an_answer_stops_at_the_client_s_ids() -> None:
+    (stop,) = ids(" there")
+
+    async def story() -> None:
+        async with served(ANSWER) as s:
+            call = await s.client.create(stop_token_ids=[stop])
+            assert call.json()["status"] == "completed"
+            assert call.json()["output"][0]["content"][0]["text"] == "Hello there"
+            chat = (await asked(s, "chat", {"stop_token_ids": [stop]})).json()["choices"][0]
+            assert (chat["finish_reason"], chat["message"]["content"]) == ("stop", "Hello there")
+
+    asyncio.run(story())
+
+
+def test_an_answer_has_its_least_number_of_tokens() -> None:
+    asks: list[GenerateOptions] = []
+
+    def answer(prompt_ids: Sequence[int], options: GenerateOptions) -> Script:
+        asks.append(options)
+        words = " word" * (options.max_tokens if options.banned_ids else 2)
+        begun = "" if len(asks) % 2 == 0 else "<|channel|>final<|message|>"
+        return script((begun + words) if options.banned_ids else words + "<|return|>")
+
+    async def story() -> None:
+        async with served(answer) as s:
+            call = await s.client.create(min_tokens=9, max_output_tokens=40)
+            assert call.json()["status"] == "completed", call.body
+            first, rest = asks
+            assert not first.stop_ids
+            assert set(rest.stop_ids) <= set(first.banned_ids)
+            assert first.max_tokens == 9
+            assert rest.max_tokens == 31
+            assert s.prompt()[: len(s.prompt(0))] == s.prompt(0)
+            assert len(s.prompt()) == len(s.prompt(0)) + 9
+            assert call.json()["usage"]["output_tokens"] == 12
+            asks.clear()
+            call = await s.client.create(min_tokens=9, max_output_tokens=9)
+            assert call.json()["status"] == "incomplete"
+            assert len(asks) == 1
 
     asyncio.run(story())
 

@@ -12,10 +12,10 @@ import pytest
 
 from tests.support.asgi import until
 from tests.support.greedy import WHOLE, Model, texts
+from tests.support.scripted.engine import Script
 from tests.support.served import Served, ids, served
 from tests.support.steering import GUIDES
 from tests.support.ticks import Ticks
-from trt_responses.engines.scripted.engine import Script
 from trt_responses.features.recovery.recovery import LOOK_S
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ from tests.support.asgi import JSON
 from tests.support.background import AT_ONCE, frames, got, replay, two
 from tests.support.sdk_judge import refused
 from tests.support.served import LONG, STALLED, THOUGHT, served
+from tests.support.sockets import connected
 from tests.support.ticks import Ticks, settled
 from trt_responses.errors import ApiError
 from trt_responses.stores.limits import Bounds
@@ -185,5 +186,72 @@ def test_its_server_may_die_with_it() -> None:
             store.away = False
             await ticks.pass_(31)
             assert (await got(s, response_id))["status"] == "cancelled"
+
+    asyncio.run(story())
+
+
+def over_a_socket(**fields: object) -> dict[str, Any]:
+    return {"stream_options": {"resumable_seconds": 30}} | fields
+
+
+def test_a_socket_that_was_cut_is_read_again_over_http() -> None:
+    async def story() -> None:
+        async with served(LONG, manual=True, **AT_ONCE) as s:
+            async with connected(s.app) as socket:
+                socket.create(input="Hello", stream_id="a", seed=1, **over_a_socket(user="me"))
+                await socket.until(lambda one: len(one.frames) > 1)
+                await s.clock.step(30)
+                await settled()
+                socket.leave()
+                await socket.done()
+            seen = socket.frames
+            assert seen[0]["headers"]["x-trt-ignored"] == "user"
+            assert all(frame["stream_id"] == "a" for frame in seen)
+            response_id = seen[0]["response"]["id"]
+            assert (await got(s, response_id))["status"] == "in_progress"
+            second = replay(s, response_id, seen[-1]["sequence_number"])
+            await rest(s, second)
+            numbers = [e["sequence_number"] for e in (*seen, *second.events)]
+            assert numbers == list(range(len(numbers)))
+            whole = (await replay(s, response_id).done()).events
+            plain = [
+                {k: v for k, v in e.items() if k not in ("stream_id", "headers")} for e in seen
+            ]
+            assert [*plain, *second.events] == whole
+
+    asyncio.run(story())
+
+
+def test_a_socket_that_was_cut_is_read_again_at_another_server() -> None:
+    async def story() -> None:
+        async with two(STALLED) as pair:
+            async with connected(pair.one.app) as socket:
+                socket.create(input="Hello", **over_a_socket())
+                await socket.until(lambda one: bool(one.frames))
+                await pair.one.clock.step(3)
+                await settled()
+                socket.leave()
+                await socket.done()
+            reader = replay(pair.other, socket.frames[0]["response"]["id"])
+            await reader.until(lambda c: len(c.heard) > 1)
+            assert reader.events[0]["type"] == "response.created"
+            reader.hang_up()
+            await reader.done()
+
+    asyncio.run(story())
+
+
+def test_over_a_socket_it_is_the_stream_of_any_other_and_goes_on_from_it() -> None:
+    async def story() -> None:
+        async with served(THOUGHT) as s, connected(s.app) as socket:
+            plain = await socket.answer(input="Hello")
+            kept = await socket.answer(input="Hello", **over_a_socket())
+            assert [e["type"] for e in kept] == [e["type"] for e in plain]
+            last = kept[-1]["response"]
+            assert last == await got(s, last["id"])
+            more = await socket.answer(input="Go on", previous_response_id=last["id"])
+            assert more[-1]["type"] == "response.completed"
+            (refusal,) = await socket.answer(input="Hello", **over_a_socket(store=False))
+            assert refusal["error"]["param"] == "stream_options.resumable_seconds"
 
     asyncio.run(story())

@@ -14,6 +14,7 @@ import pytest
 from tests.support.asgi import JSON, until
 from tests.support.cards import carded
 from tests.support.greedy import WHOLE, Model, texts
+from tests.support.scripted.engine import Script, ScriptedEngine, StepClock
 from tests.support.served import ANSWER, script, vocabulary
 from tests.support.several import ADMIN, several_served
 from tests.support.story import story
@@ -21,7 +22,6 @@ from tests.support.template_served import dialect_of
 from tests.support.template_turns import ids_of
 from tests.support.ticks import Ticks
 from trt_responses.cli.main import main
-from trt_responses.engines.scripted.engine import Script, ScriptedEngine, StepClock
 from trt_responses.errors import StartupError, UsageError
 from trt_responses.harmony.dialect import Harmony, harmony
 from trt_responses.prepare.files import DIALECT, engine_file, sha256_of

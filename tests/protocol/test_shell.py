@@ -228,7 +228,7 @@ async def test_a_choice_forces_the_first_call(tmp_path: Path, choice: Json) -> N
 @pytest.mark.parametrize(
     ("environment", "param", "status"),
     [
-        ({"type": "container_auto", "file_ids": ["f"]}, "file_ids", 400),
+        ({"type": "container_auto", "file_ids": ["f"]}, "file_ids[0]", 404),
         ({"type": "container_auto", "memory_limit": "4g"}, "memory_limit", 400),
         (
             {"type": "container_auto", "network_policy": {"type": "allowlist"}},

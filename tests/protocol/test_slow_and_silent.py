@@ -10,9 +10,9 @@ import pytest
 
 from tests.support.asgi import Client, asked
 from tests.support.background import AT_ONCE, ended
+from tests.support.scripted.engine import Script
 from tests.support.served import ANSWER, STALLED, THOUGHT, ids, served
 from tests.support.ticks import Ticks, settled
-from trt_responses.engines.scripted.engine import Script
 
 if TYPE_CHECKING:
     from starlette.types import Message

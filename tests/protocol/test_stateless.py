@@ -14,9 +14,9 @@ import orjson
 import pytest
 
 from tests.support.asgi import JSON, Call, asked
+from tests.support.scripted.engine import Script
 from tests.support.sdk_judge import refused
 from tests.support.served import ANSWER, CALL, THOUGHT, WEATHER, ids, script, served, vocabulary
-from trt_responses.engines.scripted.engine import Script
 from trt_responses.errors import StartupError
 from trt_responses.stores.limits import Bounds
 from trt_responses.stores.memory.store import MemoryStore

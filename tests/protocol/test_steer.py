@@ -16,6 +16,7 @@ from openai.types.responses import Response
 
 from tests.support.asgi import JSON
 from tests.support.background import AT_ONCE, ended, got, started
+from tests.support.scripted.engine import Stall
 from tests.support.scripted_tool import Gate, ScriptedTool
 from tests.support.served import (
     ANSWER,
@@ -30,7 +31,6 @@ from tests.support.served import (
 )
 from tests.support.sockets import Socket, connected
 from tests.support.turns import turn
-from trt_responses.engines.scripted.engine import Stall
 from trt_responses.stores.memory.store import MemoryStore
 
 if TYPE_CHECKING:
@@ -247,11 +247,14 @@ async def writing(socket: Socket, **fields: object) -> str:
     return response_id
 
 
-@pytest.mark.parametrize("stored", [False, True])
-def test_on_a_lane_a_successor_follows_by_itself(stored: bool) -> None:
+@pytest.mark.parametrize("way", ["unstored", "stored", "resumable"])
+def test_on_a_lane_a_successor_follows_by_itself(way: str) -> None:
     async def story() -> None:
         async with served(THINKING, ANSWER) as s, connected(s.app) as socket:
-            given = {"store": stored, "metadata": {"a": "b"}, "stream_id": "main"}
+            stored = way != "unstored"
+            given: Json = {"store": stored, "metadata": {"a": "b"}, "stream_id": "main"}
+            if way == "resumable":
+                given["stream_options"] = {"resumable_seconds": 9}
             first = await writing(socket, input="Write.", **given)
             steer_on(socket, first)
             await socket.until(lambda w: bool(of(w, "response.completed")))

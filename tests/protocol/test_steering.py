@@ -18,8 +18,8 @@ from trt_responses.engine import CONTINUATION_PRIORITY
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
+    from tests.support.scripted.engine import Script
     from trt_responses.engine import GenerateOptions
-    from trt_responses.engines.scripted.engine import Script
 
 Json = dict[str, Any]
 

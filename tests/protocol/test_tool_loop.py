@@ -437,25 +437,29 @@ async def test_a_choice_forces_the_first_call_and_what_follows_is_free(choice: J
         assert app.prompt_text(1).endswith(f"<|end|>{header}")
 
 
-OTHER_APIS: dict[str, tuple[str, Json, str]] = {
-    "chat": ("/v1/chat/completions", {"type": "code_interpreter"}, "tools[0]"),
-    "chat's search": ("/v1/chat/completions", {"type": "web_search"}, "tools[0]"),
+OTHER_APIS: dict[str, tuple[str, Json, Json]] = {
+    "chat": ("/v1/chat/completions", {"type": "code_interpreter"}, {"type": "web_search"}),
     "messages": (
         "/v1/messages",
         {"type": "code_execution_20250825", "name": "code_execution"},
-        "tools[0].type",
+        {"type": "web_search_20250305", "name": "web_search"},
     ),
 }
 
 
-@pytest.mark.parametrize(("path", "tool", "place"), OTHER_APIS.values(), ids=OTHER_APIS)
+@pytest.mark.parametrize(("path", "tool", "other"), OTHER_APIS.values(), ids=OTHER_APIS)
 @story
-async def test_no_other_api_has_such_tools(path: str, tool: Json, place: str) -> None:
+async def test_other_apis_run_a_tool_that_is_asked_for_and_switched_on_alone(
+    path: str, tool: Json, other: Json
+) -> None:
     ours = ScriptedTool("2")
     body = {"model": "demo", "max_tokens": 50, "messages": [{"role": "user", "content": "Hi"}]}
-    async with served(CODE, ANSWER, tools=[ours]) as app:
+    async with served(CODE, ANSWER, CODE, ANSWER, tools=[ours]) as app:
+        call = await app.client.send("POST", path, orjson.dumps(body | {"tools": [other]}))
+        assert (call.status, "tools[0].type" in call.body.decode()) == (400, True)
         call = await app.client.send("POST", path, orjson.dumps(body | {"tools": [tool]}))
-        assert (call.status, place in call.error["message"]) == (400, True)
+        assert (call.status, len(ours.calls)) == (200, 1)
+        ours.opened, ours.calls = [], []
         # Unasked, a model that calls one all the same has called nothing.
         call = await app.client.send("POST", path, orjson.dumps(body))
         assert call.status == 200

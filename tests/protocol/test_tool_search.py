@@ -227,7 +227,7 @@ def test_over_a_socket_too(execution: str) -> None:
                 last = (await socket.answer(input=[again], **more))[-1]["response"]
             assert last["output"][-1]["name"] == "send_mail"
             wish = {"stream_options": {"resumable_seconds": 5}}
-            (refusal,) = await socket.answer(input="Hello", **wish)
+            (refusal,) = await socket.answer(input="Hello", store=False, **wish)
             assert refusal["error"]["param"] == "stream_options.resumable_seconds"
 
     asyncio.run(story())

@@ -10,9 +10,9 @@ import pytest
 
 from tests.support import lawful
 from tests.support.replies import check_streamed, without_ids
+from tests.support.scripted.engine import Script
 from tests.support.served import WEATHER, ids, served
 from tests.support.steering import GUIDES
-from trt_responses.engines.scripted.engine import Script
 from trt_responses.steering.tools import anchored
 
 PATCH = '*** Begin Patch\n+ "grüezi" \\n 🙂\n*** End Patch'

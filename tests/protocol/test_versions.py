@@ -26,7 +26,7 @@ from trt_responses.settings import Settings
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from trt_responses.engines.scripted.engine import ScriptedEngine
+    from tests.support.scripted.engine import ScriptedEngine
 
 LAME = ANSWER.replace("<|return|>", "<|end|>Stray.<|return|>")  # text that belongs nowhere
 
@@ -68,7 +68,7 @@ SLOW = r"\d times (as long as|the tokens per second of) the promoted version.* (
 @pytest.mark.parametrize(
     ("fault", "asked", "why"),
     [
-        pytest.param({"later_s": 0.03}, {}, SLOW, marks=pytest.mark.slow),  # 7 s: it is slow
+        pytest.param({"later_s": 0.015}, {}, SLOW, marks=pytest.mark.slow),  # 3 s: it is slow
         ({"dies_at": 3}, {}, "prompt 3 of 4 ended failed: The engine failed: The engine died"),
         ({"dies_at": 3, "mends": True}, {}, "died at prompt 3 of 4, and was started again"),
         ({"text": THOUGHT}, {"exact": True}, "not those of the promoted version"),
@@ -244,7 +244,7 @@ def test_a_canary_is_promoted_without_being_loaded_again(tmp_path: Path) -> None
 @pytest.mark.slow  # 7 s: two comparisons of speed
 def test_a_canary_that_was_not_compared_is_compared_before_it_is_promoted(tmp_path: Path) -> None:
     async def story() -> None:
-        slow = Faulty(scripted(), later_s=0.03)
+        slow = Faulty(scripted(), later_s=0.015)
         async with exchanged(tmp_path, lambda: slow) as s:
             assert (await s.load(version=2, canary=0.5, gate=False)).status == 200
             refused = await s.load(version=2)

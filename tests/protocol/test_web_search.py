@@ -8,11 +8,11 @@ import pytest
 
 from tests.support.paper_web import PaperBrowser, Service
 from tests.support.replies import check_streamed, without_ids
+from tests.support.scripted.engine import Script
 from tests.support.served import ids, script, served, vocabulary
 from tests.support.small_web import answering, calling
 from tests.support.steering import GUIDES
 from tests.support.story import story
-from trt_responses.engines.scripted.engine import Script
 from trt_responses.tools.browser.search import SearchFailed
 
 if TYPE_CHECKING:
@@ -117,6 +117,29 @@ async def test_what_an_earlier_turn_cited_may_be_opened(stored: bool) -> None:
                 told = {"input": [*keep, {"role": "user", "content": "Open it."}]}
             (item,) = calls((await app.client.create(**told, tools=[TOOL], store=stored)).json())
             assert item["status"] == expected
+
+
+@pytest.mark.parametrize("kind", ["previous", "conversation"])
+@story
+async def test_a_page_of_an_earlier_turn_is_scrolled_and_cited_and_cursors_go_on(kind: str) -> None:
+    first = SEARCH, OPEN, answering("One【1†L2】.")
+    scroll, new = calling("open", '{"cursor": 1, "loc": 40}'), calling("search", '{"query": "n"}')
+    then = scroll, new, answering("Two【1†L3】【2†L41】【3†L2】【0†L2】.")
+    async with served(*first, *then, tools=[PaperBrowser(only_seen=True)]) as app:
+        fields: Json = {}
+        if kind == "conversation":
+            made = await app.client.send("POST", "/v1/conversations", b"{}")
+            fields = {"conversation": made.json()["id"]}
+        last = (await app.client.create(input="Hi", tools=[TOOL], **fields)).json()
+        if kind == "previous":
+            fields = {"previous_response_id": last["id"]}
+        call = await app.client.create(input="Go on.", tools=[TOOL], stream=True, **fields)
+        last = check_streamed(call)
+        assert "[2] Title of https://a.test/one (https://a.test/one)" in app.prompt_text(4)
+        assert "[3] n\n" in app.prompt_text(5)
+    assert [item["status"] for item in calls(last)] == ["completed", "completed"]
+    cited = [note["url"] for note in last["output"][-1]["content"][0]["annotations"]]
+    assert cited == ["https://a.test/one"] * 4
 
 
 @story

@@ -11,6 +11,7 @@ import orjson
 import pytest
 
 from tests.support.asgi import until
+from tests.support.scripted.engine import Die, Script
 from tests.support.served import (
     ANSWER,
     CALL,
@@ -30,7 +31,6 @@ from tests.support.stores import FAULTS, BrokenStore
 from tests.support.ticks import Ticks
 from tests.support.turns import turn
 from trt_responses.apis.websocket.connection import IDLE_S, REFUSALS, WAITING
-from trt_responses.engines.scripted.engine import Die, Script
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -1,7 +1,8 @@
 """A server as the wheel without its extras has it, whose engine runs one command and says so.
 
 `python -m tests.support.bare_server ARGUMENTS` says its port once it listens; the arguments are
-those of `exec_command`. What only an extra brings cannot be imported.
+those of `exec_command`. With `MODEL TURN…` it serves that model, which writes these turns. What
+only an extra brings cannot be imported.
 """
 
 from __future__ import annotations
@@ -56,22 +57,26 @@ def only_of_extras() -> frozenset[str]:
     )
 
 
-def main(command: str) -> None:
+def main(model: str, texts: Sequence[str]) -> None:
     sys.meta_path.insert(0, NotInstalled(only_of_extras()))
     import uvicorn
 
+    from tests.support.scripted.engine import Script, ScriptedEngine, StepClock
     from tests.support.served import ids
     from trt_responses.app import create_app
-    from trt_responses.engines.scripted.engine import Script, ScriptedEngine, StepClock
     from trt_responses.settings import Settings
 
-    turns = [Script((ids(text),)) for text in (COMMAND.format(command), ANSWER)]
+    turns = [Script((ids(text),)) for text in texts]
     engine = ScriptedEngine(turns, clock=StepClock.free())
-    app = create_app(Settings(model="demo", store="memory://"), engine=engine)
+    app = create_app(Settings(model=model, store="memory://"), engine=engine)
     listening = socket.create_server(("127.0.0.1", 0))
     print(listening.getsockname()[1], flush=True)
     uvicorn.Server(uvicorn.Config(app, log_level="error", access_log=False)).run([listening])
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    first, *turns = sys.argv[1:]
+    if turns:
+        main(first, turns)
+    else:
+        main("demo", (COMMAND.format(first), ANSWER))

@@ -12,10 +12,10 @@ import pytest
 from playwright.async_api import async_playwright, expect
 
 from tests.support.asgi import until
+from tests.support.scripted.engine import Script, ScriptedEngine, StepClock
 from tests.support.served import ANSWER, SETTINGS, script, vocabulary
 from tests.support.serving import Address, serving
 from trt_responses.app import create_app
-from trt_responses.engines.scripted.engine import Script, ScriptedEngine, StepClock
 from trt_responses.settings import Settings
 from trt_responses.tokens.control import CONTROL
 

@@ -7,9 +7,9 @@ from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 from scripts.checkpoints import TINY
+from tests.support.scripted.engine import ScriptedEngine
 from tests.support.served import ANSWER, script
 from trt_responses.app import create_app
-from trt_responses.engines.scripted.engine import ScriptedEngine
 from trt_responses.prepare.files import MODEL, engine_file, sha256_of
 from trt_responses.prepare.machine import library_versions
 from trt_responses.prepare.shelf.card import SCHEMA, Card, Limits, Source, SourceFile, write_card

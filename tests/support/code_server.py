@@ -8,10 +8,10 @@ import asyncio
 import sys
 from typing import TYPE_CHECKING
 
+from tests.support.scripted.engine import ScriptedEngine
 from tests.support.served import SETTINGS, script
 from tests.support.serving import serving
 from trt_responses.app import create_app
-from trt_responses.engines.scripted.engine import ScriptedEngine
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:

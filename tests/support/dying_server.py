@@ -1,9 +1,9 @@
 """Servers to be killed, one after another on one port and one history: forked from a process that
 has loaded everything, for thirty starts would take a minute.
 
-`python -m tests.support.dying_server FILE` says its port. Each line it reads is a plan: its kind, a
-number, and the seconds of a lease. It waits for the last server's death, forks the next, and says
-its process id once it is up.
+`python -m tests.support.dying_server FILE`, or a database's URL, says its port. Each line it reads
+is a plan: its kind, a number, and the seconds of a lease. It waits for the last server's death,
+forks the next, and says its process id once it is up.
 """
 
 from __future__ import annotations
@@ -13,19 +13,20 @@ import os
 import socket
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import uvicorn
 
+from tests.support.scripted.engine import ScriptedEngine, StepClock
 from tests.support.served import CALL, THOUGHT, script
 from trt_responses.app import create_app
-from trt_responses.engines.scripted.engine import ScriptedEngine, StepClock
 from trt_responses.settings import Settings
+from trt_responses.stores.around import Around
 from trt_responses.stores.limits import Bounds
 from trt_responses.stores.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
-    from trt_responses.store import Lock, Record
+    from trt_responses.store import Lock, Record, Store
 
 BATCH = 64
 LEASE_S = 1.0
@@ -36,21 +37,21 @@ def say(*words: object) -> None:
     os.write(1, (" ".join(map(str, words)) + "\n").encode())
 
 
-class HoldsBack(SqliteStore):
+class HoldsBack(Around):
     """Reports the commit of the nth record, and sends no client an event of it."""
 
-    def __init__(self, path: Path, bounds: Bounds, nth: int) -> None:
-        super().__init__(path, bounds)
+    def __init__(self, inner: Store, nth: int) -> None:
+        super().__init__(inner)
         self._left = nth
 
     async def put(self, record: Record) -> None:
-        await super().put(record)
+        await self.inner.put(record)
         await self._committed(record)
 
     async def change(
         self, conversation: Record, response: Record | None = None, *, lock: Lock | None = None
     ) -> bool:
-        changed = await super().change(conversation, response, lock=lock)
+        changed = await self.inner.change(conversation, response, lock=lock)
         if response is not None and changed:
             await self._committed(response)
         return changed
@@ -62,7 +63,7 @@ class HoldsBack(SqliteStore):
             await asyncio.Event().wait()
 
 
-class TellsFirst(SqliteStore):
+class TellsFirst(Around):
     """The wrong order: sends at once, and commits a record when the next one comes."""
 
     _pending: Record | None = None
@@ -70,7 +71,7 @@ class TellsFirst(SqliteStore):
     async def put(self, record: Record) -> None:
         pending, self._pending = self._pending, record
         if pending is not None:
-            await super().put(pending)
+            await self.inner.put(pending)
 
 
 class Server(uvicorn.Server):
@@ -79,19 +80,28 @@ class Server(uvicorn.Server):
         say("up", os.getpid())
 
 
-def store_for(plan: str, path: Path) -> SqliteStore:
+def store_for(plan: str, place: str) -> Store:
     kind, number, lease_s = (*plan.split(), "", "", "")[:3]
-    bounds = Bounds(lease_s=float(lease_s or LEASE_S))
+    inner = store_at(place, Bounds(lease_s=float(lease_s or LEASE_S)))
     match kind:
         case "holds-back":
-            return HoldsBack(path, bounds, int(number))
+            return cast("Store", HoldsBack(inner, int(number)))
         case "tells-first":
-            return TellsFirst(path, bounds)
+            return cast("Store", TellsFirst(inner))
         case _:
-            return SqliteStore(path, bounds)
+            return inner
 
 
-def life(plan: str, path: Path, listening: socket.socket) -> None:
+def store_at(place: str, bounds: Bounds) -> Store:
+    """The store of a file, or of a database's URL."""
+    if not place.startswith("postgresql:"):
+        return SqliteStore(Path(place), bounds)
+    from trt_responses.stores.postgres.store import PostgresStore
+
+    return PostgresStore(place, bounds)
+
+
+def life(plan: str, place: str, listening: socket.socket) -> None:
     scripts = [script(THOUGHT), script(CALL)]
 
     def next_script(prompt_ids: object, options: object) -> object:
@@ -100,12 +110,13 @@ def life(plan: str, path: Path, listening: socket.socket) -> None:
 
     clock = StepClock.manual() if plan == "stalls" else StepClock.free()
     engine = ScriptedEngine(next_script, clock=clock, max_batch=BATCH)  # type: ignore[arg-type]
-    app = create_app(Settings(model="demo"), engine=engine, store=store_for(plan, path))
+    app = create_app(Settings(model="demo"), engine=engine, store=store_for(plan, place))
     config = uvicorn.Config(app, log_level="error", lifespan="on", ws="none", access_log=False)
     Server(config).run(sockets=[listening])
 
 
-def main(path: Path) -> None:
+def main(place: str) -> None:
+    store_at(place, Bounds())  # loads its client
     create_app(Settings(model="demo"), engine=ScriptedEngine([script(CALL)]))  # loads the language
     listening = socket.create_server(("127.0.0.1", 0), backlog=256)
     say("port", listening.getsockname()[1])
@@ -115,11 +126,11 @@ def main(path: Path) -> None:
             os.waitpid(child, 0)
         child = os.fork()
         if not child:
-            life(plan.strip(), path, listening)
+            life(plan.strip(), place, listening)
             os._exit(0)
     if child:
         os.waitpid(child, 0)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(sys.argv[1])

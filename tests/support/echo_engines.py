@@ -15,11 +15,11 @@ from tests.support.double.llm import Double
 from tests.support.double.results import Script as Said
 from tests.support.double.worker import Worker
 from tests.support.engine_claims import CONTEXT, SLOTS
+from tests.support.scripted.engine import Script, ScriptedEngine, Stall
 from trt_responses import __version__
 from trt_responses.engines.remote.child import host
 from trt_responses.engines.remote.client import RemoteEngine
 from trt_responses.engines.remote.process import EngineProcess, Patience
-from trt_responses.engines.scripted.engine import Script, ScriptedEngine, Stall
 from trt_responses.engines.trtllm.engine import TrtLlmEngine
 from trt_responses.engines.trtllm.liveness import Patience as Liveness
 

@@ -27,6 +27,7 @@ NAMES = {
     "words": ["add"],
     "equal": ["add", "add", "a.b", "a/b"],
     "names": [ODD, LONG],
+    "three": ["add", "remove", "rename"],
     "many": [f"tool{number}" for number in range(3000)],
 }
 

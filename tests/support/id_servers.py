@@ -17,9 +17,9 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from tests.support.echo_engines import program, scripted
+from tests.support.scripted.engine import ScriptedEngine
 from tests.support.serving import serving
 from trt_responses.engine import GenerateOptions, Guide
-from trt_responses.engines.scripted.engine import ScriptedEngine
 from trt_responses.errors import ApiError
 from trt_responses.tokens.control import VOCABULARY_SIZE
 
@@ -90,6 +90,8 @@ SGLANG_SAMPLING = {
     "sampling_seed",
 }
 SALT_BYTES = 128
+COUNTS = "counts"
+"""In the place of a script: `several.Paced`."""
 
 
 class Refused(Exception):
@@ -428,7 +430,8 @@ async def id_server(server: IdServer, port: int = 0) -> AsyncIterator[int]:
 async def server_process(
     kind: str, port: int = 0, script: str = "auto"
 ) -> AsyncIterator[tuple[Any, int]]:
-    """A server in a process of its own, which may be killed, and its port. It plays a script."""
+    """A server in a process of its own, which may be killed, and its port. It plays a script, or
+    counts at the pace of a small model."""
     process = await asyncio.create_subprocess_exec(
         *program(__name__), kind, str(port), script, stdout=asyncio.subprocess.PIPE
     )
@@ -441,13 +444,20 @@ async def server_process(
         await process.wait()
 
 
-async def _serve(kind: str, port: int, script: str) -> None:
+def _playing(script: str) -> Engine:
+    if script == COUNTS:
+        from tests.support.several import Paced
+
+        return Paced()
     from trt_responses.features.script.engine import ScriptEngine
     from trt_responses.features.script.rules import load
     from trt_responses.tokens.vocabulary import load as vocabulary
 
-    server = KINDS[kind](ScriptEngine(load(script), vocabulary()))
-    async with id_server(server, port) as bound:
+    return ScriptEngine(load(script), vocabulary())
+
+
+async def _serve(kind: str, port: int, script: str) -> None:
+    async with id_server(KINDS[kind](_playing(script)), port) as bound:
         print(bound, flush=True)
         await asyncio.Event().wait()
 

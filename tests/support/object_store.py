@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-Fault = Literal["500", "403", "silent", "cut", "other"]
+Fault = Literal["500", "403", "silent", "cut", "other", "late"]
 REFUSED = b"<?xml version='1.0'?><Error><Code>%b</Code><Message>No.</Message></Error>"
 
 
@@ -28,6 +28,8 @@ class ObjectStore(ThreadingHTTPServer):
         self.asked = list[str]()
         """The methods of all requests."""
         self.over = threading.Event()
+        self.go = threading.Event()
+        """What a late answer waits for."""
 
     @property
     def url(self) -> str:
@@ -64,6 +66,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(400, REFUSED % b"XAmzContentSHA256Mismatch")
         elif method == "PUT":
             kept[self.path] = body
+            if fault == "late":
+                self.server.go.wait()
             self._answer(200)
         elif method == "DELETE":
             kept.pop(self.path, None)
@@ -87,6 +91,7 @@ def running() -> Iterator[ObjectStore]:
         yield store
     finally:
         store.over.set()
+        store.go.set()
         store.shutdown()
         serving.join()
         store.server_close()

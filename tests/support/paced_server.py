@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from tests.support.greedy import Model
+from tests.support.scripted.engine import ScriptedEngine, StepClock
 from tests.support.served import ids, script
 from trt_responses.app import create_app
-from trt_responses.engines.scripted.engine import ScriptedEngine, StepClock
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:

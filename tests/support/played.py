@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from tests.support.asgi import Client
     from tests.support.bodies import Body
+    from tests.support.scripted.script import Script
     from tests.support.served import Served
     from trt_responses.engine import GenerateOptions
-    from trt_responses.engines.scripted.script import Script
 
 PIECE = 64 * 1024
 """What a server's socket gives at once."""

@@ -34,6 +34,8 @@ OPTIONS = {
     "full_page_writes": "off",
     "shared_buffers": "16MB",
     "autovacuum": "off",
+    "log_min_messages": "log",  # no errors: nobody reads on, and a full pipe would hold the server
+    "log_checkpoints": "off",
 }
 
 

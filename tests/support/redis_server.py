@@ -47,6 +47,7 @@ class RedisServer:
             "dir": self._folder,
             "save": "",
             "hz": 100,
+            "repl-diskless-sync-delay": 0,
         }
         words = [str(word) for name, value in options.items() for word in (f"--{name}", value)]
         self._process = subprocess.Popen(

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import orjson
 
 from tests.support.drafts import bare_draft
+from tests.support.scripted.engine import Die, Script, ScriptedEngine, Stall, StepClock
 from tests.support.turns import turn
 from trt_responses.engine import GenerateOptions
-from trt_responses.engines.scripted.engine import Die, Script, ScriptedEngine, Stall, StepClock
 from trt_responses.features.explain.transcript import Mint, callees_of
 from trt_responses.harmony.read.reader import Reader
 from trt_responses.language.steering import Segment

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from tests.support import tokens
 from tests.support.asgi import Client, living
+from tests.support.scripted.engine import Script, ScriptedEngine, Stall, StepClock
 from trt_responses.app import create_app
-from trt_responses.engines.scripted.engine import Script, ScriptedEngine, Stall, StepClock
+from trt_responses.engine import EXTRAS
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
+    from tests.support.scripted.engine import Request, Step
     from trt_responses.engine import GenerateOptions, GuideKind
-    from trt_responses.engines.scripted.engine import Request, Step
     from trt_responses.store import Store
     from trt_responses.tool import Tool
 
@@ -101,6 +102,7 @@ async def served(
     max_logprobs: int = 20,
     guides: Mapping[GuideKind, frozenset[int]] | None = None,
     adapters: tuple[str, ...] = (),
+    extras: frozenset[str] = EXTRAS,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     tools: Sequence[Tool] | None = None,
     **settings: object,
@@ -115,6 +117,7 @@ async def served(
         max_logprobs=max_logprobs,
         guides=guides,
         adapters=adapters,
+        extras=extras,
     )
     app = create_app(
         Settings(**(SETTINGS | settings)), engine=engine, store=store, tools=tools, sleep=sleep

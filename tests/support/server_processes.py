@@ -22,9 +22,9 @@ PATIENCE_S = 300
 class Servers:
     """One server at a time, and the death of it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, place: Path | str) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.dying_server", str(path)],
+            [sys.executable, "-m", "tests.support.dying_server", str(place)],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

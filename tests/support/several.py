@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from tests.support.asgi import Client, living
 from tests.support.echo_engines import program
 from tests.support.greedy import ends_with
+from tests.support.scripted.engine import Script, ScriptedEngine, StepClock
 from tests.support.served import SETTINGS, ids, vocabulary
 from trt_responses import __version__
 from trt_responses.app import create_app
 from trt_responses.engines.remote.child import host
 from trt_responses.engines.remote.client import RemoteEngine
 from trt_responses.engines.remote.process import EngineProcess, Patience
-from trt_responses.engines.scripted.engine import Script, ScriptedEngine, StepClock
 from trt_responses.features.several.engine import SeveralEngines
 from trt_responses.features.several.group import Group
 from trt_responses.features.several.replica import Replica

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from tests.support import virtual_time
 from tests.support.background import replay
+from tests.support.scripted.engine import Script
 from tests.support.served import Served, ids, served, vocabulary
-from trt_responses.engines.scripted.engine import Script
 from trt_responses.errors import StoreUnavailable
 from trt_responses.stores.limits import Bounds
 from trt_responses.stores.memory.store import MemoryStore

@@ -21,9 +21,9 @@ from tests.support.double.results import Script as Said
 from tests.support.drafts import bare_draft
 from tests.support.replay import PROMPT, ids_of, parsed, plain
 from tests.support.requests import accepted
+from tests.support.scripted.engine import Die, Script, ScriptedEngine, Stall
 from trt_responses.engine import GenerateOptions
 from trt_responses.engines.ask import CANARY
-from trt_responses.engines.scripted.engine import Die, Script, ScriptedEngine, Stall
 from trt_responses.engines.trtllm.engine import TrtLlmEngine
 from trt_responses.features.explain.transcript import Mint, compact, summary, written
 from trt_responses.harmony.dialect import harmony

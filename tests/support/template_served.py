@@ -7,12 +7,12 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from tests.support.asgi import Client, living
+from tests.support.scripted.engine import Script, ScriptedEngine, StepClock
 from tests.support.served import SETTINGS, Served
 from tests.support.template_families import checkpoint
 from tests.support.template_turns import ids_of
 from trt_responses.app import create_app
 from trt_responses.dialects.templates.dialect import TemplateDialect
-from trt_responses.engines.scripted.engine import Script, ScriptedEngine, StepClock
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from tests.support.replay import ids_of
+from tests.support.scripted.engine import Script
 from tests.support.scripted_tool import ScriptedTool
 from tests.support.served import served, vocabulary
-from trt_responses.engines.scripted.engine import Script
 from trt_responses.features.explain.transcript import compact, summary, written
 from trt_responses.tool import ToolAnswer
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from tests.support.asgi import JSON, Client, living
+from tests.support.scripted.engine import ScriptedEngine, StepClock
 from tests.support.served import ANSWER, SETTINGS, Served, script
 from trt_responses.app import create_app
 from trt_responses.engine import Chunk
-from trt_responses.engines.scripted.engine import ScriptedEngine, StepClock
 from trt_responses.errors import StartupError
 from trt_responses.features.rollout.loaded import Loaded, Version
 from trt_responses.settings import Settings

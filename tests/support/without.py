@@ -50,18 +50,36 @@ class Post(NamedTuple):
     headers: Mapping[str, str] = {}
 
 
+class Ignored(NamedTuple):
+    """A request with a field that has no meaning then, which a header says."""
+
+    fields: Json
+    field: str
+    path: str = "/v1/responses"
+
+
 class Start(NamedTuple):
     """A server that does not start with these settings."""
 
     settings: Json
 
 
-REFUSED: Mapping[str, Sequence[Post | Start | str]] = {
+REFUSED: Mapping[str, Sequence[Post | Ignored | Start | str]] = {
     "features.action_tools": [
         Post(ASKED | {"tools": [{"type": kind}]}, "tools[0]")
         for kind in ("shell", "local_shell", "apply_patch")
     ],
-    "features.background": [Post(ASKED | {"background": True}, "background")],
+    "features.agent_messages": [
+        Post({"input": [{"type": "agent_message", "author": "a"}]}, "input[0]")
+    ],
+    "features.background": [
+        Post(ASKED | {"background": True}, "background"),
+        Ignored(
+            ASKED | {"stream": True, "stream_options": {"resumable_seconds": 1}},
+            "stream_options.resumable_seconds",
+        ),
+    ],
+    "features.batches": ["/v1/batches"],
     "features.cache_diagnostics": [
         Post(
             ASKED | {"prompt_cache_options": {"comparison_response_id": "resp_1"}},
@@ -87,6 +105,8 @@ REFUSED: Mapping[str, Sequence[Post | Start | str]] = {
     "features.description": ["GET /v1/fields", "GET /docs", "GET /openapi.json"],
     "features.encryption": [Start({"store_keys": "store.keys"})],
     "features.explain": ["GET /v1/responses/resp_1/explain"],
+    "features.files": [Start({"files": "files"}), "/v1/files", "/v1/batches"],
+    "features.forms": [Start({"files": "files"}), "/v1/files", "/v1/containers"],
     "features.health": ["GET /health", "GET /health/live", "GET /v1/health/ready"],
     "features.hosted_tools": [Post(ASKED | {"tools": [CODE]}, "tools[0]")],
     "features.idempotency": [Post(ASKED, "idempotency-key", headers={"idempotency-key": "k"})],
@@ -98,9 +118,22 @@ REFUSED: Mapping[str, Sequence[Post | Start | str]] = {
     "features.metrics": ["GET /metrics"],
     "features.models": ["GET /v1/models", "GET /v1/models/demo"],
     "features.open_responses": [Start({"dialect": "open-responses"})],
+    "features.migrate": [],
     "features.owners": ["DELETE /admin/owners/ann", "GET /admin/owners/ann/export"],
     "features.parallel_calls": [Start({"max_calls": 2})],
-    "features.peer_words": [],
+    "features.peer_words": [
+        *(
+            Ignored(ASKED | {name: value}, name)
+            for name, value in (
+                ("guided_json", {"type": "object"}),
+                ("min_tokens", 1),
+                ("stop_token_ids", [1]),
+                ("repetition_penalty", 1.1),
+                ("logit_bias", {"1": 1}),
+            )
+        ),
+        Ignored(CHAT | {"logit_bias": {"1": 1}}, "logit_bias", "/v1/chat/completions"),
+    ],
     "features.prefill": [],
     "features.recovery": [],
     "features.references": [
@@ -137,7 +170,12 @@ REFUSED: Mapping[str, Sequence[Post | Start | str]] = {
         Post({"input": [{"type": "tool_search_output", "tools": []}]}, "input[0]"),
     ],
     "features.traces": [Start({"otlp_endpoint": "http://127.0.0.1:1/v1/traces"})],
+    "features.turn_usage": [
+        Post(ASKED | {"tools": [CODE]}, "tools[0]"),
+        "/v1/responses/compact",
+    ],
     "features.truncation": [Post(ASKED | {"truncation": "auto"}, "truncation")],
+    "features.vocabularies": [],
     "apis.chat": ["/v1/chat/completions"],
     "apis.decisions": ["/v1/decisions", "/v1/systemone"],
     "apis.kserve": ["GET /v2/health/ready"],
@@ -152,6 +190,7 @@ REFUSED: Mapping[str, Sequence[Post | Start | str]] = {
     "engines.triton": [Start({"engine": "triton://127.0.0.1:1/demo"})],
     "engines.trtllm": [],
     "engines.vllm": [Start({"engine": "vllm://127.0.0.1:1"})],
+    "stores.objects": [Start({"store": "postgresql://127.0.0.1:1/x?objects=https://h/b"})],
     "stores.postgres": [Start({"store": "postgresql://127.0.0.1:1/x"})],
     "stores.redis": [Start({"store": "redis://127.0.0.1:1"})],
     "stores.sqlite": [Start({"store": "sqlite:///kept.db"})],
@@ -183,7 +222,7 @@ async def faults(folder: str) -> list[str]:
     from trt_responses.store import says_nothing
 
     store, tools = store_of(Settings(store="memory"), says_nothing), []
-    if folder == "features.hosted_tools":
+    if folder in ("features.hosted_tools", "features.turn_usage"):
         from tests.support.scripted_tool import ScriptedTool
 
         tools = [ScriptedTool("4")]
@@ -192,6 +231,8 @@ async def faults(folder: str) -> list[str]:
         for one in REFUSED[folder]:
             if isinstance(one, Post):
                 found += await _refused(s.client, one)
+            elif isinstance(one, Ignored):
+                found += await _ignored(s.client, one)
             elif isinstance(one, str):
                 found += await _no_route(s.client, one)
         if folder == "apis.websocket" and s.app.state.sockets is not None:
@@ -225,6 +266,12 @@ async def _refused(client: Client, one: Post) -> list[str]:
     return [] if named else [f"{one.fields}: {reply.status} {reply.body!r}"]
 
 
+async def _ignored(client: Client, one: Ignored) -> list[str]:
+    reply = await client.send("POST", one.path, orjson.dumps({"model": "demo"} | one.fields))
+    named = reply.headers.get("x-trt-ignored", "").split(", ")
+    return [] if one.field in named else [f"{one.fields}: {reply.status} {reply.body!r}"]
+
+
 async def _no_route(client: Client, one: str) -> list[str]:
     method, _, path = one.rpartition(" ")
     reply = await client.send(method or "POST", path, b"" if method else b"{}")
@@ -249,8 +296,8 @@ async def _prefilled(runs: Runs) -> list[str]:
 
 
 def _started(folder: str) -> Iterator[str]:
+    from tests.support.scripted.engine import ScriptedEngine, StepClock
     from trt_responses.app import create_app
-    from trt_responses.engines.scripted.engine import ScriptedEngine, StepClock
     from trt_responses.errors import StartupError
     from trt_responses.settings import Settings
 

@@ -13,8 +13,8 @@ from trt_responses.files import (
     close_to_others,
     make_private,
     reason,
-    unwritable,
 )
+from trt_responses.prepare.files import unwritable
 
 
 def mode(path: Path) -> int:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ROOMS = ("features", "apis", "engines", "stores", "tools", "dialects")
-KEPT = {"engines.scripted", "stores.memory", "stores.at_rest"}
-"""Parts of the core, and what all stores share."""
+KEPT = {"stores.memory", "stores.at_rest"}
+"""A part of the core, and what all stores share."""
 FAST = ("features.conversations", "apis.chat", "engines.llamacpp")
 
 SERVED = """\
@@ -91,6 +91,7 @@ def test_a_server_loads_what_its_settings_ask_for_and_no_more(tmp_path: Path) ->
 
 
 @pytest.mark.slow  # as many starts as there are folders
+@pytest.mark.early(19)
 @pytest.mark.parametrize("room", [*ROOMS, "fleet"])
 def test_the_package_serves_without_any_folder(room: str, tmp_path: Path) -> None:
     serve_without([each for each in sorted(folders()) if each.startswith(room)], tmp_path)

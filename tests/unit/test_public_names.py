@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import trt_responses
+from tests.support.scripted.engine import ScriptedEngine
 from trt_responses import Settings, __version__, create_app
 from trt_responses.app import create_app as there
-from trt_responses.engines.scripted.engine import ScriptedEngine
 from trt_responses.settings import Settings as ThereToo
 
 PACKAGE = Path(trt_responses.__path__[0])

@@ -63,14 +63,14 @@ def test_what_is_given_comes_before_the_environment_and_none_gives_nothing() -> 
         *[("PORT", value) for value in ("no", "-1", "65536", "1.5", "80 80")],
         *[("MAX_BODY_BYTES", "0"), ("MAX_RUNNING", "-1"), ("SLOTS", "0"), ("THREADS", "0")],
         *[("DRAIN_S", "-1"), ("DRAIN_S", "soon"), ("INSECURE", "maybe")],
-        *[("KEEP_ALIVE_S", value) for value in ("0", "-1", "nan", "soon", "60s")],
+        *[("LEASE_S", value) for value in ("0", "-1", "nan", "soon", "60s")],
         *[("DATE", value) for value in ("today", "2026-1-1", "2026-01-01T00:00")],
         *[("DATE", value) for value in ("2020-13-45", "2025-02-29", "20260101", "2026-W01-1")],
         *[("LOG_LEVEL", "loud"), ("STORE_BYTES", "1G"), ("CONTEXT_TOKENS", "nan")],
         *[(name, "inf") for name in SECONDS],
         *[(name, "1e300") for name in SECONDS],
         *[(name, "nan") for name in SECONDS],
-        *[(name, "1e-300") for name in ("KEEP_ALIVE_S", "LEASE_S", "STALL_S")],
+        *[(name, "1e-300") for name in ("ENGINE_SILENCE_S", "LEASE_S", "STALL_S")],
         *[(name, str(10**30)) for name in ("THREADS", "SLOTS", "CONTEXT_TOKENS", "MAX_BODY_BYTES")],
         *[("MODEL", "a\nb"), ("MODEL", "\udcff"), ("IDENTITY", "one\r\ntwo")],
         *[("ALLOWED_HOSTS", value) for value in ("https://a.example", "a.example:80", "::1")],
@@ -254,7 +254,7 @@ def test_a_setting_whose_folder_is_missing_is_refused_by_name() -> None:
         """What is left when every folder is gone."""
 
     with pytest.raises(StartupError, match=r"STORE_KEYS: features\.encryption is not installed"):
-        Core(store_keys="keys")
+        Core(**{"store_keys": "keys"})
     with pytest.raises(StartupError, match=r"STORE_KEYS: features\.encryption is not installed"):
         Core.from_environment({"TRT_RESPONSES_STORE_KEYS": "keys"})
     assert Core(port=1).port == 1

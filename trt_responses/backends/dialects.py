@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+import orjson
+
 from trt_responses.backends.installed import maker, needed
+from trt_responses.errors import StartupError
 from trt_responses.harmony.dialect import harmony
 from trt_responses.prepare.files import DIALECT
 from trt_responses.tokens import vocabulary as vocabularies
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from trt_responses.dialect import Dialect
     from trt_responses.dialects.templates.dialect import TemplateDialect
@@ -39,11 +44,36 @@ def dialect_of(directory: Path | None = None, card: Card | None = None) -> Diale
 
 
 def dialect_named(name: str) -> Dialect:
-    """Harmony, or the dialect that another package brings by this name."""
+    """Harmony, the dialect of a model's directory, or one that another package brings."""
     if name == "harmony":
         return harmony(vocabulary())
+    if os.sep in name:
+        return dialect_in(Path(name))
     dialect: Dialect = maker("dialects", name, ("harmony",))()
     return dialect
+
+
+@cache
+def dialect_in(directory: Path) -> Dialect:
+    """The dialect of a prepared model's directory, or of a checkpoint's, which needs no weights."""
+    if not directory.is_dir():
+        raise StartupError(f"{directory} is no directory with a model's tokeniser.")
+    with TemporaryDirectory() as folder, ThreadPoolExecutor(1) as thread:
+        file = directory / DIALECT
+        if not file.exists():
+            file = Path(folder, DIALECT)
+            file.write_bytes(orjson.dumps(_keys_of(directory)))
+        return thread.submit(_fitted, file, None).result()  # it runs an event loop of its own
+
+
+def _keys_of(directory: Path) -> Mapping[str, object]:
+    from trt_responses.prepare.checkpoint.language import language_of
+    from trt_responses.prepare.checkpoint.open import MAX_CONFIG_BYTES, json_object
+
+    config = json_object(directory, "config.json", MAX_CONFIG_BYTES)
+    if type(size := config.get("vocab_size")) is not int:
+        raise StartupError(f"{directory}/config.json names no vocab_size.")
+    return language_of(directory, config, size)[0]
 
 
 def _recorded(directory: Path, facts: DialectFacts) -> TemplateDialect:

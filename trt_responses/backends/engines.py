@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,6 +12,7 @@ from trt_responses.backends.dialects import (
     template_dialect,
     vocabulary,
 )
+from trt_responses.backends.elsewhere import elsewhere_in
 from trt_responses.backends.installed import maker, needed
 from trt_responses.backends.settings import EngineSettings
 from trt_responses.engines.cores import spare_cores
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from trt_responses.backends.elsewhere import Elsewhere
     from trt_responses.dialect import Dialect
     from trt_responses.dialects.templates.dialect import TemplateDialect
     from trt_responses.engine import Engine
@@ -33,10 +36,12 @@ if TYPE_CHECKING:
     from trt_responses.engines.tensorrt.executor import Executor
     from trt_responses.prepare.checkpoint.safetensors import Array
     from trt_responses.prepare.shelf.card import Card
-    from trt_responses.settings import Elsewhere, Settings
+    from trt_responses.settings import Settings
 
 START_S = 1800.0
 """Seconds that an engine of another process may take to load: the largest take half of it."""
+GPT_OSS_ALONE = ("grpc", "triton", "script", "llama-server", "http")
+"""Engines that take no dialect of a directory."""
 PROBE_S = 30.0
 """Seconds that a stalled embedded engine has to answer a probe; then it is replaced."""
 
@@ -73,6 +78,14 @@ def engine_elsewhere(
 ) -> Engine:
     """The engine of another server, or of another package; `prepared` makes those of several that
     are prepared here."""
+    from trt_responses.backends.http import SERVERS, http_at, ids_of, scheme_of
+
+    speaks = EngineSettings.of(settings).speaks
+    if os.sep in speaks and scheme_of(elsewhere.kind) in GPT_OSS_ALONE:
+        raise StartupError(
+            f"{elsewhere.kind}:// serves gpt-oss alone; a model of {speaks} needs vllm:// "
+            "or sglang://."
+        )
     match elsewhere.kind:
         case "grpc":
             return grpc_at(elsewhere.place)
@@ -92,10 +105,8 @@ def engine_elsewhere(
                 from trt_responses.features.cassette.engine import NoEngine
             return NoEngine()
         case kind:
-            from trt_responses.backends.http import SERVERS, http_at, scheme_of
-
             if scheme_of(kind) in SERVERS:
-                return http_at(elsewhere, START_S)
+                return http_at(elsewhere, START_S, ids_of(dialect_named(speaks)))
             own = ("grpc", "triton", *SERVERS, "script", "several", "record", "replay")
             engine: Engine = maker("engines", kind, own)(elsewhere.place, settings)
             return engine
@@ -117,7 +128,7 @@ def _several(
     }
 
     def new_engine(place: str) -> Engine:
-        if (elsewhere := alone[place].engine_elsewhere()) is not None:
+        if (elsewhere := elsewhere_in(alone[place])) is not None:
             return engine_elsewhere(elsewhere, alone[place])
         return prepared(selections[place], alone[place])
 
@@ -135,14 +146,14 @@ def _several(
 
 def _dialect_of(selection: shelf.Selection | None, settings: Settings) -> Dialect:
     if selection is None:
-        return dialect_named(settings.speaks)
+        return dialect_named(EngineSettings.of(settings).speaks)
     return dialect_of(selection.directory, selection.card)
 
 
 def _language(selection: shelf.Selection | None, settings: Settings) -> object:
     """What is equal for two engines of one dialect. `selection`: of one that is prepared here."""
     if selection is None:
-        return settings.speaks
+        return EngineSettings.of(settings).speaks
     if selection.card.dialect is None:
         return "harmony"
     return (selection.directory / DIALECT).read_bytes()

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 from trt_responses.backends.dialects import vocabulary
 from trt_responses.backends.installed import needed
+from trt_responses.engines.id_events import GPT_OSS, ModelIds
 from trt_responses.engines.stand_ins import StandIns
 
 if TYPE_CHECKING:
+    from trt_responses.backends.elsewhere import Elsewhere
+    from trt_responses.dialect import Dialect
     from trt_responses.engines.http_engine import HttpEngine
-    from trt_responses.settings import Elsewhere
 
 SERVERS = {"vllm": "vLLM", "sglang": "SGLang", "llama-server": "llama.cpp", "http": "HTTP"}
 """The names of the servers by their scheme; `http`: which one it is shows at the start."""
@@ -32,8 +34,17 @@ def scheme_of(kind: str) -> str:
     return "http" if kind == "https" else re.split("[+=]", kind)[0]
 
 
-def http_at(elsewhere: Elsewhere, start_s: float) -> HttpEngine:
-    """The engine of one of these servers at `host:port` or `host:port/model`."""
+def ids_of(dialect: Dialect) -> ModelIds:
+    """The ids that an engine over HTTP must know of a model."""
+    places = getattr(dialect, "places", None)
+    if places is None:
+        return GPT_OSS
+    return ModelIds(places.stops, places.stops[:1], None)
+
+
+def http_at(elsewhere: Elsewhere, start_s: float, ids: ModelIds = GPT_OSS) -> HttpEngine:
+    """The engine of one of these servers at `host:port` or `host:port/model`. `ids`: those of a
+    model other than gpt-oss."""
     scheme = scheme_of(elsewhere.kind)
     with needed(f"The engine of {SERVERS[scheme]} servers"):
         from trt_responses.engines.distant import Patience
@@ -47,11 +58,11 @@ def http_at(elsewhere: Elsewhere, start_s: float) -> HttpEngine:
         if scheme == "vllm":
             from trt_responses.engines.vllm.wire import VllmWire
 
-            return HttpEngine(address, VllmWire(), patience, key=key)
+            return HttpEngine(address, VllmWire(ids), patience, key=key, probe=ids.probe)
         if scheme == "sglang":
             from trt_responses.engines.sglang.wire import SglangWire
 
-            return HttpEngine(address, SglangWire(), patience, key=key)
+            return HttpEngine(address, SglangWire(ids), patience, key=key, probe=ids.probe)
         from trt_responses.engines.llamacpp.server import LlamaServerEngine
         from trt_responses.engines.llamacpp.server_wire import LlamaServerWire
 

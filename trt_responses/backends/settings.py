@@ -39,19 +39,37 @@ class StoreSettings(SettingGroup):
         description="Seconds until another server notices that a server died: its background "
         "responses look alive and its conversations stay locked until then.",
     )
+
+
+class StoreNumbers(FixedGroup):
+    """Bounds of a store."""
+
     takeover_s: float = Field(
         300.0,
-        ge=0,
-        le=YEAR_S,
-        allow_inf_nan=False,
-        description="Seconds after LEASE_S in which another server of the same store may resume "
-        "a dead server's background responses; then they fail. 0: they are never resumed.",
+        description="After LEASE_S, in which another server of the same store may resume a dead "
+        "server's background responses: a new machine is up by then, and no client waits longer.",
     )
 
 
 class EngineSettings(SettingGroup):
-    """Engines in this process."""
+    """Engines of this machine, and how the models of others write."""
 
+    engine_process: Literal["auto", "always", "never"] = Field(
+        "auto",
+        description="Run the engine in a separate process: `always`, `never`, or `auto` "
+        "(TensorRT-LLM only).",
+    )
+    speaks: str = Field(
+        "harmony",
+        description="How the model of an engine of another server writes: harmony, a directory "
+        "with its tokeniser and chat template, or the name of an installed package's dialect.",
+    )
+    max_calls: int | None = Field(
+        None,
+        ge=1,
+        le=64,
+        description="Maximum tool calls in one turn (default: 1 for gpt-oss, 8 for other models).",
+    )
     trtllm_python: Path | None = Field(
         None,
         description="Python interpreter that has TensorRT-LLM, 3.11 or newer (default: the "

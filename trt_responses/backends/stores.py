@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trt_responses.backends.installed import maker, needed
-from trt_responses.backends.settings import StoreSettings
+from trt_responses.backends.settings import StoreNumbers, StoreSettings
 from trt_responses.backends.store_place import store_place
 from trt_responses.errors import StartupError, UsageError
 from trt_responses.settings import PREFIX
@@ -31,7 +31,7 @@ def store_of(settings: Settings, spell: Spell) -> Store:
         max_age_s=kept.store_age_s,
         max_frame_bytes=kept.store_bytes // 4,  # streams are kept beside the responses
         lease_s=kept.lease_s,
-        takeover_s=kept.takeover_s,
+        takeover_s=StoreNumbers.of(settings).takeover_s,
     )
     place = store_place(settings)
     match place.kind:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trt_responses import doctor
+from trt_responses.backends.elsewhere import elsewhere_in
 from trt_responses.cli.commands import add_command, add_settings, settings_of
 from trt_responses.errors import StartupError
 from trt_responses.prepare.shelf import shelf
@@ -30,7 +31,7 @@ def add(commands: Commands, name: str, text: str) -> None:
 
 def _doctor(options: argparse.Namespace) -> int:
     settings = settings_of(options, *OPTIONS)
-    if options.engine is not None:
+    if options.engine is not None and elsewhere_in(settings) is None:
         shelf.find(settings.engines_dir, options.engine)
     found = doctor.checks(settings) + ([_deep(settings)] if options.deep else [])
     print(doctor.as_json(found) if options.json else "\n".join(doctor.lines(found)))

@@ -22,7 +22,7 @@ from rich.table import Table
 
 from trt_responses.cli.commands import JSON, add_command, add_group, option
 from trt_responses.errors import StartupError, UsageError
-from trt_responses.features.limits.audit import Audit
+from trt_responses.features.limits.audit import Audit, audit_of
 from trt_responses.features.limits.key_file import changing, read_file
 from trt_responses.features.limits.keys import (
     KINDS,
@@ -190,7 +190,7 @@ def _files(options: argparse.Namespace) -> tuple[Path, str, Audit]:
     if settings.keys_file is None:
         raise UsageError(f"No file of keys: pass --file or set {PREFIX}KEYS_FILE.")
     close_to_others(settings.data_dir)
-    return settings.keys_file, settings.option("keys_file"), Audit(settings.audit_path)
+    return settings.keys_file, settings.option("keys_file"), audit_of(settings)
 
 
 @contextmanager

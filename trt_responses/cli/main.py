@@ -35,7 +35,8 @@ COMMANDS = {
 }
 
 FEATURES = {
-    name: f"trt_responses.features.{name}.command" for name in ("cassette", "rollout", "encryption")
+    name: f"trt_responses.features.{name}.command"
+    for name in ("cassette", "rollout", "encryption", "migrate")
 }
 """The commands that a feature brings."""
 

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trt_responses.backends.elsewhere import elsewhere_in
 from trt_responses.cli.building import kind_for, to_stderr
 from trt_responses.cli.commands import add_command, add_settings, settings_of
 from trt_responses.errors import UsageError
@@ -74,7 +75,7 @@ def _wish(options: argparse.Namespace, settings: Settings) -> Wish:
             raise UsageError(f"{path}: no such file or directory.")
     more = (options.reference, options.lora, options.quick)
     target, engines_dir = options.target, settings.engines_dir
-    if place := settings.model_copy(update={"engine": target}).engine_elsewhere():
+    if place := elsewhere_in(settings.model_copy(update={"engine": target})):
         return Wish(None, target, place.kind, *more)
     is_path = "/" in target or target.endswith(GGUF)
     if target == shelf.DEMO:  # the first step prepares it

@@ -10,7 +10,9 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
+from trt_responses.backends.elsewhere import elsewhere_in
 from trt_responses.backends.installed import needed
+from trt_responses.backends.settings import EngineSettings
 from trt_responses.cli.commands import add_settings, help_texts, settings_of
 from trt_responses.cli.setting_list import settings_help, settings_in_force
 from trt_responses.errors import UsageError
@@ -145,7 +147,7 @@ def _for_script(settings: Settings) -> Settings:
 
 def _prepared(settings: Settings, shown: str, *, move: bool) -> Settings:
     """The settings with the engine's name, or each one's of several, once it is prepared."""
-    elsewhere = settings.engine_elsewhere()
+    elsewhere = elsewhere_in(settings)
     if elsewhere is None:
         settings = _with_model(settings, shown, move=move)
         _prepare_demos(settings)
@@ -218,7 +220,7 @@ def _serve_counted(settings: Settings) -> int:
 def _engine_of(settings: Settings) -> EngineOf:
     """The function that makes the engine: in a process of its own if the settings say so and the
     fleet is installed."""
-    must = settings.engine_process == "always"
+    must = EngineSettings.of(settings).engine_process == "always"
     fleet = f"{settings.option('engine_process')} always: the fleet"
     with needed(fleet) if must else suppress(ModuleNotFoundError):
         from trt_responses.fleet.engine_process import engine_of

@@ -6,11 +6,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 
+from trt_responses.backends.dialects import dialect_named
+from trt_responses.backends.elsewhere import Elsewhere, elsewhere_in
 from trt_responses.backends.engines import grpc_at
-from trt_responses.backends.http import SERVERS, START, http_at, scheme_of
+from trt_responses.backends.http import SERVERS, START, http_at, ids_of, scheme_of
+from trt_responses.backends.settings import EngineSettings
 from trt_responses.doctor.check import Check
+from trt_responses.engines.distant import DistantEngine
 from trt_responses.errors import StartupError
-from trt_responses.settings import Elsewhere, Settings
+from trt_responses.settings import Settings
 
 START_S = 5.0
 GRPC_START = ("trtllm-serve MODEL --grpc", "vllm serve MODEL --grpc")
@@ -19,7 +23,7 @@ GRPC_START = ("trtllm-serve MODEL --grpc", "vllm serve MODEL --grpc")
 
 def elsewhere_checks(settings: Settings, start_s: float = START_S) -> Iterator[Check]:
     """The check of each engine that TRT_RESPONSES_ENGINE names on another server."""
-    elsewhere = settings.engine_elsewhere()
+    elsewhere = elsewhere_in(settings)
     if elsewhere is None:
         return
     if elsewhere.kind == "several":
@@ -32,7 +36,9 @@ def elsewhere_checks(settings: Settings, start_s: float = START_S) -> Iterator[C
         return
     name = f"engine over {SERVERS.get(scheme, 'gRPC')}"
     try:
-        yield Check(name, "ok", asyncio.run(_summary(elsewhere, start_s)))
+        yield Check(
+            name, "ok", asyncio.run(_summary(_engine(elsewhere, settings, start_s), elsewhere))
+        )
     except StartupError as error:
         starts = [START[scheme]] if scheme in START else GRPC_START
         command = " or ".join(f"`{start}`" for start in starts)
@@ -40,9 +46,13 @@ def elsewhere_checks(settings: Settings, start_s: float = START_S) -> Iterator[C
         yield Check(name, "fault", str(error), remedy)
 
 
-async def _summary(elsewhere: Elsewhere, start_s: float) -> str:
-    is_grpc = elsewhere.kind == "grpc"
-    engine = grpc_at(elsewhere.place, start_s) if is_grpc else http_at(elsewhere, start_s)
+def _engine(elsewhere: Elsewhere, settings: Settings, start_s: float) -> DistantEngine:
+    if elsewhere.kind == "grpc":
+        return grpc_at(elsewhere.place, start_s)
+    return http_at(elsewhere, start_s, ids_of(dialect_named(EngineSettings.of(settings).speaks)))
+
+
+async def _summary(engine: DistantEngine, elsewhere: Elsewhere) -> str:
     await engine.start()
     try:
         limits = engine.limits()

@@ -111,9 +111,12 @@ class DistantEngine(ABC):
         patience: Patience | None = None,
         *,
         find_ignored: Callable[[Ask, Sequence[int]], Awaitable[frozenset[str]]] = ignored_options,
+        probe: Sequence[int] = PROBE_IDS,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         now_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
+        """`probe`: the prompt of small requests."""
+        self._probe = probe
         self.address = address
         self._patience = patience or Patience()
         self._find_ignored = find_ignored
@@ -235,7 +238,9 @@ class DistantEngine(ABC):
         """Discover the engine's limits, test it with a few ids, and accept requests."""
         limits = await self._describe()
         deadline_s = max(first_answer_s, self._patience.token_s)
-        self._limits = await proven_limits(limits, self._begin, self._find_ignored, deadline_s)
+        self._limits = await proven_limits(
+            limits, self._begin, self._find_ignored, deadline_s, self._probe
+        )
         self._last_progress_ns = self._now_ns()
         self._down = None
 
@@ -279,7 +284,7 @@ class DistantEngine(ABC):
         if now_ns - since_ns < patience.silent_s * 1e9:
             return
         end = await last_chunk(
-            lambda sink: self._begin(PROBE_IDS, PROBE, 1, sink), patience.token_s
+            lambda sink: self._begin(self._probe, PROBE, 1, sink), patience.token_s
         )
         if end.finish == "error" and self.health().last_progress_ns <= last_ns:
             self._lose(f"The engine reports healthy and returns no ids ({end.error}).")
@@ -290,13 +295,14 @@ async def proven_limits(
     begin: Begin,
     find_ignored: Callable[[Ask, Sequence[int]], Awaitable[frozenset[str]]],
     deadline_s: float,
+    probe: Sequence[int] = PROBE_IDS,
 ) -> Limits:
     """The limits with working guides only, and with the options that the engine ignores. Raises an
     `Away` if the engine returns no token."""
 
     async def last(options: GenerateOptions) -> Chunk:
         end = await last_chunk(
-            lambda sink: begin(PROBE_IDS, options, options.max_tokens, sink), deadline_s
+            lambda sink: begin(probe, options, options.max_tokens, sink), deadline_s
         )
         if end.lost is not None:
             raise Away(end.error)
@@ -323,7 +329,7 @@ async def proven_limits(
         logger.warning("guides do not work on this engine: refusing requests with one")
     if (end := await last(PROBE)).finish == "error":
         raise Away(f"it returns no token: {end.error}")
-    ignored = await find_ignored(answer, PROBE_IDS)
+    ignored = await find_ignored(answer, probe)
     if ignored:
         logger.warning("this engine ignores %s", ", ".join(sorted(ignored)))
     return replace(limits, guides=guides, ignores=limits.ignores | ignored)

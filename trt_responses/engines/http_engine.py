@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import orjson
 
 from trt_responses.engine import Chunk, GenerateOptions, Limits, Loss, Sink
-from trt_responses.engines.ask import Ask, ignored_options
+from trt_responses.engines.ask import PROBE_IDS, Ask, ignored_options
 from trt_responses.engines.distant import SILENT, Away, DistantEngine, Patience, Trouble
 from trt_responses.engines.http_server import Address, Reply, message_of, query
 from trt_responses.engines.http_stream import Stream
@@ -91,10 +91,11 @@ class HttpEngine(DistantEngine):
         others: Sequence[Wire] = (),
         key: str = "",
         find_ignored: Callable[[Ask, Sequence[int]], Awaitable[frozenset[str]]] = ignored_options,
+        probe: Sequence[int] = PROBE_IDS,
     ) -> None:
         """`others`: wires to try first, where the kind of the server is not known; `key`: sent as a
         bearer token."""
-        super().__init__(address, patience, find_ignored=find_ignored)
+        super().__init__(address, patience, find_ignored=find_ignored, probe=probe)
         self._at = address
         self._wires = (*others, wire)
         self._wire = wire

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from trt_responses.engine import Chunk, Finish, GenerateOptions, Logprob
+from trt_responses.engines.ask import PROBE_IDS
 from trt_responses.engines.http_server import message_of
 from trt_responses.errors import ApiError, EngineUnavailable, InvalidRequest
 from trt_responses.tokens.control import CONTROL, FIRST_PADDING_ID
@@ -27,19 +28,35 @@ ENDS = (CONTROL.return_, CONTROL.call, CONTROL.endoftext)
 """The ids that may end a guide: gpt-oss's end ids, of which each backend takes one or all."""
 
 
-def stops_of(options: GenerateOptions) -> list[int]:
+class ModelIds(NamedTuple):
+    """The ids of a model that an engine must know; without others, those of gpt-oss."""
+
+    ends: tuple[int, ...] = ENDS
+    """Those that end its turn, and a guide."""
+    probe: tuple[int, ...] = PROBE_IDS
+    """A prompt for small requests."""
+    first_padding: int | None = FIRST_PADDING_ID
+    """From here on, ids have no text."""
+
+
+GPT_OSS = ModelIds()
+
+
+def stops_of(options: GenerateOptions, ids: ModelIds = GPT_OSS) -> list[int]:
     """The ids that stop a request; under a guide also those that end it."""
-    ends = () if options.guide is None else ENDS
+    ends = () if options.guide is None else ids.ends
     return list(dict.fromkeys((*options.stop_ids, *ends)))
 
 
-def banned_of(options: GenerateOptions, bias: float) -> dict[str, float]:
-    """The bias of banned ids, without padding ids, which have no text: each ban costs time at every
-    step."""
-    return {str(n): bias for n in options.banned_ids if n < FIRST_PADDING_ID}
+def biases_of(options: GenerateOptions, ban: float, ids: ModelIds = GPT_OSS) -> dict[str, float]:
+    """The biases of ids, with that of banned ones, without padding ids, which have no text: each
+    costs time at every step."""
+    below = ids.first_padding
+    biases = {str(n): bias for n, bias in options.logit_bias}
+    return biases | {str(n): ban for n in options.banned_ids if below is None or n < below}
 
 
-def sampling_of(options: GenerateOptions) -> dict[str, Any]:
+def sampling_of(options: GenerateOptions, ids: ModelIds = GPT_OSS) -> dict[str, Any]:
     """The options that vLLM and SGLang call by the same names."""
     greedy = options.temperature <= 0
     return {
@@ -49,8 +66,8 @@ def sampling_of(options: GenerateOptions) -> dict[str, Any]:
         "min_p": 0.0 if greedy else options.min_p,
         "presence_penalty": options.presence_penalty,
         "frequency_penalty": options.frequency_penalty,
-        "repetition_penalty": 1.0,
-        "stop_token_ids": stops_of(options),
+        "repetition_penalty": options.repetition_penalty,
+        "stop_token_ids": stops_of(options, ids),
     }
 
 
@@ -98,12 +115,13 @@ class IdEvents:
         options: GenerateOptions,
         left: int,
         read: Callable[[dict[str, Any], int], Part],
+        ids: ModelIds = GPT_OSS,
     ) -> None:
         self.held: Chunk | None = None
         """The last chunk, which waits for the event that the server sends after its end."""
         self._options = options
         self._left = left
-        self._stops = frozenset(stops_of(options))
+        self._stops = frozenset(stops_of(options, ids))
         self._read = read
         self._rest = b""
         self._seen = 0

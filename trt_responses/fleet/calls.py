@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from trt_responses.errors import ApiError, StartupError
-from trt_responses.features.rollout.measures import GateReport
-from trt_responses.features.rollout.refused import LoadRefused
+from trt_responses.features.rollout.measures import GateReport, LoadRefused
 
 if TYPE_CHECKING:
     from asyncio import StreamReader, StreamWriter

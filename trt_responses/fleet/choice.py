@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from trt_responses.backends.elsewhere import elsewhere_in
 from trt_responses.backends.http import SERVERS, scheme_of
 from trt_responses.backends.store_place import store_place
 from trt_responses.setup.engine import selected
@@ -74,7 +75,7 @@ def with_front_ends(settings: Settings, free_bytes: int) -> Settings:
 
 def _kind_of(settings: Settings) -> str:
     """The kind of the engine; of several, that of the one which keeps the most cores busy."""
-    if (elsewhere := settings.engine_elsewhere()) is None:
+    if (elsewhere := elsewhere_in(settings)) is None:
         return selected(settings).card.kind
     if elsewhere.kind != "several":
         return scheme_of(elsewhere.kind)

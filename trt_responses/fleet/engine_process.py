@@ -48,7 +48,7 @@ SECRETS = {"api_keys", "metrics_key", "seal_keys", "store", "store_keys"}
 
 def engine_of(selection: Selection, settings: Settings) -> Engine:
     """The engine that serves a prepared directory, in this process or in one of its own."""
-    wanted = settings.engine_process
+    wanted = EngineSettings.of(settings).engine_process
     if wanted == "never" or (wanted == "auto" and selection.card.kind not in KINDS):
         if selection.card.kind == "trtllm" and EngineSettings.of(settings).trtllm_python:
             raise StartupError(

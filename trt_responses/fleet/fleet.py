@@ -22,6 +22,7 @@ from contextlib import AsyncExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trt_responses.backends.elsewhere import elsewhere_in
 from trt_responses.backends.installed import needed
 from trt_responses.backends.store_place import store_place
 from trt_responses.engines.remote.process import LOOKS
@@ -95,7 +96,7 @@ class Fleet:
         """The engine's on the shelf."""
         self._engines: FleetEngines | None = None
         """Those of several, where some are of this machine."""
-        if (elsewhere := settings.engine_elsewhere()) is None:
+        if (elsewhere := elsewhere_in(settings)) is None:
             self._versions = self._first_of(process)
         elif elsewhere.kind == "several":
             with needed(f"{settings.option('engine')}: serving several engines"):

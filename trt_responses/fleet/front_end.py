@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trt_responses.app import create_app
+from trt_responses.backends.elsewhere import elsewhere_in
 from trt_responses.children import die_with
 from trt_responses.errors import StartupError
 from trt_responses.features.metrics.metrics import Metrics
@@ -60,7 +61,7 @@ def main() -> int:
         with bound(settings, shared=True) as address:
             app = create_app(settings, engine_of=engine_of, given=given)
             join(app, Siblings(folder, number, settings.frontends, app.state.server.of(Metrics)))
-            if (elsewhere := settings.engine_elsewhere()) and elsewhere.kind == "several":
+            if (elsewhere := elsewhere_in(settings)) and elsewhere.kind == "several":
                 from trt_responses.fleet.several import share
 
                 share(app, folder, number, settings.frontends)

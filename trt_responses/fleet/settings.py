@@ -8,7 +8,7 @@ from trt_responses.settings.values import Seconds, SettingGroup
 
 
 class FleetSettings(SettingGroup):
-    """Processes."""
+    """The watch over processes."""
 
     engine_silence_s: Seconds = Field(
         20.0,

@@ -19,8 +19,7 @@ from trt_responses.engines.remote.client import RemoteEngine
 from trt_responses.errors import StartupError
 from trt_responses.features.rollout.bodies import LoadRequest
 from trt_responses.features.rollout.exchange import Exchange
-from trt_responses.features.rollout.measures import GateReport, Took
-from trt_responses.features.rollout.refused import LoadRefused
+from trt_responses.features.rollout.measures import GateReport, LoadRefused, Took
 from trt_responses.features.rollout.versions import Versions
 from trt_responses.fleet.calls import MOST_BYTES, Calls, LostPeer
 from trt_responses.health.lifecycle import Lifecycle

@@ -177,15 +177,6 @@ class Deltas:
         return replace(self._template, delta=_text(self.pieces))
 
 
-class SilentDeltas(Deltas):
-    """Deltas of a text that the stream does not show."""
-
-    __slots__ = ()
-
-    def frames(self, start: int) -> list[bytes]:
-        return [b""] * (len(self.pieces) - start)
-
-
 class ScoredDeltas(Deltas):
     """Deltas of a text with each token's logprobs, a tuple for each piece."""
 

@@ -13,7 +13,6 @@ from trt_responses.wire import events as e
 from trt_responses.wire.output import (
     OutputCustomCall,
     OutputFunctionCall,
-    OutputHostedCall,
     OutputMessage,
     OutputReasoning,
     OutputText,
@@ -64,8 +63,6 @@ def _changed(item: OutputItem, event: e.ItemEvent) -> OutputItem:
         case e.OutputTextDelta() | e.ReasoningTextDelta():
             part = _with_text(_parts(item)[event.content_index], event)
             return _with_part(item, event.content_index, part)
-        case e.AnnotationAdded():
-            return _annotated(item, event)
         case e.OutputTextDone() | e.ReasoningTextDone():
             part = _parts(item)[event.content_index]
             if part.text is event.text:  # the machine's, which has read it here: nothing is copied
@@ -81,8 +78,6 @@ def _changed(item: OutputItem, event: e.ItemEvent) -> OutputItem:
             return replace(custom, input=custom.input + event.delta)
         case e.CustomToolCallInputDone():
             return replace(_custom(item), input=event.input)
-        case e.HostedStep():
-            return _stepped(item, event)
         case e.FolderDelta() | e.FolderEvent():
             return event.changed(item)
         case _:
@@ -94,14 +89,6 @@ def _with_text(part: OutputPart, event: e.OutputTextDelta | e.ReasoningTextDelta
     if isinstance(longer, OutputText) and isinstance(event, e.OutputTextDelta) and event.logprobs:
         return replace(longer, logprobs=longer.logprobs + event.logprobs)
     return longer
-
-
-def _annotated(item: OutputItem, event: e.AnnotationAdded) -> OutputItem:
-    part = _parts(item)[event.content_index]
-    if not isinstance(part, OutputText):
-        raise TypeError(f"a {part.type} has no annotations")
-    annotations = (*part.annotations, event.annotation)
-    return _with_part(item, event.content_index, replace(part, annotations=annotations))
 
 
 def _with_item(output: Output, index: int, item: OutputItem) -> Output:
@@ -135,12 +122,4 @@ def _call(item: OutputItem) -> OutputFunctionCall:
 def _custom(item: OutputItem) -> OutputCustomCall:
     if not isinstance(item, OutputCustomCall):
         raise TypeError(f"a {item.type} has no input")
-    return item
-
-
-def _stepped(item: OutputItem, step: e.HostedStep) -> OutputItem:
-    """The item after the last step of its call, which is its status, where it has one."""
-    word = step.type.rpartition(".")[2]
-    if isinstance(item, OutputHostedCall):
-        return replace(item, status=word)  # type: ignore[type-var]  # each is a dataclass
     return item

@@ -24,11 +24,11 @@ from trt_responses.log.item_events import (
 )
 from trt_responses.log.item_events import Callee as Callee
 from trt_responses.log.item_events import Mint as Mint
-from trt_responses.wire.events import AnnotationAdded, HostedStep, OutputItemAdded, OutputItemDone
+from trt_responses.wire.events import OutputItemAdded, OutputItemDone
 from trt_responses.wire.output import (
+    Annotation,
     OutputHostedCall,
     OutputReasoning,
-    UrlCitation,
     written,
 )
 
@@ -39,10 +39,13 @@ if TYPE_CHECKING:
     from trt_responses.log.entries import Deltas
     from trt_responses.log.item_events import Seal, Shape, TextFilter
     from trt_responses.log.log import Log
-    from trt_responses.wire.output import OutputItem, TokenLogprob
+    from trt_responses.wire.events import FolderEvent
+    from trt_responses.wire.output import OutputItem, Phase, TokenLogprob
 
     NewCall = Callable[[Mint, int], FolderCall]
     """Makes a call, with the index of its item."""
+    NewStep = Callable[[str, int], FolderEvent]
+    """Makes an event of an item."""
 
 
 def json_text(raw: bytes) -> bytes:
@@ -53,9 +56,13 @@ def json_text(raw: bytes) -> bytes:
 class CitedText(Protocol):
     """Gives a text with the model's marks as texts and citations."""
 
-    def feed(self, pieces: Sequence[bytes]) -> Sequence[bytes | UrlCitation]: ...
+    def feed(self, pieces: Sequence[bytes]) -> Sequence[bytes | Annotation]: ...
 
-    def finish(self) -> Sequence[bytes | UrlCitation]: ...
+    def finish(self) -> Sequence[bytes | Annotation]: ...
+
+    def event(self, citation: Annotation, item_id: str, index: int, number: int) -> FolderEvent:
+        """The event of a citation, the one with this number of its item."""
+        ...
 
 
 Opens = Literal["reasoning", "commentary", "final_answer"]
@@ -84,8 +91,8 @@ class MachineOptions(TypedDict, total=False):
     """The tools that are run here, by the recipients of their calls."""
     new_thought: type[Reasoning]
     """What a thought is sent as."""
-    cited_text: Callable[[], CitedText] | None
-    """Makes citations of the marks in messages to the user."""
+    cited_text: Callable[[Phase], CitedText] | None
+    """Makes annotations of messages to the user."""
 
 
 class Machine:
@@ -147,11 +154,12 @@ class Machine:
         elif self._held is not None:
             self._held += pieces
 
-    def _say_cited(self, parts: Sequence[bytes | UrlCitation]) -> None:
+    def _say_cited(self, parts: Sequence[bytes | Annotation]) -> None:
         """Tell texts and citations. A citation comes behind its text, and more text behind it is
         another run of deltas."""
         shape = self._open
         assert isinstance(shape, Message)
+        assert self._cited is not None
         for part in parts:
             if isinstance(part, bytes):
                 assert self._deltas is not None, "an open message has deltas"
@@ -160,7 +168,7 @@ class Machine:
                     self._deltas.logprobs.append(self._untold)
                     self._untold = ()
                 continue
-            self._log.append(AnnotationAdded(shape.id, shape.index, 0, self._citations, part))
+            self._log.append(self._cited.event(part, shape.id, shape.index, self._citations))
             self._citations += 1
             self._deltas = self._log.grow(shape.delta(), scored=self._scored)
 
@@ -205,7 +213,7 @@ class Machine:
             return
         self._deltas = self._log.grow(shape.delta(), scored=self._scored and type(shape) is Message)
         if self._new_cited_text is not None and type(shape) is Message:
-            self._cited, self._citations = self._new_cited_text(), 0
+            self._cited, self._citations = self._new_cited_text(shape.phase), 0
         elif isinstance(shape, FolderCall):
             self._filter = shape.new_filter()
             if self._filter is None:
@@ -234,12 +242,12 @@ class Machine:
         self._say((json_text(text.encode("utf-8", "surrogatepass")),))
         self._end("completed")
 
-    def tell(self, added: OutputItem, steps: Sequence[str], done: OutputItem) -> None:
+    def tell(self, added: OutputItem, steps: Sequence[NewStep], done: OutputItem) -> None:
         """Tell an item that no message of the model becomes, from its beginning to its end."""
         index = len(self._log.output)
         self._log.append(OutputItemAdded(index, added))
-        for name in steps:
-            self._log.append(HostedStep(added.id, index, name))
+        for step in steps:
+            self._log.append(step(added.id, index))
         self._log.append(OutputItemDone(index, done))
 
     def add_carrier(self) -> None:

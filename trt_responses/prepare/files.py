@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import tempfile
 from dataclasses import asdict
 from typing import TYPE_CHECKING, TypeVar
 
@@ -139,3 +140,14 @@ def decoded(kind: type[T], text: bytes | str, where: str) -> T:
         case "json_invalid":
             found, expected = first["msg"], "JSON"
     raise refusal(place, found, f"{expected}; prepare it again")
+
+
+def unwritable(folder: Path) -> str | None:
+    """Why no file can be made in a folder, which is made where it is missing; None if one can."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as file:  # no name, for others may look too
+            file.write(b" ")
+    except OSError as error:
+        return error.strerror or str(error)
+    return None

@@ -21,11 +21,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from trt_responses.errors import StartupError
-from trt_responses.files import reason, unwritable
+from trt_responses.files import reason
 from trt_responses.frozen import dataclass
 from trt_responses.prepare.digests import DIGESTS, digested, version_of
 from trt_responses.prepare.faults import PrepareError
-from trt_responses.prepare.files import FINISHED
+from trt_responses.prepare.files import FINISHED, unwritable
 from trt_responses.prepare.machine import library_versions
 from trt_responses.prepare.memory import memory
 from trt_responses.prepare.note import card_fields

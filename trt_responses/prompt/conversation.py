@@ -33,7 +33,6 @@ ID_PREFIXES = {
     "function_call": "fc",
     "function_call_output": "fco",
     "reasoning": "rs",
-    "agent_message": "agm",
     "custom_tool_call": "ctc",
     "custom_tool_call_output": "ctco",
     "compaction": "cmp",
@@ -52,6 +51,9 @@ UNREAD = {
     "input_audio": "a sound",
     "input_video": "a video",
 }
+
+PLAIN = frozenset(("type", "role", "content", "phase"))
+"""What most messages set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +159,15 @@ def _with_call(
 async def _text_block(text: str, renderer: Renderer, at_most: int | None) -> Block:
     """A text alone: a user's message that is written as such, for what most requests bring."""
     ids = await renderer.message(Message("user", text), at_most=at_most)
-    item = {"type": "message", "role": "user", "content": text, "id": f"msg_{os.urandom(12).hex()}"}
-    return Block("user", lasting_json(item | {"status": "completed"}), ids.tobytes())
+    return Block("user", _text_json("user", text), ids.tobytes())
+
+
+def _text_json(role: str, content: object, phase: str | None = None) -> bytes:
+    """A message of nothing but a text, as the API gives it back."""
+    item = {"type": "message", "role": role, "content": content}
+    if phase is not None:
+        item["phase"] = phase
+    return lasting_json(item | {"id": f"msg_{os.urandom(12).hex()}", "status": "completed"})
 
 
 def _shown(item: i.InputItem, callees: dict[str, str], place: i.ItemPlace) -> Shown:
@@ -174,8 +183,6 @@ def _shown(item: i.InputItem, callees: dict[str, str], place: i.ItemPlace) -> Sh
         case i.FunctionCallOutput() | i.CustomToolCallOutput():
             call_id = item.call_id or ""
             return Shown("result", _result(call_id, joined(item.output), callees, place))
-        case i.AgentMessage():
-            return Shown("user", Message("user", _agent_text(item)))
         case i.Reasoning():
             parts = item.content or item.summary
             text = "\n".join(part.text for part in parts)
@@ -185,13 +192,7 @@ def _shown(item: i.InputItem, callees: dict[str, str], place: i.ItemPlace) -> Sh
         case i.Compaction() | i.CompactionTrigger():
             return Shown("summary", None)  # its ids are sealed
         case _:
-            call_text = item.text()
-            request_id = getattr(item, "approval_request_id", None)
-            if call_text.name is not None and request_id in callees:
-                call_text = CallText(result=call_text.result, call_id=request_id)
-            elif call_text.name is None and request_id is not None and request_id not in callees:
-                raise _unknown_request(request_id, place)
-            return _past_call(call_text, callees, place)
+            return _past_call(item.among(callees, place.item), callees, place)
 
 
 def callee_of(name: str, namespace: str | None = None) -> str:
@@ -205,6 +206,8 @@ def wrapped(text: str) -> str:
 
 
 def _past_call(text: CallText, callees: dict[str, str], place: i.ItemPlace) -> Shown:
+    if text.message is not None:
+        return Shown("user", Message("user", text.message))
     if text.name is None:
         return Shown("result", _result(text.call_id or "", text.result or "", callees, place))
     callee = FUNCTIONS + NOT_IN_NAMES.sub("_", text.name)
@@ -262,24 +265,6 @@ def _result(call_id: str, text: str, callees: dict[str, str], place: i.ItemPlace
     return result_message(callee, text)
 
 
-def _unknown_request(request_id: str, place: i.ItemPlace) -> InvalidRequest:
-    return InvalidRequest(
-        f"No 'mcp_approval_request' with the id {request_id[:100]!r} stands before this approval: "
-        "send that item too, or the previous_response_id of the response that made it.",
-        param=f"{place.item}.approval_request_id",
-        code="unknown_call_id",
-    )
-
-
-def _agent_text(item: i.AgentMessage) -> str:
-    """An agent's words behind its name, for the model has no role for one."""
-    texts = [
-        part.text if isinstance(part, i.TextPart) else "[Here was a part that cannot be read.]"
-        for part in item.content
-    ]
-    return "\n".join((f"Message from {item.author} to {item.recipient}:", *texts))
-
-
 def answer_message(phase: o.Phase, text: str) -> Message:
     """A text of the model's to its user, as a message."""
     channel = "commentary" if phase == "commentary" else "final"
@@ -314,6 +299,8 @@ def _line(part: i.TextPart | i.RefusalPart | i.MediaPart) -> str:
 def _as_json(item: i.InputItem, place: i.ItemPlace) -> bytes:
     """The item as the API gives it back, with an id and a status even if they were absent. Refuses
     what could not be read again, such as a number of a thousand digits under an unknown key."""
+    if isinstance(item, i.InputMessage) and (content := _plain_content(item)) is not None:
+        return _text_json(item.role, content, item.phase)
     if blank := [name for name in ("id", "status") if item.__dict__.get(name) == ""]:
         item = item.model_copy(update=dict.fromkeys(blank))
     # As bytes at once: the text between takes ten times as long where scripts are mixed.
@@ -328,6 +315,19 @@ def _as_json(item: i.InputItem, place: i.ItemPlace) -> bytes:
     except orjson.JSONDecodeError as error:
         raise invalid_value(place.item, f"it cannot be kept as JSON ({error.msg})") from None
     return text
+
+
+def _plain_content(item: i.InputMessage) -> object:
+    """The content of a message that is nothing but texts, as most are: to write it takes a third of
+    the time. None for any other one."""
+    if not item.model_fields_set <= PLAIN:
+        return None
+    if isinstance(item.content, str):
+        return item.content
+    texts = [part for part in item.content if isinstance(part, i.TextPart)]
+    if len(texts) < len(item.content) or any(len(part.model_fields_set) > 2 for part in texts):
+        return None
+    return [{"type": part.type, "text": part.text} for part in texts]
 
 
 def _item_id(item: i.InputItem) -> str:

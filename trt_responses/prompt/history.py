@@ -13,6 +13,7 @@ from trt_responses.store import Block, Expired, Job, Record
 
 if TYPE_CHECKING:
     from trt_responses.accept.accepted import Accepted
+    from trt_responses.run.parts import Parts
     from trt_responses.store import Records
 
 
@@ -49,6 +50,19 @@ async def prior_of(accepted: Accepted, records: Records, owner: str) -> Prior:
             raise _not_continuable(previous_id)
         case found:
             raise _not_found(previous_id, expired=isinstance(found, Expired))
+
+
+async def spoken_here(record: Record, parts: Parts) -> Record:
+    """The record with blocks of this model's vocabulary, unchanged if they are so already."""
+    if record.vocabulary == parts.dialect.vocabulary:
+        return record
+    if parts.translation is None:
+        raise InvalidRequest(
+            f"A model of another vocabulary has made '{record.id}', and going on with those is "
+            "not installed here: send the conversation's items instead.",
+            code="other_vocabulary",
+        )
+    return await parts.translation(record, parts)
 
 
 def _continued(record: Record) -> Prior:

@@ -17,7 +17,7 @@ from trt_responses.frozen import dataclass
 from trt_responses.language.messages import Developer, Namespace, ResponseFormat, System
 from trt_responses.prompt import conversation
 from trt_responses.prompt.carrier import RequestItems
-from trt_responses.prompt.vocabulary import spoken_here
+from trt_responses.prompt.history import spoken_here
 from trt_responses.steering.tools import shown
 from trt_responses.wire.items import (
     Compaction,

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from trt_responses.backends import engines
+from trt_responses.backends.elsewhere import elsewhere_in
 from trt_responses.backends.installed import needed
 from trt_responses.engine import Chunk, Engine, Gathered, GenerateOptions
 from trt_responses.errors import StartupError
@@ -214,7 +215,7 @@ def _link_or_copy(source: str, target: str) -> None:
 def _loaded(bench: Bench) -> Loaded:
     place = {"engine": bench.name, "engines_dir": bench.engines_dir}
     settings = bench.settings.model_copy(update=place)
-    if (elsewhere := settings.engine_elsewhere()) is not None:
+    if (elsewhere := elsewhere_in(settings)) is not None:
         return Loaded(engines.engine_elsewhere(elsewhere, settings))
     with needed("The fleet, which runs the engine as a server does,"):
         from trt_responses.fleet.engine_process import engine_of

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from trt_responses.backends.settings import EngineSettings
 from trt_responses.frozen import dataclass
 from trt_responses.prove import agents, canaries, endings, load, machine, serving
 from trt_responses.prove.bench import Bench
@@ -52,7 +53,8 @@ def _lora(bench: Bench) -> str | None:
 
 
 def _worker(bench: Bench) -> str | None:
-    threads = bench.kind in ("tensorrt", "onnx") and bench.settings.engine_process != "always"
+    apart = EngineSettings.of(bench.settings).engine_process == "always"
+    threads = bench.kind in ("tensorrt", "onnx") and not apart
     return "the engine runs in the server's own process" if threads else _here(bench)
 
 

@@ -5,7 +5,6 @@ Values only: the run decides which end it is, and when it is sent.
 
 from __future__ import annotations
 
-from itertools import zip_longest
 from typing import TYPE_CHECKING, Literal
 
 from trt_responses.errors import ApiError
@@ -53,48 +52,17 @@ def last_snapshot(
     )
 
 
-def usage(
-    read: int,
-    reader: Reader,
-    output: Output,
-    cached: Sequence[int | None],
-    latency_ms: Sequence[int] = (),
-) -> r.Usage:
-    """Token usage: prompt, output, tool results.
+def usage(read: int, reader: Reader, output: Output, cached: Sequence[int | None]) -> r.Usage:
+    """Token usage of a prompt and what was written behind it.
 
     Each id counts once, however many engine requests read it. `cached` is the engine's count at the
-    beginning of each turn, `latency_ms` how long each tool took.
+    beginning of each turn.
     """
     spans = zip(written(output), reader.messages, strict=False)
     reasoning = sum(span.content_tokens for item, span in spans if item.type == "reasoning")
-    answered = [span for span in reader.messages if span.answer_end]
-    if not answered:
-        into = r.InputTokensDetails(min((cached[0] if cached else 0) or 0, read))
-        wrote = len(reader.kept)
-        return r.Usage(read, wrote, read + wrote, into, r.OutputTokensDetails(reasoning))
-    answers = [span.answer_tokens for span in answered]
-    begins = [0, *(span.answer_end for span in answered)]
-    ends = [*(span.end for span in answered), len(reader.kept)]
-    outputs = [end - begin for begin, end in zip(begins, ends, strict=True)]
-    inputs = [read, *answers]
-    before = [0, *(read + span.end for span in answered)]
-    hits = [
-        min(max((reported or 0) - start, 0), size)
-        for reported, start, size in zip_longest(cached, before, inputs, fillvalue=0)
-    ]
-    into = r.InputTokensByTurn(
-        sum(hits),
-        input_tokens_per_turn=tuple(inputs),
-        cached_tokens_per_turn=tuple(hits),
-    )
-    out = r.OutputTokensByTurn(
-        reasoning,
-        tool_output_tokens=sum(answers),
-        output_tokens_per_turn=tuple(outputs),
-        tool_output_tokens_per_turn=(0, *answers),
-        tool_latency_ms_per_turn=(0, *latency_ms, *[0] * (len(answers) - len(latency_ms))),
-    )
-    return r.Usage(sum(inputs), sum(outputs), sum(inputs) + sum(outputs), into, out)
+    into = r.InputTokensDetails(min((cached[0] if cached else 0) or 0, read))
+    wrote = len(reader.kept)
+    return r.Usage(read, wrote, read + wrote, into, r.OutputTokensDetails(reasoning))
 
 
 def ending(

@@ -15,7 +15,7 @@ from trt_responses.engine import CONTINUATION_PRIORITY
 from trt_responses.errors import ApiError, EngineLost, EngineUnavailable
 from trt_responses.frozen import replace
 from trt_responses.language.fragments import Closed
-from trt_responses.run.ending import End, usage
+from trt_responses.run.ending import End
 from trt_responses.run.sink import Beginnings, Sink, broken
 from trt_responses.run.trace import SegmentNotes, Trace
 from trt_responses.run.turns import Notes
@@ -182,9 +182,7 @@ class Generation:
         first = notes.usage_first
         if first is not None and not cached:  # there was no answer
             return first
-        # The first turn that is generated reads the prompt too.
-        cached = cached[:1] * notes.answered_first + cached
-        used = usage(self.prompt_tokens, self.reader, output, cached, notes.tool_ms)
+        used = notes.usage_of(self.prompt_tokens, self.reader, output, cached)
         return used if first is None else notes.usage_of_both(first, used)
 
     def leave(self) -> None:

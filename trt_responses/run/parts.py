@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from trt_responses.frozen import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
     from trt_responses.accept.model_names import ModelNames
     from trt_responses.dialect import Dialect, Renderer
@@ -29,12 +29,13 @@ if TYPE_CHECKING:
     from trt_responses.run.request import RunRequest
     from trt_responses.run.turns import Turns
     from trt_responses.steering.steering import Steering
-    from trt_responses.store import Block, Store
+    from trt_responses.store import Block, Record, Store
     from trt_responses.tool import Tool
 
     NewChance = Callable[[Collection[str], Collection[str], Turns], Chance]
     """Made of the recipients of calls of functions, and of the names of the server's tools."""
     Overflow = Callable[[Sequence[Block], Sequence[bool], int], frozenset[int]]
+    Translation = Callable[[Record, "Parts"], Awaitable[Record]]
 
 ID_LETTERS = 22
 
@@ -95,6 +96,8 @@ class Parts:
     """Gives a response one more turn that has nothing for its client."""
     overflow: Overflow | None = None
     """Chooses the places of blocks that leave a prompt, by those selected and the room for them."""
+    translation: Translation | None = None
+    """Renders a conversation that a model of another vocabulary has written."""
     note_media: bool = False
     """Whether a line stands for what a text model cannot read; else it is refused."""
 

@@ -7,6 +7,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, NamedTuple
 
 from trt_responses.frozen import dataclass
+from trt_responses.run.ending import usage
 
 if TYPE_CHECKING:
     from array import array
@@ -16,8 +17,10 @@ if TYPE_CHECKING:
     from trt_responses.language.messages import FunctionTool
     from trt_responses.language.reader import Reader, Span
     from trt_responses.language.steering import SteeringPlan
+    from trt_responses.log.fold import Output
     from trt_responses.wire.response import Usage
 
+    UsageOf = Callable[[int, Reader, Output, Sequence[int | None]], Usage]
     UsageOfBoth = Callable[[Usage, Usage], Usage]
     NextPlan = Callable[[int, int, int, bool], SteeringPlan]
     """Of a later turn: for so many tokens, behind so many that were written and so many that were
@@ -83,10 +86,8 @@ class Notes:
     offered: Sequence[FunctionTool] = ()
     """The functions that the model sees."""
     tool_runs: list[ToolRun] = field(default_factory=list)
-    tool_ms: list[int] = field(default_factory=list)
-    """Milliseconds that each answer of a tool took, in their order."""
-    answered_first: int = 0
-    """The number of calls whose answers stand before the first turn."""
+    usage_of: UsageOf = usage
+    """The tokens of a prompt, and of what was written behind it."""
     usage_first: Usage | None = None
     """The tokens of what was made before the answer."""
     usage_of_both: UsageOfBoth = lambda first, then: then

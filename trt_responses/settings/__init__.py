@@ -14,23 +14,13 @@ import os
 from collections.abc import Mapping
 from difflib import get_close_matches
 from functools import cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pydantic import PrivateAttr, ValidationError, create_model
 
 from trt_responses.errors import UsageError
-from trt_responses.settings.fixed import Fixed
+from trt_responses.settings.core import CoreSettings, Fixed
 from trt_responses.settings.groups import gone, installed, listed, settable
-from trt_responses.settings.requests import (
-    History,
-    Inspection,
-    Queue,
-    RequestBounds,
-    Streams,
-    Writing,
-)
-from trt_responses.settings.serving import Access, Lifecycle, Listening, Logs, SystemMessage
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -41,28 +31,7 @@ PREFIX = "TRT_RESPONSES_"
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]", "::1")
 
 
-class Elsewhere(NamedTuple):
-    """An engine that another server serves, or another package brings."""
-
-    kind: str
-    place: str
-    """host:port/model, or what the package makes of it"""
-
-
-class Settings(
-    Fixed,
-    Logs,
-    SystemMessage,
-    Lifecycle,
-    Inspection,
-    Streams,
-    History,
-    Queue,
-    Writing,
-    RequestBounds,
-    Access,
-    Listening,
-):
+class Settings(Fixed, CoreSettings):
     """All that an operator chooses for one server, and the numbers that are fixed."""
 
     _flags: Mapping[str, str] = PrivateAttr(default_factory=dict)
@@ -133,17 +102,6 @@ class Settings(
     @property
     def asks_for_keys(self) -> bool:
         return bool(self.api_keys) or self.keys_file is not None
-
-    def engine_elsewhere(self) -> Elsewhere | None:
-        """The engine of another server or package, if the settings name one."""
-        match (self.engine or "").partition("://"):
-            case (kind, _, place) if place:
-                return Elsewhere(kind, place)
-        return None
-
-    @property
-    def audit_path(self) -> Path:
-        return self.data_dir / "audit.jsonl"
 
     def hosts(self) -> tuple[str, ...]:
         """Host headers that are answered. If keys are required, `*` allows any host."""

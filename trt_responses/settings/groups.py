@@ -84,5 +84,5 @@ def gone() -> dict[str, str]:
 
 
 def _lines(name: str) -> list[str]:
-    lines = (HERE / name).read_text().splitlines()
+    lines = (HERE / name).read_text("utf-8").splitlines()
     return [line for line in lines if not line.startswith("#")]

@@ -9,20 +9,23 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from trt_responses.backends.dialects import dialect_named, dialect_of
+from trt_responses.backends.elsewhere import elsewhere_in
 from trt_responses.backends.engines import chosen_engine, engine_elsewhere
+from trt_responses.backends.settings import EngineSettings
 from trt_responses.dialect import Dialect
 from trt_responses.errors import StartupError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from trt_responses.backends.elsewhere import Elsewhere
     from trt_responses.engine import Engine
     from trt_responses.features.limits.counts import Counts
     from trt_responses.features.rollout.acts import NewActs
     from trt_responses.features.rollout.builds import Builds
     from trt_responses.features.rollout.loaded import Loaded
     from trt_responses.prepare.shelf.shelf import Selection
-    from trt_responses.settings import Elsewhere, Settings
+    from trt_responses.settings import Settings
 
 logger = logging.getLogger(__name__)
 
@@ -82,7 +85,7 @@ def served_engine(
         dialect = given.speaks or _spoken(settings)
         served = Served(model, "given", dialect, lambda: engine, given, {"kind": "given"})
         return served._replace(dialects=_dialects(engine))
-    if (elsewhere := settings.engine_elsewhere()) is not None:
+    if (elsewhere := elsewhere_in(settings)) is not None:
         kind, place = elsewhere
         far = _elsewhere(elsewhere, settings, engine_of)
         named: str = place.partition("/")[2]
@@ -118,7 +121,7 @@ def selected(settings: Settings) -> Selection:
 
 def _spoken(settings: Settings) -> Dialect:
     try:
-        return dialect_named(settings.speaks)
+        return dialect_named(EngineSettings.of(settings).speaks)
     except StartupError as error:
         raise UsageError(f"{settings.option('speaks')}: {error}") from None
 

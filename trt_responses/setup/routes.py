@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from starlette.routing import BaseRoute, WebSocketRoute
 
-from trt_responses.web.docs import hot_routes
+from trt_responses.web.docs import CREATE, STREAMED, body_route
 from trt_responses.web.guard import Guard
 from trt_responses.web.responses import Responses
 from trt_responses.web.shared import Shared
@@ -67,7 +67,29 @@ def _shared(server: Server) -> Shared:
 
 
 def _hot(shared: Shared) -> list[HotRoute]:
-    return hot_routes(shared, Responses(shared))
+    """The routes of responses that are no functions of FastAPI's, with their descriptions."""
+    responses = Responses(shared)
+    return [
+        body_route(
+            shared,
+            "/v1/responses",
+            responses.create,
+            CREATE,
+            refused=(429, 500),
+            name="create",
+            summary="Create a response",
+            response_description="The response, or with `stream: true` its events.",
+            openapi_extra=STREAMED,
+        ),
+        body_route(
+            shared,
+            "/v1/responses/input_tokens",
+            responses.count,
+            CREATE,
+            name="count",
+            summary="Count the tokens of an input",
+        ),
+    ]
 
 
 def _limits(settings: Settings) -> RequestLimits:

@@ -22,6 +22,7 @@ from trt_responses import __version__
 from trt_responses.accept.model_names import ModelNames
 from trt_responses.accept.responses import accept
 from trt_responses.backends.dialects import spelled
+from trt_responses.backends.settings import EngineSettings
 from trt_responses.backends.stores import store_of
 from trt_responses.backends.tools import tools_of
 from trt_responses.errors import StartupError, UsageError
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
     from trt_responses.prompt.carrier import Carrier
     from trt_responses.run.admission import Admission
     from trt_responses.run.facts import Listener
-    from trt_responses.run.parts import Leases, NewChance, Overflow
+    from trt_responses.run.parts import Leases, NewChance, Overflow, Translation
     from trt_responses.run.recovery import Recovery
     from trt_responses.settings import Settings
     from trt_responses.setup.engine import Served
@@ -156,6 +157,7 @@ class Server:
         self.sealing: Sealing | None = None
         self.carrier: Carrier | None = None
         self.overflow: Overflow | None = None
+        self.translation: Translation | None = None
         self.keys: Keys | None = None
         self.jobs: Jobs | None = None
         self.repeats: Repeats | None = None
@@ -293,7 +295,7 @@ class Server:
             clock_ns=time.monotonic_ns,
             listeners=self.listeners,
             recovery=self.recovery,
-            max_calls=settings.max_calls or dialect.takes.calls,
+            max_calls=EngineSettings.of(settings).max_calls or dialect.takes.calls,
             tools={tool.kind: tool for tool in self.tools},
             max_tool_calls=settings.max_tool_calls,
             features=self.features,
@@ -303,6 +305,7 @@ class Server:
             names=names,
             second_chance=self.second_chance,
             overflow=self.overflow,
+            translation=self.translation,
             note_media=settings.note_images,
         )
 

@@ -5,10 +5,12 @@ A tool that keeps such places has them as `containers`. Knows no tool and no rou
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
+
+    from trt_responses.tool import Opening
 
 
 class ContainerFacts(NamedTuple):
@@ -34,6 +36,38 @@ class FileFacts(NamedTuple):
     """The owner has added it; else code has written it."""
 
 
+class WrittenFile(NamedTuple):
+    """A file that code has written."""
+
+    container_id: str
+    file_id: str
+    path: str
+
+
+@runtime_checkable
+class WritesFiles(Protocol):
+    """A session whose calls write files that their owner can fetch."""
+
+    @property
+    def written(self) -> Sequence[WrittenFile]: ...
+
+
+class Upload(NamedTuple):
+    """An uploaded file, to be copied into a container."""
+
+    name: str
+    """A file's name in one folder."""
+    size_bytes: int
+    pieces: Iterable[bytes]
+
+
+class Uploads(Protocol):
+    """Where uploaded files are kept. It blocks, and belongs in a thread. A file that an owner does
+    not have is an `InvalidRequest` of status 404."""
+
+    def upload(self, owner: str, file_id: str) -> Upload: ...
+
+
 class ContainerFileStore(Protocol):
     """The files of containers, for their owners. A file or a container that an owner does not have
     is an `InvalidRequest` of status 404, even if another has it."""
@@ -42,7 +76,21 @@ class ContainerFileStore(Protocol):
         """All of one container's, by path."""
         ...
 
-    async def add(self, owner: str, container_id: str, name: str, data: bytes) -> FileFacts: ...
+    uploads: Uploads | None
+    """None: no uploaded file can be copied into a container."""
+
+    async def add(
+        self, owner: str, container_id: str, name: str, data: bytes | Upload
+    ) -> FileFacts: ...
+
+    async def check(self, owner: str, file_ids: Sequence[str], place: str) -> None:
+        """Raises an `InvalidRequest` if one of these uploaded files cannot be had; `place` is that
+        of the ids in the request."""
+        ...
+
+    async def copy(self, owner: str, container_id: str, file_id: str) -> FileFacts:
+        """Copy an uploaded file into a container."""
+        ...
 
     async def facts(self, owner: str, container_id: str, file_id: str) -> FileFacts: ...
 
@@ -69,6 +117,14 @@ class ContainerStore(Protocol):
     def facts(self, owner: str, container_id: str) -> ContainerFacts: ...
 
     async def delete(self, owner: str, container_id: str) -> None: ...
+
+
+def wanted_files(opening: Opening, container: object) -> Sequence[str]:
+    """The uploaded files that a request wants in the container of a tool: all that its messages
+    name, else those of the container's own options."""
+    own = container.get("file_ids") if isinstance(container, dict) else None
+    files: Sequence[str] = opening.options.get("file_ids") or own or ()
+    return files
 
 
 def containers_of(tools: Iterable[object]) -> ContainerStore | None:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trt_responses.web.endpoint import Answer, ErrorReply
-    from trt_responses.web.responses import Responses
     from trt_responses.web.shared import Shared
     from trt_responses.wire.base import Options
 
@@ -59,28 +58,3 @@ def body_route(
 
 CREATE = "CreateResponse", CreateRequest
 """The body of a request for a response."""
-
-
-def hot_routes(shared: Shared, responses: Responses) -> list[HotRoute]:
-    """The routes of responses that are no functions of FastAPI's, with their descriptions."""
-    return [
-        body_route(
-            shared,
-            "/v1/responses",
-            responses.create,
-            CREATE,
-            refused=(429, 500),
-            name="create",
-            summary="Create a response",
-            response_description="The response, or with `stream: true` its events.",
-            openapi_extra=STREAMED,
-        ),
-        body_route(
-            shared,
-            "/v1/responses/input_tokens",
-            responses.count,
-            CREATE,
-            name="count",
-            summary="Count the tokens of an input",
-        ),
-    ]

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
         OutputItem,
         OutputPart,
         TokenLogprob,
-        UrlCitation,
     )
     from trt_responses.wire.response import Response
 
@@ -130,15 +129,6 @@ class OutputTextDelta(OfContent):
 
 
 @dataclass(frozen=True)
-class AnnotationAdded(OfContent):
-    """An annotation of text that earlier events have sent."""
-
-    annotation_index: int
-    annotation: UrlCitation
-    type: Literal["response.output_text.annotation.added"] = "response.output_text.annotation.added"
-
-
-@dataclass(frozen=True)
 class OutputTextDone(OfContent):
     """The whole text of a message."""
 
@@ -198,13 +188,6 @@ class CustomToolCallInputDone(OfItem):
     type: Literal["response.custom_tool_call_input.done"] = "response.custom_tool_call_input.done"
 
 
-@dataclass(frozen=True)
-class HostedStep(OfItem):
-    """How far something has come that the server runs: the last word of `type` says it."""
-
-    type: str
-
-
 class FolderEvent:
     """An event of an item, of a kind that a folder brings."""
 
@@ -246,12 +229,10 @@ ItemEvent = (
     ContentPartAdded
     | ContentPartDone
     | Delta
-    | AnnotationAdded
     | OutputTextDone
     | ReasoningTextDone
     | FunctionCallArgumentsDone
     | CustomToolCallInputDone
-    | HostedStep
     | FolderEvent
 )
 """What changes an item that was added before."""

@@ -110,23 +110,6 @@ class CustomToolCallOutput(ClientObject):
     status: Literal["in_progress", "completed", "incomplete"] | None = None
 
 
-class SealedPart(ClientObject):
-    """A part that only the server which made it can read."""
-
-    type: Literal["encrypted_content"]
-    encrypted_content: str
-
-
-class AgentMessage(ClientObject):
-    """What one of a client's agents says to another."""
-
-    type: Literal["agent_message"]
-    author: str
-    recipient: str
-    content: ListOf[Annotated[TextPart | SealedPart, ByType("input_text", "encrypted_content")]]
-    id: str | None = None
-
-
 class SummaryText(ClientObject):
     """A part of a thought's summary."""
 
@@ -202,7 +185,6 @@ InputItem = Annotated[
     | FunctionCall
     | FunctionCallOutput
     | Reasoning
-    | AgentMessage
     | CustomToolCall
     | CustomToolCallOutput
     | Installed

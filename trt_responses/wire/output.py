@@ -33,8 +33,12 @@ class TokenLogprob:
     top_logprobs: tuple[TopLogprob, ...] = ()
 
 
+class Annotation:
+    """What stands beside a text, of this kind or of one that a folder brings."""
+
+
 @dataclass(frozen=True)
-class UrlCitation:
+class UrlCitation(Annotation):
     """`text[start_index:end_index]`, in code points, is the link to where something stands."""
 
     start_index: int
@@ -49,7 +53,7 @@ class OutputText:
     """The text of a message."""
 
     text: str = ""
-    annotations: tuple[UrlCitation, ...] = ()
+    annotations: tuple[Annotation, ...] = ()
     logprobs: tuple[TokenLogprob, ...] = ()
     type: Literal["output_text"] = "output_text"
 

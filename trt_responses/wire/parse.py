@@ -123,14 +123,14 @@ def _lists(sent: dict[str, Any], lists: Lists) -> Steps:
                 if start:
                     yield
                 for place in range(start, min(len(entries), start + AT_ONCE)):
-                    yield from _parts(entries[place], (name, place), lists)
-                    entries[place] = _read(entries[place], entry, (name, place))
+                    item = entries[place]
+                    if isinstance(item, dict) and list in map(type, item.values()):
+                        yield from _parts(item, (name, place), lists)
+                    entries[place] = _read(item, entry, (name, place))
             sent[name] = entries.kept() if isinstance(entries, Sent) else Read(entries)
 
 
-def _parts(item: Any, where: tuple[str | int, ...], lists: Lists) -> Steps:
-    if not isinstance(item, dict):
-        return
+def _parts(item: dict[str, Any], where: tuple[str | int, ...], lists: Lists) -> Steps:
     for name in ("content", "output", "summary", "tool_calls"):
         if not isinstance(parts := item.get(name), list):
             continue

@@ -16,13 +16,13 @@ import orjson
 from trt_responses.wire.base import ClientObject
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
 NOT_KEPT = "[The output of this call was not kept.]"
 
 
 class CallText(NamedTuple):
-    """An item in the model's terms: a call, a result, or both."""
+    """An item in the model's terms: a call, a result, or both; or a message."""
 
     name: str | None = None
     """The function that stands for the tool."""
@@ -30,6 +30,8 @@ class CallText(NamedTuple):
     result: str | None = None
     call_id: str | None = None
     """The id that joins a call without its result, and a result without its call."""
+    message: str | None = None
+    """A text that is neither, and that the model reads as a user's."""
 
     @property
     def lasts(self) -> bool:
@@ -48,6 +50,11 @@ class PastCall(ClientObject):
 
     def text(self) -> CallText:
         raise NotImplementedError
+
+    def among(self, calls: Collection[str], place: str) -> CallText:
+        """The same behind calls with these ids. Raises an `InvalidRequest` with the item's place,
+        where it belongs to none of them."""
+        return self.text()
 
     @staticmethod
     def digested(item: Any) -> tuple[str, ...] | None:

@@ -31,25 +31,6 @@ class OutputTokensDetails:
 
 
 @dataclass(frozen=True)
-class InputTokensByTurn(InputTokensDetails):
-    """Of a response of several turns, since tools ran here or its conversation was compacted: what
-    each read that none had read before."""
-
-    input_tokens_per_turn: tuple[int, ...] = ()
-    cached_tokens_per_turn: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
-class OutputTokensByTurn(OutputTokensDetails):
-    """The same for what each turn wrote; the tool's are of the answer that the turn began with."""
-
-    tool_output_tokens: int = 0
-    output_tokens_per_turn: tuple[int, ...] = ()
-    tool_output_tokens_per_turn: tuple[int, ...] = ()
-    tool_latency_ms_per_turn: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
 class Usage:
     """The tokens that a response read and wrote."""
 

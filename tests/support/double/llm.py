@@ -22,7 +22,7 @@ from tests.support.double.words import (
     SchedulingParams,
     words_class,
 )
-from trt_responses.engines.scripted.clock import StepClock
+from tests.support.scripted.clock import StepClock
 from trt_responses.engines.trtllm.api import Package
 
 if TYPE_CHECKING:

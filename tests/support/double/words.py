@@ -47,6 +47,7 @@ class SamplingParams(Words):
     min_p: float | None
     presence_penalty: float | None
     frequency_penalty: float | None
+    repetition_penalty: float | None
     seed: int | None
     logprobs: int | None
     bad_token_ids: list[int] | None

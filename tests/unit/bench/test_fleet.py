@@ -12,8 +12,8 @@ from bench import embedded, fleet
 from bench.check import Wrong
 from bench.hosted import Paced
 from tests.support.idle import left_to_do
+from tests.support.scripted.engine import Script, ScriptedEngine
 from trt_responses.engine import Gathered, GenerateOptions
-from trt_responses.engines.scripted.engine import Script, ScriptedEngine
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -16,9 +16,9 @@ from jsonschema import Draft202012Validator
 
 from tests.support.imports import ROOT
 from tests.support.manifests import KUSTOMIZE, MANIFESTS, OVERLAYS, built, images
+from tests.support.scripted.engine import ScriptedEngine
 from tests.support.served import ANSWER, served
 from trt_responses.app import ENGINE_STOP_S, create_app
-from trt_responses.engines.scripted.engine import ScriptedEngine
 from trt_responses.prepare.trtllm.preflight import IMAGE
 from trt_responses.serve.server import CLOSING_S
 from trt_responses.settings import PREFIX, Settings, variables

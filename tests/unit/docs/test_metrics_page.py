@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from tests.support.metrics_judge import read_text
+from tests.support.scripted.engine import ScriptedEngine
 from tests.support.served import ANSWER, script, served
 from tests.support.several import several_served
-from trt_responses.engines.scripted.engine import ScriptedEngine
 from trt_responses.features.limits.key_file import changing
 
 PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"

@@ -29,8 +29,11 @@ NOT_CODES = {"sqlite_errorcode"}
 HEADER = re.compile(
     r"x(-[a-z]+)+|[a-z]+(-[a-z]+)+-policy|traceparent|tracestate|retry-after|idempotency-key"
 )
-NOT_OURS = {"x-guidance", "x-gzip", "x-subscription-token"}
-"""Of a grammar, of a page that is fetched, and of a search service."""
+NOT_OURS = {
+    *("x-guidance", "x-gzip", "x-subscription-token"),
+    *("x-amz-date", "x-amz-security-token"),
+}
+"""Of a grammar, of a page that is fetched, of a search service, and of object stores."""
 
 
 BARE_NAMES = {

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.cards import carded
+from tests.support.scripted.engine import Script, ScriptedEngine
 from tests.support.serving import serving
 from trt_responses import doctor
 from trt_responses.app import create_app
@@ -32,7 +33,6 @@ from trt_responses.doctor.machine import (
 from trt_responses.doctor.server import self_test, server_checks
 from trt_responses.doctor.store import store_check
 from trt_responses.doctor.tensorrt import gpu_check, numpy_checks, tensorrt_llm_check
-from trt_responses.engines.scripted.engine import Script, ScriptedEngine
 from trt_responses.errors import StartupError
 from trt_responses.prepare.hardware import Gpu, Hardware
 from trt_responses.prepare.machine import ServingMachine

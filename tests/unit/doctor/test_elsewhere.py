@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from typing import TYPE_CHECKING
 
 from tests.support.grpc_server import echo_llm, served
 from tests.support.grpc_servicers import Servicer
 from tests.support.id_servers import echoing, id_server
+from trt_responses.cli.main import main
 from trt_responses.doctor.elsewhere import elsewhere_checks
 from trt_responses.settings import Settings
 
@@ -55,6 +57,18 @@ def test_a_server_over_http_says_its_version_model_limits_and_lacks() -> None:
     assert (check.name, check.state) == ("engine over vLLM", "ok")
     assert "answers (vLLM 0.33.0, model openai/gpt-oss; no priorities: start" in check.found
     assert "512 ids, 2 at once" in check.found
+
+
+def test_the_command_takes_the_url_of_a_server(capsys: pytest.CaptureFixture[str]) -> None:
+    async def look() -> None:
+        async with id_server(echoing("vllm")) as port:
+            url = f"vllm://127.0.0.1:{port}"
+            await asyncio.to_thread(main, ["doctor", "--engine", url, "--json"])
+
+    asyncio.run(look())
+    checks = json.loads(capsys.readouterr().out)["checks"]
+    found = {check["name"]: check["state"] for check in checks}
+    assert found["engine over vLLM"] == "ok"
 
 
 def test_a_server_over_http_that_is_not_there_is_a_fault_with_its_command() -> None:

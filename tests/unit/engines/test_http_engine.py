@@ -14,8 +14,8 @@ import pytest
 
 from tests.support.engine_claims import CLAIMS, Bench
 from tests.support.id_servers import echoing, id_server
+from trt_responses.backends.elsewhere import Elsewhere
 from trt_responses.backends.http import http_at
-from trt_responses.settings import Elsewhere
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

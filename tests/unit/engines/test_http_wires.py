@@ -18,17 +18,17 @@ from tests.support.engine_claims import CONTEXT, PROMPT, SLOTS, greedy
 from tests.support.gather import Gather, begin, generated
 from tests.support.id_servers import IdServer, SglangServer, VllmServer, echoing, id_server
 from tests.support.polling import until_seen
+from tests.support.scripted.engine import Script, ScriptedEngine, StepClock
+from trt_responses.backends.elsewhere import Elsewhere
 from trt_responses.backends.http import http_at, scheme_of
 from trt_responses.engine import GenerateOptions, Guide
 from trt_responses.engines.distant import Patience
 from trt_responses.engines.http_engine import HttpEngine
 from trt_responses.engines.http_server import Address, address_of
 from trt_responses.engines.id_events import IdEvents, Part
-from trt_responses.engines.scripted.engine import Script, ScriptedEngine, StepClock
 from trt_responses.engines.sglang.wire import SglangWire
 from trt_responses.engines.vllm.wire import VllmWire
 from trt_responses.errors import ApiError, EngineUnavailable, InvalidRequest, StartupError
-from trt_responses.settings import Elsewhere
 from trt_responses.tokens.control import CONTROL
 
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ RICH = GenerateOptions(
     min_p=0.125,
     presence_penalty=0.5,
     frequency_penalty=0.25,
+    repetition_penalty=1.5,
+    logit_bias=((12, 1.0), (13, 2.0)),
     seed=9,
     logprobs=3,
     guide=Guide("json_schema", "{}"),
@@ -121,14 +123,14 @@ def test_vllm_gets_every_option_by_its_own_name() -> None:
         "min_p": 0.125,
         "presence_penalty": 0.5,
         "frequency_penalty": 0.25,
-        "repetition_penalty": 1.0,
+        "repetition_penalty": 1.5,
         "seed": 9,
         "stop_token_ids": ENDS,
         "ignore_eos": True,
         "detokenize": False,
         "skip_special_tokens": False,
         "logprobs": 3,
-        "logit_bias": {"11": -100.0, "12": -100.0},
+        "logit_bias": {"11": -100.0, "12": -100.0, "13": 2.0},
         "structured_outputs": {"json": "{}"},
     }
 
@@ -153,11 +155,11 @@ def test_sglang_gets_every_option_by_its_own_name() -> None:
         "min_p": 0.125,
         "presence_penalty": 0.5,
         "frequency_penalty": 0.25,
-        "repetition_penalty": 1.0,
+        "repetition_penalty": 1.5,
         "stop_token_ids": ENDS,
         "skip_special_tokens": False,
         "no_stop_trim": True,
-        "logit_bias": {"11": -100.0, "12": -100.0},
+        "logit_bias": {"11": -100.0, "12": -100.0, "13": 2.0},
         "sampling_seed": 9,
         "json_schema": "{}",
     }

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from trt_responses.errors import NotFound, StartupError
-from trt_responses.features.rollout.measures import GateReport
-from trt_responses.features.rollout.refused import LoadRefused
+from trt_responses.features.rollout.measures import GateReport, LoadRefused
 from trt_responses.fleet.calls import Calls, LostPeer
 from trt_responses.tasks import beside
 

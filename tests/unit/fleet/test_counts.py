@@ -16,11 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.asgi import Client, living, until
+from tests.support.scripted.engine import ScriptedEngine
 from tests.support.served import SETTINGS, STALLED
 from tests.support.server_processes import ROOT
 from tests.support.ticks import settled
 from trt_responses.app import create_app
-from trt_responses.engines.scripted.engine import ScriptedEngine
 from trt_responses.errors import Overloaded, ServerBusy
 from trt_responses.features.limits.admission import Admission, Bounds
 from trt_responses.features.limits.counts import NEVER_USED

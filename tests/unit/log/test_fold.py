@@ -16,6 +16,7 @@ from trt_responses.features.hosted_tools.citations import CitationText
 from trt_responses.features.hosted_tools.hosted_calls import Outcome, Runner
 from trt_responses.features.hosted_tools.kinds import KINDS
 from trt_responses.features.tool_items import output as to
+from trt_responses.features.tool_items.events import step
 from trt_responses.language.fragments import Closed, Opened, Text
 from trt_responses.log.fold import apply
 from trt_responses.log.log import Cursor, Log
@@ -164,13 +165,15 @@ def hosted_events() -> list[Json]:
         "browser.search": Runner("web_search", describe=lambda _: SEARCH, shows_outputs=True),
     }
     assert {one.kind for one in runners.values()} < KINDS.keys()
-    cited = partial(CitationText, lambda *_: Source("http://a.test/", "A"))
+    marks = partial(CitationText, lambda *_: Source("http://a.test/", "A"))
     calls = {name: runner.call for name, runner in runners.items()}
-    machine = Machine(log, {}, Mint(), runners=calls, cited_text=cited)
+    machine = Machine(log, {}, Mint(), runners=calls, cited_text=lambda _: marks())
     listed = to.OutputMcpListTools("mcpl_0", "docs")
-    step: tuple[str, ...] = ("response.mcp_list_tools.in_progress",)
-    machine.tell(listed, (*step, "response.mcp_list_tools.completed"), listed)
-    machine.tell(listed, (*step, "response.mcp_list_tools.failed"), replace(listed, error="no"))
+    begun, completed, failed = (
+        step(f"response.mcp_list_tools.{word}") for word in ("in_progress", "completed", "failed")
+    )
+    machine.tell(listed, (begun, completed), listed)
+    machine.tell(listed, (begun, failed), replace(listed, error="no"))
     for recipient, outcome in (
         ("python", Outcome("completed", "2")),
         ("functions.docs__ask", Outcome("completed", "42")),

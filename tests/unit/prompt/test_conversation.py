@@ -22,6 +22,9 @@ SAID = {"role": "user", "content": "Hello!"}
 CALL = {"type": "function_call", "call_id": "call_1", "name": "f", "arguments": "{}"}
 RESULT = {"type": "function_call_output", "call_id": "call_1", "output": "15"}
 
+TEXT = 'é 😀 \u2028 "\\\x00'
+PARTS = [{"type": "input_text", "text": TEXT}, {"text": "Two.", "type": "output_text"}]
+
 
 def blocks(*items: dict[str, Any]) -> list[Block]:
     asked = parse(orjson.dumps({"model": "m", "input": items})).input
@@ -52,3 +55,17 @@ def test_items_are_written_in_the_words_that_the_store_has_bytes_for() -> None:
             shorter = brief(block.item, ITEMS[block.kind])
             assert shorter is not None
             assert len(shorter) < len(block.item) - 50
+
+
+@pytest.mark.parametrize("phase", [{}, {"phase": "commentary"}])
+@pytest.mark.parametrize("role", ["user", "assistant", "system", "developer"])
+@pytest.mark.parametrize("content", [TEXT, [], PARTS, [*PARTS, {**PARTS[0], "own": [1]}]])
+def test_a_plain_message_is_written_as_one_that_sets_every_field(
+    role: str, content: object, phase: dict[str, str]
+) -> None:
+    said = {"role": role, "content": content} | phase
+    plain, whole = blocks(said, {"type": "message", **said, "id": None, "status": None})
+    pairs = [list(orjson.loads(block.item).items()) for block in (plain, whole)]
+    assert len(plain.item) == len(whole.item), "in as many bytes"
+    assert [pair for pair in pairs[0] if pair[0] != "id"] == [p for p in pairs[1] if p[0] != "id"]
+    assert [name for name, _ in pairs[0]] == [name for name, _ in pairs[1]]

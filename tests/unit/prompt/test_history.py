@@ -21,8 +21,8 @@ from tests.support.replay import (
     staged,
 )
 from tests.support.requests import accepted
+from tests.support.scripted.engine import Script, ScriptedEngine
 from tests.support.turns import turn
-from trt_responses.engines.scripted.engine import Script, ScriptedEngine
 from trt_responses.errors import ApiError, InvalidRequest
 from trt_responses.features.explain.transcript import Mint
 from trt_responses.features.limits.admission import Admission

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
+from tests.support.scripted.engine import ScriptedEngine, StepClock
 from tests.support.served import SETTINGS
 from trt_responses.backends.engines import engine_of
-from trt_responses.engines.scripted.engine import ScriptedEngine, StepClock
 from trt_responses.errors import ServerBusy, StartupError
 from trt_responses.run.admission import OpenAdmission
 from trt_responses.settings import Settings

@@ -20,7 +20,16 @@ from trt_responses.accept.sampling import EFFORT_BUDGETS, sampling_of
 from trt_responses.accept.tool_choice import choice_of, named
 from trt_responses.apis.chat import request as c
 from trt_responses.apis.chat.fields import COLUMN
-from trt_responses.apis.chat.hosted import NO_TOOLS, BuiltIn, Offered, offered, run_here
+from trt_responses.apis.chat.hosted import (
+    NO_TOOLS,
+    BuiltIn,
+    Offered,
+    Ran,
+    arguments_of,
+    item_of,
+    offered,
+    run_here,
+)
 from trt_responses.engine import GenerateOptions
 from trt_responses.errors import invalid_value, unsupported_value
 from trt_responses.frozen import replace
@@ -31,6 +40,8 @@ from trt_responses.wire.judge import judge_fields, named_twice
 from trt_responses.wire.response import Response
 
 ANY_OBJECT = "json_object"
+RAN = ("web_search", "code_interpreter", "mcp")
+"""The types of executed tools that this server writes; others say nothing here."""
 AT_ONCE = 64
 """Messages that are read between two pauses."""
 
@@ -131,6 +142,12 @@ def _written(message: c.AssistantMessage) -> Iterator[i.InputItem]:
     if thought:
         text = i.ReasoningText(type="reasoning_text", text=thought)
         yield i.Reasoning(type="reasoning", content=[text])
+    known = [tool for tool in message.executed_tools or () if tool.type in RAN]
+    for tool in known:
+        given = arguments_of(tool.arguments)
+        facts = {"name": tool.name, "server_label": tool.server_label}
+        names = facts if tool.type == "mcp" else {}
+        yield item_of(Ran(tool.type, given, tool.output, failed=False, facts=names))
     calls = message.tool_calls or ()
     content = message.content or message.refusal
     if content:

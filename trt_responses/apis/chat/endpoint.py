@@ -26,13 +26,16 @@ from trt_responses.web.framework import ColdRoute, Owner, replies
 from trt_responses.web.responses import Call, Making
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from starlette.requests import Request
     from starlette.routing import BaseRoute
     from starlette.types import ASGIApp
 
+    from trt_responses.accept.accepted import Accepted
+    from trt_responses.run.request import NewSpelling
     from trt_responses.run.run import Run
+    from trt_responses.setup.server import Server
     from trt_responses.web.shared import Cold, Shared
     from trt_responses.wire.limits import RequestLimits
     from trt_responses.wire.response import Response as ResponseObject
@@ -46,9 +49,10 @@ NAMES: dict[str, Sequence[str]] = {
 """The fields of the thought, by the setting: no one name serves all clients."""
 
 
-def routes(shared: Shared) -> list[BaseRoute | Cold]:
+def routes(shared: Shared, server: Server) -> list[BaseRoute | Cold]:
     """The endpoints of this folder."""
     chat = ChatCompletions(shared)
+    server.provide(chat)  # batches answer its requests
     create = body_route(
         shared,
         "/v1/chat/completions",
@@ -100,6 +104,8 @@ def with_thoughts(sent: Mapping[str, Any], *, names: Sequence[str]) -> Mapping[s
 class ChatCompletions(Making):
     """How a chat completion comes to be."""
 
+    batch_path = "/v1/chat/completions"
+
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)
         names = NAMES[ChatSettings.of(shared.settings).chat_reasoning]
@@ -107,9 +113,24 @@ class ChatCompletions(Making):
 
     async def create(self, request: Request, owner: str) -> ASGIApp:
         """A completion, plain or streamed. It is not stored."""
-        body, (accepted, stream, (usage, thought, logprobs)) = await self._read(request)
-        self._names.check(accepted.echo.model)
+        body, shape = await self._read(request)
+        accepted, stream, spelling, whole = self._wanted(shape)
         extra = self._extra(accepted)
+        call = Call(request, owner, body, b"chat", stream, extra)
+        start = partial(self._unstored, accepted, request, owner, spelling)
+        return await self._reply(call, start, whole)
+
+    async def wanted(
+        self, body: bytes
+    ) -> tuple[Accepted, bool, NewSpelling, Callable[[Run], bytes]]:
+        """A request of a batch: whether it wants a stream, and what writes its answer."""
+        return self._wanted(await in_pieces(self._shapes.steps(body)))
+
+    def _wanted(
+        self, shape: Shape[ChatOptions]
+    ) -> tuple[Accepted, bool, NewSpelling, Callable[[Run], bytes]]:
+        accepted, stream, (usage, thought, logprobs) = shape
+        self._names.check(accepted.echo.model)
 
         def spelling(response: ResponseObject, _: int) -> ChatSpelling:
             return ChatSpelling(response, usage=usage, thought=thought, logprobs=logprobs)
@@ -117,9 +138,7 @@ class ChatCompletions(Making):
         def whole(run: Run) -> bytes:
             return orjson.dumps(completion_of(run.log.response, thought=thought))
 
-        call = Call(request, owner, body, b"chat", stream, extra)
-        start = partial(self._unstored, accepted, request, owner, spelling)
-        return await self._reply(call, start, whole)
+        return accepted, stream, spelling, whole
 
     async def _read(self, request: Request) -> tuple[bytes, Shape[ChatOptions]]:
         """The request. Some clients send a Responses body here, for some names of models."""

@@ -32,7 +32,7 @@ FIELDS: tuple[Field, ...] = (
     Field(
         "n", "refused", "this server returns one choice", harmless=lambda value: value in (None, 1)
     ),
-    Field("logit_bias", "refused", harmless=lambda value: not value),
+    Field("logit_bias", "ignored", "honoured as by `/v1/responses`, if that is installed"),
     Field(
         "modalities",
         "refused",

@@ -14,16 +14,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pydantic import ValidationError
 
 from trt_responses.accept.accepted import BuiltInTool
-from trt_responses.errors import Unsupported, invalid_value
-from trt_responses.tool import SHOWS_TEXT
+from trt_responses.errors import Unsupported, invalid_value, unsupported_value
+from trt_responses.tool import NO_ITEMS
 from trt_responses.wire.output import OutputHostedCall
 from trt_responses.wire.parse import fault_of
+from trt_responses.wire.past_calls import KINDS
 from trt_responses.wire.tools import TOOLS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from trt_responses.wire.output import OutputItem
+    from trt_responses.wire.past_calls import PastCall
     from trt_responses.wire.tools import FolderTool
 
 BuiltIn = Mapping[str, Sequence[str]]
@@ -73,7 +75,7 @@ def run_here(tools: Iterable[Offered], built_in: BuiltIn) -> tuple[BuiltInTool, 
         tool.check(place)
         if tool.label in found:
             raise invalid_value(place, f"'{tool.label}' is offered twice")
-        options = {**tool.options(), SHOWS_TEXT: True, **more}
+        options = {**tool.options(), NO_ITEMS: True, **more}
         found[tool.label] = BuiltInTool(tool.kind, built_in[tool.kind], place, options, True)
     return tuple(found.values())
 
@@ -83,9 +85,10 @@ class Ran(NamedTuple):
 
     kind: str
     input: Mapping[str, Any]
-    output: str
+    output: str | None
+    """None where it is not known."""
     failed: bool
-    found: Sequence[Mapping[str, str]] = ()
+    found: Sequence[Mapping[str, Any]] = ()
     """The results of a search, each with its `url` and `title`."""
     facts: Mapping[str, str] = {}
     """Names besides: of an MCP tool and its server."""
@@ -113,6 +116,27 @@ def ran(item: OutputItem) -> Ran | None:
             return Ran("mcp", arguments_of(made.arguments), output, failed, facts=facts)
         case _:
             return None
+
+
+def item_of(call: Ran, item_id: str | None = None) -> PastCall:
+    """Such a call as an item of the conversation, of one that a client sends back."""
+    fields: dict[str, Any] = {"type": f"{call.kind}_call", "id": item_id}
+    match call.kind:
+        case "code_interpreter":
+            fields["code"] = str(call.input.get("code", ""))
+            if call.output is not None:
+                fields["outputs"] = [{"type": "logs", "logs": call.output}]
+        case "mcp":
+            fields |= {**call.facts, "error" if call.failed else "output": call.output}
+            fields["arguments"] = json.dumps(call.input, ensure_ascii=False)
+        case _:
+            urls = [url for one in call.found if isinstance(url := one.get("url"), str)]
+            sources = [{"type": "url", "url": url} for url in urls]
+            fields["action"] = {**call.input, "sources": sources, "output": call.output}
+            fields["status"] = "failed" if call.failed else "completed"
+    if (kind := KINDS.get(fields["type"])) is None:
+        raise unsupported_value("messages", f"'{fields['type']}' items are not installed here")
+    return kind.model_validate(fields)
 
 
 def arguments_of(text: str) -> Mapping[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from trt_responses.apis.chat.endpoint import routes
@@ -13,4 +14,4 @@ if TYPE_CHECKING:
 
 def install(server: Server) -> None:
     server.field_tables["/v1/chat/completions"] = FIELDS
-    server.add_routes(40, routes)
+    server.add_routes(40, partial(routes, server=server))

@@ -14,6 +14,7 @@ from trt_responses.wire.output import (
     OutputFunctionCall,
     OutputMessage,
     OutputReasoning,
+    UrlCitation,
 )
 
 if TYPE_CHECKING:
@@ -108,6 +109,8 @@ def annotations_of(output: Sequence[OutputItem]) -> list[Object]:
     before = 0
     for part in (one.content[0] for one in output if isinstance(one, OutputMessage)):
         for note in part.annotations:
+            if not isinstance(note, UrlCitation):
+                continue  # the API has no other kind
             places = {
                 "start_index": note.start_index + before,
                 "end_index": note.end_index + before,

@@ -14,6 +14,7 @@ from trt_responses.wire.base import (
     TEXT_OR_LIST,
     ByType,
     ClientObject,
+    Label,
     ListOf,
     Lists,
     NonEmpty,
@@ -24,6 +25,9 @@ from trt_responses.wire.choice import ByChoice, Mode
 from trt_responses.wire.choice import Effort as Effort
 from trt_responses.wire.request import Count, Metadata, Penalty
 from trt_responses.wire.tools import Name, PlainInput, Schema
+
+FEW = Field(max_length=1000)
+"""Of lists that are read in one go."""
 
 # --- messages ------------------------------------------------------------------------------------
 
@@ -102,6 +106,16 @@ class CustomCall(ClientObject):
 ToolCall = Annotated[FunctionCall | CustomCall, ByType(untyped="function")]
 
 
+class ExecutedTool(ClientObject):
+    """A call that a server ran before it answered."""
+
+    type: str
+    arguments: str = ""
+    output: str | None = None
+    name: Label = "tool"
+    server_label: Label = "server"
+
+
 class AssistantMessage(ClientObject):
     """What the model wrote before. Its thought comes back under either name."""
 
@@ -110,7 +124,8 @@ class AssistantMessage(ClientObject):
     refusal: str | None = None
     reasoning: str | None = None
     reasoning_content: str | None = None
-    annotations: ListOf[dict[str, Any]] | None = None
+    annotations: Annotated[ListOf[dict[str, Any]], FEW] | None = None
+    executed_tools: Annotated[ListOf[ExecutedTool], FEW] | None = None
     tool_calls: ListOf[ToolCall] | None = None
 
 

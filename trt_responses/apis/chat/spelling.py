@@ -19,7 +19,8 @@ from trt_responses.apis.chat.output import (
     logprobs_of,
     usage_of,
 )
-from trt_responses.log.entries import Deltas, ScoredDeltas, SilentDeltas, unnumbered
+from trt_responses.apis.chat.silent import SilentDeltas
+from trt_responses.log.entries import Deltas, ScoredDeltas, unnumbered
 from trt_responses.wire import events as e
 
 if TYPE_CHECKING:

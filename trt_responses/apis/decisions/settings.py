@@ -10,7 +10,7 @@ from trt_responses.settings.values import SettingGroup
 
 
 class DecisionSettings(SettingGroup):
-    """Decisions."""
+    """How decisions are corrected."""
 
     decisions_calibration: Path | None = Field(
         None,

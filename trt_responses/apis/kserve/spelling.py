@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from trt_responses.log.entries import Deltas, SilentDeltas, unnumbered
+from trt_responses.apis.chat.silent import SilentDeltas
+from trt_responses.log.entries import Deltas, unnumbered
 from trt_responses.wire import events as e
 
 if TYPE_CHECKING:

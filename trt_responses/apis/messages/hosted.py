@@ -6,21 +6,19 @@ them, and no concrete tool.
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from trt_responses.accept.accepted import ToolChoice
-from trt_responses.apis.chat.hosted import Offered, offered, ran, run_here
+from trt_responses.apis.chat.hosted import Offered, Ran, item_of, offered, ran, run_here
 from trt_responses.apis.messages import request as m
 from trt_responses.errors import invalid_value, unsupported_value
-from trt_responses.wire.past_calls import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from trt_responses.accept.accepted import BuiltInTool
-    from trt_responses.apis.chat.hosted import BuiltIn, Ran
+    from trt_responses.apis.chat.hosted import BuiltIn
     from trt_responses.wire.output import OutputItem, UrlCitation
     from trt_responses.wire.past_calls import PastCall
     from trt_responses.wire.response import Response
@@ -163,38 +161,20 @@ def _mcp_tool(
 
 def past_call(block: m.ServerToolUse | m.McpToolUse, result: m.ServerResult | None) -> PastCall:
     """A call that a server ran, with what it gave, as the item of it."""
-    fields = _item(block, result)
-    if (kind := KINDS.get(fields["type"])) is None:
-        raise unsupported_value("messages", f"'{fields['type']}' items are not installed here")
-    return kind.model_validate(fields)
-
-
-def _item(block: m.ServerToolUse | m.McpToolUse, result: m.ServerResult | None) -> Object:
     content = None if result is None else result.content
     item_id = block.id.removeprefix(USE).removeprefix(MCP_USE)
+    text = None if content is None else _text(content)
     if isinstance(block, m.McpToolUse):
-        text = None if content is None else _text(content)
-        fields = {
-            "type": "mcp_call",
-            "id": item_id,
-            "server_label": block.server_name,
-            "name": block.name,
-            "arguments": json.dumps(block.input, ensure_ascii=False),
-        }
         failed = result is not None and result.is_error is True
-        return fields | ({"error": text} if failed else {"output": text})
+        facts = {"name": block.name, "server_label": block.server_name}
+        return item_of(Ran("mcp", block.input, text, failed, facts=facts), item_id)
     if block.name == "code_execution":
-        logs = None if content is None else [{"type": "logs", "logs": _text(content)}]
-        code = str(block.input.get("code", ""))
-        return {"type": "code_interpreter_call", "id": item_id, "code": code, "outputs": logs}
+        return item_of(Ran("code_interpreter", block.input, text, failed=False), item_id)
     found = content if isinstance(content, list) else [content]
     found = [one for one in found if isinstance(one, dict)]
-    urls = [url for one in found if isinstance(url := one.get("url"), str)]
-    sources = [{"type": "url", "url": url} for url in urls]
-    action = {**_action(block), "sources": sources, "output": "".join(map(_shown, found))}
     failed = any("error_code" in one for one in found)
-    status = "failed" if failed else "completed"
-    return {"type": "web_search_call", "id": item_id, "action": action, "status": status}
+    shown = "".join(map(_shown, found))
+    return item_of(Ran("web_search", _action(block), shown, failed, found), item_id)
 
 
 def _shown(found: Mapping[str, Any]) -> str:
@@ -212,7 +192,7 @@ def _action(block: m.ServerToolUse) -> Object:
         return {"type": "search", "query": query, "queries": [query]}
     if "pattern" in given:
         return {"type": "find_in_page", "pattern": str(given["pattern"]), "url": url}
-    return {"type": "open_page", "url": url}
+    return {"type": "open_page", "url": url or None}
 
 
 def _text(content: Any) -> str:
@@ -244,7 +224,7 @@ def result_of(item: OutputItem) -> Object:
     call = ran(item)
     assert call is not None, "another item has no result"
     if call.kind == "mcp":
-        content = [{"type": "text", "text": call.output}]
+        content = [{"type": "text", "text": call.output or ""}]
         about = {"tool_use_id": MCP_USE + item.id, "is_error": call.failed, "content": content}
         return {"type": "mcp_tool_result", **about}
     name = f"{_named(call)[0]}_tool_result"
@@ -263,19 +243,20 @@ def _named(call: Ran) -> tuple[str, Object]:
 
 
 def _content(call: Ran, name: str) -> Object | list[Object]:
+    text = call.output or ""
     if call.failed:
         return {"type": f"{name}_error", "error_code": "unavailable"}
     if call.kind == "code_interpreter":
-        code = int(any(line == TRACEBACK for line in call.output.splitlines()))
-        about = {"stdout": call.output, "stderr": "", "return_code": code, "content": list[Any]()}
+        code = int(any(line == TRACEBACK for line in text.splitlines()))
+        about = {"stdout": text, "stderr": "", "return_code": code, "content": list[Any]()}
         return {"type": "code_execution_result", **about}
     if call.input["type"] == "search":
-        texts = [call.output, *[""] * len(call.found)]  # with the first, the text of them all
+        texts = [text, *[""] * len(call.found)]  # with the first, the text of them all
         return [
-            {**one, "type": "web_search_result", "encrypted_content": text, "page_age": None}
-            for one, text in zip(call.found, texts, strict=False)
+            {**one, "type": "web_search_result", "encrypted_content": text_of_it, "page_age": None}
+            for one, text_of_it in zip(call.found, texts, strict=False)
         ]
-    source = {"type": "text", "media_type": "text/plain", "data": call.output}
+    source = {"type": "text", "media_type": "text/plain", "data": text}
     document = {"type": "document", "source": source, "title": None, "citations": None}
     url = call.input["url"] or ""
     return {"type": "web_fetch_result", "url": url, "content": document, "retrieved_at": None}

@@ -23,6 +23,7 @@ from trt_responses.wire.output import (
     OutputMessage,
     OutputReasoning,
     OutputSealedReasoning,
+    UrlCitation,
 )
 
 if TYPE_CHECKING:
@@ -104,7 +105,8 @@ def block_of(item: OutputItem, thoughts: Thoughts) -> Object | None:
             return None if thoughts == "hidden" else block | {"signature": signature_of(item)}
         case OutputMessage():
             block = {"type": "text", "text": "".join(part.text for part in item.content)}
-            notes = [citation_of(note) for part in item.content for note in part.annotations]
+            noted = [note for part in item.content for note in part.annotations]
+            notes = [citation_of(note) for note in noted if isinstance(note, UrlCitation)]
             return block | ({"citations": notes} if notes else {})
         case OutputFunctionCall():
             block = {"type": "tool_use", "id": item.call_id, "name": item.name}

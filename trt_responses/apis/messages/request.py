@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter
 
+from trt_responses.apis.chat.request import FEW
 from trt_responses.wire.base import (
     TEXT_OR_OBJECT,
     ByType,
@@ -37,7 +38,7 @@ class TextBlock(ClientObject):
 
     type: Literal["text"]
     text: str
-    citations: ListOf[dict[str, Any]] | None = None
+    citations: Annotated[ListOf[dict[str, Any]], FEW] | None = None
 
 
 class ImageBlock(ClientObject):
@@ -149,7 +150,9 @@ class ServerResult(ClientObject):
         "mcp_tool_result",
     ]
     tool_use_id: NonEmpty
-    content: Annotated[str | dict[str, Any] | ListOf[dict[str, Any]], BY_FORM] | None = None
+    content: (
+        Annotated[str | dict[str, Any] | Annotated[ListOf[dict[str, Any]], FEW], BY_FORM] | None
+    ) = None
     is_error: bool | None = None
 
 
@@ -230,7 +233,7 @@ class McpToolset(Options):
     type: Literal["mcp_toolset"]
     mcp_server_name: ServerName
     default_config: ToolConfig | None = None
-    configs: dict[str, ToolConfig] | None = None
+    configs: Annotated[dict[str, ToolConfig], FEW] | None = None
     tools: ListOf[dict[str, Any]] | None = None
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from trt_responses.apis.chat.silent import SilentDeltas
 from trt_responses.apis.messages.hosted import citation_of, result_of, use_of
 from trt_responses.apis.messages.output import (
     begun,
@@ -19,9 +20,9 @@ from trt_responses.apis.messages.output import (
 )
 from trt_responses.errors import ApiError
 from trt_responses.frozen import replace
-from trt_responses.log.entries import Deltas, SilentDeltas, unnumbered
+from trt_responses.log.entries import Deltas, unnumbered
 from trt_responses.wire import events as e
-from trt_responses.wire.output import OutputReasoning
+from trt_responses.wire.output import OutputReasoning, UrlCitation
 
 if TYPE_CHECKING:
     from trt_responses.apis.messages.output import Thoughts
@@ -76,9 +77,8 @@ class MessagesSpelling:
                 return self._called(event)
             case e.OutputItemDone(item=item) if item.id in self._calls:
                 return self._block(item.id + RESULT, result_of(item))
-            case e.AnnotationAdded(item_id=item_id, annotation=note):
-                delta = {"type": "citations_delta", "citation": citation_of(note)}
-                return _frame("content_block_delta", index=self._place(item_id), delta=delta)
+            case e.FolderEvent(type="response.output_text.annotation.added"):
+                return self._noted(event)
             case e.OutputItemDone(item=item) if item.id in self._blocks:
                 return self._block_stop(item)
             case e.Completed(response=response, stop=stop):
@@ -112,6 +112,13 @@ class MessagesSpelling:
         name, begun = WHOLE[event.type], self._calls[event.item_id]
         whole: Any = begun  # one of a folder's dataclasses
         return self._use(replace(whole, **{name: getattr(event, name)}))
+
+    def _noted(self, event: Any) -> bytes:
+        """A citation of a page; others have no like here."""
+        if not isinstance(event.annotation, UrlCitation):
+            return b""
+        delta = {"type": "citations_delta", "citation": citation_of(event.annotation)}
+        return _frame("content_block_delta", index=self._place(event.item_id), delta=delta)
 
     def _use(self, item: OutputItem) -> bytes:
         block = use_of(item)

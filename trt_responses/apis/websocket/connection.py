@@ -23,6 +23,7 @@ from trt_responses.apis.websocket.frames import (
     error_frame,
     frame_of,
 )
+from trt_responses.apis.websocket.kept import KeptFrames, request_of
 from trt_responses.apis.websocket.lanes import Lanes, LaneStep, Waiting
 from trt_responses.apis.websocket.request import COLUMN, SocketRequest
 from trt_responses.apis.websocket.settings import SocketNumbers
@@ -41,6 +42,7 @@ from trt_responses.web.headers import (
     ignored_header,
     run_headers,
 )
+from trt_responses.web.jobs import installed, maker
 from trt_responses.wire.parse import steps_of
 
 if TYPE_CHECKING:
@@ -303,7 +305,10 @@ class Connection:
             self._waiting -= 1
             self._waiting_bytes -= waiting.event.size
         self._used, self._refused = True, 0
-        await self._make(lane, run)
+        if run.kept:
+            await self._relay(lane, run)
+        else:
+            await self._make(lane, run)
         if run.log.begun.status == "failed":
             lane.forget(named)
         await self._go_on(lane, run)
@@ -330,6 +335,17 @@ class Connection:
         lane.stores = accepted.store
         ignored = shared.runs.ignored(accepted)
         headers = ignored_header(ignored) | dropped_header(accepted.unsupported_tools)
+        if (jobs := maker(shared.jobs, accepted, stream=True)) is not None:
+            body = b"" if waiting.steered is not None else request_of(waiting.event.fields)
+            kept = await jobs.start(
+                accepted,
+                owner=owner,
+                arrival_ns=waiting.arrival_ns,
+                dialect=self._dialect,
+                request=body,
+            )
+            lane.headers = headers | run_headers(kept)
+            return kept
         run = await shared.runs.start(
             RunRequest(
                 accepted,
@@ -342,6 +358,17 @@ class Connection:
         )
         headers |= run_headers(run)
         return run
+
+    async def _relay(self, lane: Lane, run: Run) -> None:
+        """Write the events of a run that goes on without this connection."""
+        frames = KeptFrames(self._tell, lane.stream_id, lane.headers)
+        lane.begin(run, frames)
+        try:
+            if not self._gone:
+                stream = installed(self._shared.jobs).stream(run, {})
+                await stream({"type": "http"}, frames.receive, frames.send)
+        finally:
+            lane.end()
 
     async def _make(self, lane: Lane, run: Run) -> None:
         """Make a run, and write its events meanwhile."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from trt_responses.apis.websocket.steering import (
     COMPLETED,
@@ -21,15 +21,20 @@ from trt_responses.errors import InvalidRequest
 from trt_responses.feature import Step
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from trt_responses.apis.websocket.frames import ClientEvent
     from trt_responses.apis.websocket.steering import Steer, Submission
-    from trt_responses.apis.websocket.writer import FrameWriter
     from trt_responses.run.commit import Write
     from trt_responses.run.draft import Draft
     from trt_responses.run.run import Run
     from trt_responses.store import Found, Record, Records
+
+
+class Dropped(Protocol):
+    """Writes frames of a response, until its client has left."""
+
+    def drop(self) -> None: ...
 
 
 REMEMBERED = 64
@@ -53,7 +58,7 @@ class Lane:
         self.waiting: deque[Waiting] = deque()
         self.busy = False
         self.run: Run | None = None
-        self.writer: FrameWriter | None = None
+        self.writer: Dropped | None = None
         self.latest: Record | None = None
         self.stores = False
         """Whether the store keeps what is being made."""
@@ -62,11 +67,13 @@ class Lane:
         self.made: deque[str] = deque(maxlen=REMEMBERED)
         """Its id, and those before it."""
         self._last_number = 0
+        self.headers: Mapping[str, str] = {}
+        """Of a response that goes on without the connection."""
         self.steered: dict[str, Steered] = {}
         """Responses that were steered, while the messages wait."""
         self._lanes = lanes
 
-    def begin(self, run: Run, writer: FrameWriter) -> None:
+    def begin(self, run: Run, writer: Dropped) -> None:
         self.run, self.writer, self.newest = run, writer, run.id
         self.made.append(run.id)
 
@@ -97,11 +104,11 @@ class Lane:
             self.latest = None
 
     def leave(self) -> None:
-        """Drop waiting requests and cancel the run: the client has left."""
+        """Drop waiting requests and cancel the run, unless it goes on: the client has left."""
         self.waiting.clear()
         if self.writer is not None:
             self.writer.drop()
-        if self.run is not None:
+        if self.run is not None and not self.run.kept:
             self.run.cancel()
 
 

@@ -21,6 +21,7 @@ SERVICE = "trtllm.TrtllmService"
 END_ID = CONTROL.return_
 """The id that ends guided output."""
 MAX_LOGPROBS = 20
+PENALTY = frozenset({"repetition_penalty"})
 UNLIKELY = -9999.0
 """The log probability of an id for which the engine gave none, since it is too unlikely."""
 UNKNOWN_BATCH = 2048
@@ -56,7 +57,7 @@ class TrtLlmProtocol:
             )
         batch = reply.max_batch_size if reply.max_batch_size > 0 else UNKNOWN_BATCH
         guides = dict.fromkeys(GUIDE_TYPES, frozenset({END_ID}))
-        return Limits(reply.max_seq_len, batch, guides, MAX_LOGPROBS)
+        return Limits(reply.max_seq_len, batch, guides, MAX_LOGPROBS, extras=PENALTY)
 
     async def trouble(self, timeout_s: float) -> str | None:
         """Why the engine accepts no requests; None if it does."""
@@ -135,6 +136,8 @@ def _sampling(options: GenerateOptions) -> Mapping[str, float | int]:
         sampling["presence_penalty"] = options.presence_penalty
     if options.frequency_penalty:
         sampling["frequency_penalty"] = options.frequency_penalty
+    if options.repetition_penalty != 1:
+        sampling["repetition_penalty"] = options.repetition_penalty
     if options.seed is not None:
         sampling["seed"] = options.seed % (1 << 64)
     return sampling

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, get_args
 
-from trt_responses.engine import GuideKind, Limits
+from trt_responses.engine import EXTRAS, GuideKind, Limits
 from trt_responses.engines.grammar import grammar
 from trt_responses.engines.grpc.messages import Messages
 from trt_responses.engines.grpc.protocol import Part
-from trt_responses.engines.id_events import ENDS, banned_of, sampling_of, spelled_logprob, stops_of
+from trt_responses.engines.id_events import ENDS, biases_of, sampling_of, spelled_logprob, stops_of
 from trt_responses.errors import StartupError
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class VllmProtocol:
         server = await self._ask("GetServerInfo", timeout_s)
         batch = server.max_num_seqs if server.max_num_seqs > 0 else UNKNOWN_BATCH
         guides = dict.fromkeys(get_args(GuideKind), frozenset(ENDS))
-        return Limits(model.max_context_length, batch, guides, MAX_LOGPROBS)
+        return Limits(model.max_context_length, batch, guides, MAX_LOGPROBS, extras=EXTRAS)
 
     async def trouble(self, timeout_s: float) -> str | None:
         """Why the engine accepts no requests; None if it does."""
@@ -96,7 +96,7 @@ def _sampling(options: GenerateOptions, left: int) -> dict[str, Any]:
     fields = sampling_of(options) | {
         "max_tokens": left,
         "ignore_eos": True,
-        "logit_bias": {int(n): bias for n, bias in banned_of(options, BAN).items()},
+        "logit_bias": {int(n): bias for n, bias in biases_of(options, BAN).items()},
     }
     if options.seed is not None:
         fields["seed"] = options.seed % (1 << 31)

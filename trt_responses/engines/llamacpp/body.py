@@ -76,6 +76,7 @@ def words(
     """
     greedy = options.temperature <= 0
     penalised = options.presence_penalty != 0 or options.frequency_penalty != 0
+    penalised = penalised or options.repetition_penalty != 1
     own = () if options.guide is None else banned_in_guides
     banned = dict.fromkeys((*own, *options.banned_ids))
     fields: Words = {
@@ -92,11 +93,11 @@ def words(
         "min_p": options.min_p,
         "presence_penalty": options.presence_penalty,
         "frequency_penalty": options.frequency_penalty,
-        "repeat_penalty": 1.0,
+        "repeat_penalty": options.repetition_penalty,
         "repeat_last_n": len(prompt_ids) + left if penalised else 0,
         "seed": seed % OWN_SEED,
         "n_probs": 0 if options.logprobs is None else max(1, options.logprobs),
-        "logit_bias": [(token_id, False) for token_id in banned],
+        "logit_bias": [*options.logit_bias, *((token_id, False) for token_id in banned)],
         "ignore_eos": False,
         "stop": (),
         "grammar": ""

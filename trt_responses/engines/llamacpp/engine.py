@@ -19,6 +19,7 @@ from pathlib import Path
 
 from trt_responses.engine import (
     CONTINUATION_PRIORITY,
+    EXTRAS,
     Chunk,
     GenerateOptions,
     Handle,
@@ -87,7 +88,9 @@ class LlamaCppEngine:
             files,
             self._prompts.files,
         )
-        self._limits = Limits(context_tokens, slots, marks.guides, MAX_LOGPROBS, adapters=names)
+        self._limits = Limits(
+            context_tokens, slots, marks.guides, MAX_LOGPROBS, adapters=names, extras=EXTRAS
+        )
         self._patience = patience or Patience()
         self._keeper = Keeper(
             self._model,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any
 
-from trt_responses.engine import Chunk, Limits
+from trt_responses.engine import EXTRAS, Chunk, Limits
 from trt_responses.engines.http_engine import Found
 from trt_responses.engines.llamacpp.body import HARMONY, words
 from trt_responses.engines.llamacpp.events import Events
@@ -58,6 +58,7 @@ class LlamaServerWire:
             HARMONY.guides,
             MAX_LOGPROBS,
             adapters=self._adapters,
+            extras=EXTRAS,
         )
         return Found(str(props.get("build_info", "")), _name(str(props["model_path"])), limits)
 

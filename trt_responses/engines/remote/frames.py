@@ -96,6 +96,7 @@ def read_generate(body: bytes) -> tuple[int, list[int], GenerateOptions]:
         fields["guide"] = Guide(**fields["guide"])
     for name in ("stop_ids", "banned_ids"):
         fields[name] = tuple(fields[name])
+    fields["logit_bias"] = tuple(map(tuple, fields["logit_bias"]))
     return number, _words(body[end:]).tolist(), GenerateOptions(**fields)
 
 
@@ -195,6 +196,7 @@ def state(version: str, health: Health, limits: Limits) -> bytes:
             limits.longest_prompt,
             sorted(limits.ignores),
             limits.adapters,
+            sorted(limits.extras),
         ],
     }
     return frame(Kind.STATE, orjson.dumps(encoded))
@@ -203,9 +205,10 @@ def state(version: str, health: Health, limits: Limits) -> bytes:
 def read_state(body: bytes) -> tuple[str, Health, Limits]:
     """The version, the health and the limits in a frame's body."""
     encoded = orjson.loads(body)
-    context, batch, guides, logprobs, longest, ignores, adapters = encoded["limits"]
+    context, batch, guides, logprobs, longest, ignores, adapters, extras = encoded["limits"]
     ends = {kind: frozenset(ids) for kind, ids in guides.items()}
-    limits = Limits(context, batch, ends, logprobs, longest, frozenset(ignores), tuple(adapters))
+    sets = frozenset(ignores), tuple(adapters), frozenset(extras)
+    limits = Limits(context, batch, ends, logprobs, longest, *sets)
     return encoded["version"], Health(*encoded["health"]), limits
 
 

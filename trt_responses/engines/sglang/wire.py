@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trt_responses.engine import GuideKind, Limits
+from trt_responses.engine import EXTRAS, GuideKind, Limits
 from trt_responses.engines.http_engine import Found
 from trt_responses.engines.id_events import (
-    ENDS,
+    GPT_OSS,
     IdEvents,
+    ModelIds,
     Part,
-    banned_of,
+    biases_of,
     salt_of,
     sampling_of,
     spelled_logprob,
@@ -45,7 +46,8 @@ class SglangWire:
     health = "/health"
     known = "0.5."
 
-    def __init__(self) -> None:
+    def __init__(self, ids: ModelIds = GPT_OSS) -> None:
+        self._ids = ids
         self._takes_priorities = self._lowest_first = False
         self._repeats = True
         """Whether each event repeats all ids."""
@@ -62,10 +64,11 @@ class SglangWire:
         limits = Limits(
             int(bases[0]["max_model_len"]),
             int(info.get("max_running_requests") or UNKNOWN_BATCH),
-            dict.fromkeys(GUIDES, frozenset(ENDS)),
+            dict.fromkeys(GUIDES, frozenset(self._ids.ends)),
             MAX_LOGPROBS,
             longest_prompt=info.get("max_req_input_len"),
             adapters=tuple(model["id"] for model in models if model.get("parent") is not None),
+            extras=EXTRAS,
         )
         lacks = [remedy for flag, remedy in OPTIONS.items() if not info.get(flag)]
         return Found(str(info["version"]), str(bases[0]["id"]), limits, lacks)
@@ -76,7 +79,7 @@ class SglangWire:
         fields: dict[str, Any] = {
             "input_ids": list(prompt_ids),
             "stream": True,
-            "sampling_params": _sampling(options, left),
+            "sampling_params": _sampling(options, left, self._ids),
         }
         if options.logprobs is not None:
             fields |= {"return_logprob": True, "top_logprobs_num": options.logprobs}
@@ -93,18 +96,18 @@ class SglangWire:
         def read(event: Mapping[str, Any], seen: int) -> Part:
             return _part(event, options, seen if self._repeats else 0)
 
-        return IdEvents(options, left, read)
+        return IdEvents(options, left, read, self._ids)
 
 
-def _sampling(options: GenerateOptions, left: int) -> dict[str, Any]:
-    fields = sampling_of(options) | {
+def _sampling(options: GenerateOptions, left: int, ids: ModelIds) -> dict[str, Any]:
+    fields = sampling_of(options, ids) | {
         "max_new_tokens": left,
         "skip_special_tokens": False,
         "no_stop_trim": True,
     }
     if fields["top_k"] <= 0:
         fields["top_k"] = WHOLE_VOCABULARY
-    if banned := banned_of(options, BAN):
+    if banned := biases_of(options, BAN, ids):
         fields["logit_bias"] = banned
     if options.seed is not None:
         fields["sampling_seed"] = options.seed

@@ -24,6 +24,7 @@ class SamplingArguments(TypedDict, total=False):
     min_p: float
     presence_penalty: float
     frequency_penalty: float
+    repetition_penalty: float
     seed: int
     logprobs: int
     bad_token_ids: list[int]

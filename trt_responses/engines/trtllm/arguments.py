@@ -150,6 +150,7 @@ def engine_limits(
         MAX_LOGPROBS,
         longest_prompt(arguments),
         adapters=tuple(adapters),
+        extras=frozenset({"repetition_penalty"}),
     )
 
 
@@ -206,6 +207,8 @@ def sampling_arguments(
         sampling["presence_penalty"] = options.presence_penalty
     if options.frequency_penalty:
         sampling["frequency_penalty"] = options.frequency_penalty
+    if options.repetition_penalty != 1:
+        sampling["repetition_penalty"] = options.repetition_penalty
     if options.seed is not None:
         sampling["seed"] = options.seed
     if options.logprobs is not None:

@@ -11,16 +11,16 @@ from contextlib import suppress
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, get_args
 
-from trt_responses.engine import GuideKind, Limits
-from trt_responses.engines.ask import PROBE_IDS
+from trt_responses.engine import EXTRAS, GuideKind, Limits
 from trt_responses.engines.distant import Away
 from trt_responses.engines.grammar import grammar
 from trt_responses.engines.http_engine import Found
 from trt_responses.engines.id_events import (
-    ENDS,
+    GPT_OSS,
     IdEvents,
+    ModelIds,
     Part,
-    banned_of,
+    biases_of,
     salt_of,
     sampling_of,
     spelled_logprob,
@@ -55,7 +55,8 @@ class VllmWire:
     health = "/health"
     known = "0.33."
 
-    def __init__(self) -> None:
+    def __init__(self, ids: ModelIds = GPT_OSS) -> None:
+        self._ids = ids
         self._takes_priorities = False
         self._model = ""
 
@@ -68,14 +69,15 @@ class VllmWire:
         version = str((await look("/version")).fields.get("version", "of an unknown version"))
         adapters = tuple(str(model["id"]) for model in models if model.get("parent") is not None)
         batch = await self._batch(look)
-        priority = {"priority": -1, **_probe(max_tokens=1)}
+        priority = {"priority": -1, **self._probe(max_tokens=1)}
         self._takes_priorities = (await look(self.path, priority)).status == 200
         limits = Limits(
             context,
             batch,
-            dict.fromkeys(KINDS, frozenset(ENDS)),
+            dict.fromkeys(KINDS, frozenset(self._ids.ends)),
             await self._logprobs(look),
             adapters=adapters,
+            extras=EXTRAS,
         )
         lacks = () if self._takes_priorities else (NO_PRIORITIES,)
         return Found(version, self._model, limits, lacks)
@@ -83,7 +85,7 @@ class VllmWire:
     async def _batch(self, look: Look) -> int:
         """The requests that it runs at once, which only a refusal reports."""
         reply = await look(
-            self.path, {"stream": True, **_probe(n=MOST, prompt_logprob_token_ids=[[0]])}
+            self.path, {"stream": True, **self._probe(n=MOST, prompt_logprob_token_ids=[[0]])}
         )
         if reply.status in (404, 405):
             raise StartupError(f"it has no {self.path}: {START}.")
@@ -92,7 +94,7 @@ class VllmWire:
 
     async def _logprobs(self, look: Look) -> int:
         with suppress(Away):  # a server that fails here has none
-            reply = await look(self.path, _probe(max_tokens=1, logprobs=MAX_LOGPROBS))
+            reply = await look(self.path, self._probe(max_tokens=1, logprobs=MAX_LOGPROBS))
             if reply.status == 200:
                 return MAX_LOGPROBS
             if found := ALLOWED.search(reply.message):
@@ -108,7 +110,7 @@ class VllmWire:
             "stream": True,
             "stream_options": {"include_usage": True},
             "reasoning_ended": True,  # else a guide waits for the end of a thought
-            "sampling_params": _sampling(options, left),
+            "sampling_params": _sampling(options, left, self._ids),
         }
         if options.request_id:  # of which several requests may be made
             fields["request_id"] = f"{options.request_id}-{token_hex(4)}"
@@ -119,22 +121,22 @@ class VllmWire:
         return fields
 
     def reader(self, options: GenerateOptions, left: int) -> IdEvents:
-        return IdEvents(options, left, lambda event, _: _part(event, options))
+        return IdEvents(options, left, lambda event, _: _part(event, options), self._ids)
+
+    def _probe(self, **sampling: Any) -> dict[str, Any]:
+        prompt = list(self._ids.probe)
+        return {"token_ids": prompt, "sampling_params": {"detokenize": False, **sampling}}
 
 
-def _probe(**sampling: Any) -> dict[str, Any]:
-    return {"token_ids": list(PROBE_IDS), "sampling_params": {"detokenize": False, **sampling}}
-
-
-def _sampling(options: GenerateOptions, left: int) -> dict[str, Any]:
-    fields = sampling_of(options) | {
+def _sampling(options: GenerateOptions, left: int, ids: ModelIds) -> dict[str, Any]:
+    fields = sampling_of(options, ids) | {
         "max_tokens": left,
         "seed": options.seed,
         "ignore_eos": True,
         "detokenize": False,
         "skip_special_tokens": False,
         "logprobs": options.logprobs,
-        "logit_bias": banned_of(options, BAN) or None,
+        "logit_bias": biases_of(options, BAN, ids) or None,
     }
     if options.guide is not None:
         fields["structured_outputs"] = _structured(options.guide)

@@ -61,7 +61,7 @@ def check(accepted: Accepted, *, stream: bool) -> bool:
 
 
 class Resumable:
-    """Refuses the field where no job makes the run: over a WebSocket, and in other APIs."""
+    """Refuses the field where no job makes the run: in other APIs."""
 
     reads = ("ignored",)
 
@@ -72,7 +72,7 @@ class Resumable:
 class _OnlyJobs(Step):
     async def acquire(self, draft: Draft) -> None:
         if not any(isinstance(step, BackgroundStep) for step in draft.steps):
-            raise unsupported_value(SECONDS, "only streams of 'POST /v1/responses' are resumable")
+            raise unsupported_value(SECONDS, "only streams of '/v1/responses' are resumable")
 
 
 class Grace:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trt_responses.features.turn_usage.usage import InputTokensByTurn, OutputTokensByTurn
 from trt_responses.wire import response as r
 
 if TYPE_CHECKING:
@@ -19,17 +20,17 @@ def usage_of_both(before: r.Usage, then: r.Usage) -> r.Usage:
     answers: Sequence[int] = (0,)
     latencies: Sequence[int] = (0,)
     answered = 0
-    if isinstance(read, r.InputTokensByTurn) and isinstance(wrote, r.OutputTokensByTurn):
+    if isinstance(read, InputTokensByTurn) and isinstance(wrote, OutputTokensByTurn):
         inputs, hits = read.input_tokens_per_turn, read.cached_tokens_per_turn
         outputs, answers = wrote.output_tokens_per_turn, wrote.tool_output_tokens_per_turn
         latencies, answered = wrote.tool_latency_ms_per_turn, wrote.tool_output_tokens
     cached = before.input_tokens_details.cached_tokens
-    into = r.InputTokensByTurn(
+    into = InputTokensByTurn(
         cached + read.cached_tokens,
         input_tokens_per_turn=(before.input_tokens, *inputs),
         cached_tokens_per_turn=(cached, *hits),
     )
-    out = r.OutputTokensByTurn(
+    out = OutputTokensByTurn(
         wrote.reasoning_tokens,
         tool_output_tokens=answered,
         output_tokens_per_turn=(before.output_tokens, *outputs),

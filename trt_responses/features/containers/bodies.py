@@ -27,6 +27,12 @@ class ContainerRequest(Options):
     network_policy: NetworkPolicy | None = None
 
 
+class SentFile(Options):
+    """An uploaded file for a container."""
+
+    file_id: NonEmpty
+
+
 def file_body(
     container_id: str, file_id: str, path: str, size_bytes: int, created_at: int, *, is_users: bool
 ) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from email.message import Message
 from typing import TYPE_CHECKING
 
 import orjson
@@ -12,33 +11,23 @@ from fastapi import APIRouter
 from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annotations
 from starlette.responses import Response, StreamingResponse
 
-from trt_responses.errors import InvalidRequest, unsupported_value
-from trt_responses.features.containers.bodies import file_body
+from trt_responses.errors import InvalidRequest
+from trt_responses.features.containers.bodies import SentFile, file_body
+from trt_responses.features.forms.form import Form
 from trt_responses.features.listing.listing import Order, Page, page_of
 from trt_responses.features.listing.query import Limit  # likewise
-from trt_responses.web.body import read_bytes
+from trt_responses.web.body import JSON, parsed, read_bytes, read_json
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import ColdRoute, Owner, replies
 from trt_responses.web.headers import header
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator
 
     from trt_responses.tools.containers import ContainerStore, FileFacts
     from trt_responses.web.shared import Shared
 
 READ_BYTES = 256 * 1024
-MOST_PARTS = 8
-"""Of a form, that are looked at for the file."""
-HEAD_BYTES = 1024
-"""Of a part's head, and of a form's content type: their parser takes the square of a length."""
-BOUNDARY_CHARACTERS = 70
-"""As many as RFC 2046 allows."""
-NO_FORM = InvalidRequest(
-    "The content type must be multipart/form-data with a boundary.",
-    status=415,
-    code="unsupported_content_type",
-)
 
 
 class ContainerFileRoutes:
@@ -65,9 +54,16 @@ class ContainerFileRoutes:
 
     async def create(self, request: Request, container_id: str, owner: Owner) -> Response:
         self._containers.facts(owner, container_id)  # before a body of any size is read
-        body = await read_bytes(request, self._limits)
-        name, data = uploaded(header(request, b"content-type") or "", body)
-        facts = await self._containers.files.add(owner, container_id, name, data)
+        kind, files = header(request, b"content-type") or "", self._containers.files
+        if kind == JSON:
+            body = await read_json(request, self._limits)
+            sent = (await parsed(body, SentFile, self._limits)).file_id
+            await files.check(owner, [sent], "file_id")
+            facts = await files.copy(owner, container_id, sent)
+        else:
+            body = await read_bytes(request, self._limits)
+            name, data = uploaded(kind, body)
+            facts = await files.add(owner, container_id, name, data)
         return self._body(request, container_id, facts)
 
     async def list(
@@ -126,54 +122,12 @@ async def _read(opened: int) -> AsyncIterator[bytes]:
 
 def uploaded(content_type: str, body: bytes) -> tuple[str, bytes]:
     """The name and the bytes of the part `file` of a form."""
-    if len(content_type) > HEAD_BYTES:
-        raise NO_FORM
-    head = Message()
-    head["content-type"] = content_type
-    if head.get_content_type() == "application/json":
-        raise unsupported_value(
-            "file_id",
-            "there are no files here to put into a container. Send the file itself, as the part "
-            "'file' of a form",
-        )
-    boundary = head.get_param("boundary")
-    if head.get_content_type() != "multipart/form-data" or not isinstance(boundary, str):
-        raise NO_FORM
-    if len(boundary) > BOUNDARY_CHARACTERS:
-        raise NO_FORM  # no client writes it, and to look for it takes long
-    for about, data in _parts(b"\r\n" + body, b"\r\n--" + boundary.encode()):
-        named = _disposition(about)
-        if named.get_param("name", header="content-disposition") == "file":
-            return str(named.get_filename("")), data
+    data = b""
+    for part, piece in Form(content_type).feed(body):
+        if part.name == "file":
+            data += piece
+            if part.whole:
+                return part.filename, data
     raise InvalidRequest(
         "Missing required parameter: 'file'.", param="file", code="missing_required_parameter"
     )
-
-
-def _parts(body: bytes, mark: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """The head and the content of each part, a mark before it and behind it."""
-    begun = body.find(mark)
-    for _ in range(MOST_PARTS):
-        end = body.find(mark, begun + len(mark))
-        if min(begun, end) < 0:
-            return
-        about, _, data = body[begun + len(mark) : end].partition(b"\r\n\r\n")
-        if len(about) > HEAD_BYTES:
-            raise InvalidRequest(
-                f"A part of the form has a head of more than {HEAD_BYTES} bytes.",
-                param="file",
-                code="invalid_value",
-            )
-        yield about, data
-        begun = end
-
-
-def _disposition(about: bytes) -> Message:
-    """The header of a part that says its name."""
-    header = Message()
-    for line in about.split(b"\r\n"):
-        name, _, value = line.partition(b":")
-        if name.strip().lower() == b"content-disposition":
-            header["content-disposition"] = value.decode("utf-8", "replace").strip()
-            break
-    return header

@@ -17,8 +17,8 @@ from trt_responses.features.conversations.bodies import conversation_object
 from trt_responses.features.conversations.locks import locked
 from trt_responses.features.listing.listing import whole
 from trt_responses.prompt.carrier import RequestItems
+from trt_responses.prompt.history import spoken_here
 from trt_responses.prompt.prompt import blocks_of
-from trt_responses.prompt.vocabulary import spoken_here
 from trt_responses.store import Expired, Record
 from trt_responses.wire.items import CompactionTrigger, ItemPlace
 from trt_responses.wire.request import Request

@@ -34,6 +34,7 @@ def install(server: Server) -> None:
             server.lives.append(lambda: _refused(server.store))
         return
     server.store = cast("Store", store)
+    server.provide(store.keys)
     server.lives.append(lambda: beside(_look_again(server, store)))
 
 

@@ -106,6 +106,7 @@ class EncryptedStore(Around):
         known = self._sealed.get_many(keys)
         bound = _of_block(record.owner)
         blocks, new = list[Block](), list[tuple[bytes, Block]]()
+        sealed = list[tuple[bytes, Block]]()
         for place, (key, digest) in enumerate(zip(keys, rest.digests, strict=True)):
             block = known.get(key)
             if block is None or not cipher.has_sealed(block.item):
@@ -113,8 +114,10 @@ class EncryptedStore(Around):
                 block = Block("user", await gently(cipher.seal, text, bound), b"")
                 own = replace(rest.blocks[place], digest=digest)
                 new.append((_key(record.owner, mark_of(block.item)), own))
+                sealed.append((key, block))
             blocks.append(block)
         self._opened.keep(new)
+        self._sealed.keep(sealed)
         body = await gently(cipher.seal, rest.seal + rest.row.body, _of_record(record))
         return replace(record, body=body, blocks=tuple(blocks))
 

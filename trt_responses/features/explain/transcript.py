@@ -18,7 +18,7 @@ from trt_responses.errors import ApiError, InvalidRequest
 from trt_responses.log.item_events import Callee
 from trt_responses.log.log import Cursor, Log
 from trt_responses.log.machine import Machine
-from trt_responses.run.ending import End, ending, last_snapshot, usage
+from trt_responses.run.ending import End, ending, last_snapshot
 from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID
 from trt_responses.tokens.vocabulary import Vocabulary
 from trt_responses.wire import events as e
@@ -172,7 +172,9 @@ def _replayed(
     for fragment in reader.finish(stopped=outcome == "completed"):
         machine.take(fragment)
     end = End(outcome, ApiError(ENGINE_FAULT) if outcome == "failed" else None)  # type: ignore[arg-type]
-    used = usage(PROMPT_TOKENS, reader, log.output, (CACHED_TOKENS,))
+    from trt_responses.features.turn_usage.usage import usage_by_turn  # a server may lack it
+
+    used = usage_by_turn(PROMPT_TOKENS, reader, log.output, (CACHED_TOKENS,))
     last = last_snapshot(log.begun, log.output, end, CREATED_AT + 9, used)
     for event in ending(last, end.error):
         log.append(event)

@@ -8,18 +8,23 @@ token.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote, urlsplit
 
 import orjson
 
+from trt_responses.features.tool_items.output import ContainerFileCitation
+from trt_responses.frozen import dataclass, replace
 from trt_responses.tokens.pieces import escaped
-from trt_responses.wire.output import UrlCitation
+from trt_responses.wire.events import FolderEvent, OfContent
+from trt_responses.wire.output import OutputItem, OutputMessage, UrlCitation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from trt_responses.tool import Source
+    from trt_responses.tools.containers import WrittenFile
+    from trt_responses.wire.output import Annotation, Phase
 
     FindSource = Callable[[int, int], Source | None]
     """Where a line of the display with a cursor stands; None for what was never shown."""
@@ -27,6 +32,23 @@ if TYPE_CHECKING:
 MARK = re.compile("【([0-9]{1,4})†L([0-9]{1,7})(?:[-–—]L?([0-9]{1,7}))?】")
 BEGUN = re.compile("【(?:[0-9]{1,4}(?:†(?:L(?:[0-9]{1,7}(?:[-–—](?:L?[0-9]{0,7})?)?)?)?)?)?$")
 """The end of a text with which a mark may begin."""
+
+
+@dataclass(frozen=True)
+class AnnotationAdded(OfContent, FolderEvent):
+    """An annotation of text that earlier events have sent."""
+
+    annotation_index: int
+    annotation: Annotation
+    type: Literal["response.output_text.annotation.added"] = "response.output_text.annotation.added"
+
+    def changed(self, item: OutputItem) -> OutputItem:
+        if not isinstance(item, OutputMessage):
+            raise TypeError(f"a {item.type} has no annotations")
+        place, parts = self.content_index, item.content
+        part = parts[place]
+        noted = replace(part, annotations=(*part.annotations, self.annotation))
+        return replace(item, content=(*parts[:place], noted, *parts[place + 1 :]))
 
 
 class CitationText:
@@ -54,6 +76,9 @@ class CitationText:
         waiting, self._waiting = self._waiting, ""
         return list(self._plain(waiting))
 
+    def event(self, citation: Annotation, item_id: str, index: int, number: int) -> FolderEvent:
+        return AnnotationAdded(item_id, index, 0, number, citation)
+
     def _split(self, text: str) -> Iterator[bytes | UrlCitation]:
         at = 0
         for mark in MARK.finditer(text):
@@ -75,6 +100,50 @@ class CitationText:
             self._length += len(text)
             self._last = text[-1]
             yield escaped(text)
+
+
+class FileCitations:
+    """Cites the files that code has written in this response, behind a message. The final answer
+    cites all of them, other messages those that they name."""
+
+    def __init__(
+        self,
+        files: Callable[[], Sequence[WrittenFile]],
+        text: CitationText | None,
+        phase: Phase,
+    ) -> None:
+        """`text` makes the other citations of the message."""
+        self._files = files
+        self._text = text
+        self._all = phase == "final_answer"
+        self._sent: list[bytes] = []
+
+    def feed(self, pieces: Sequence[bytes]) -> Sequence[bytes | Annotation]:
+        return self._noted(pieces if self._text is None else self._text.feed(pieces))
+
+    def finish(self) -> Sequence[bytes | Annotation]:
+        left = () if self._text is None else self._noted(self._text.finish())
+        return [*left, *self._citations()] if self._files() else left
+
+    def event(self, citation: Annotation, item_id: str, index: int, number: int) -> FolderEvent:
+        return AnnotationAdded(item_id, index, 0, number, citation)
+
+    def _noted(self, parts: Sequence[bytes | UrlCitation]) -> Sequence[bytes | UrlCitation]:
+        self._sent += [part for part in parts if isinstance(part, bytes)]
+        return parts
+
+    def _citations(self) -> Iterator[ContainerFileCitation]:
+        text: str = orjson.loads(b'"%b"' % b"".join(self._sent))
+        for container_id, file_id, path in self._files():
+            named = re.search(NAMED.format(re.escape(path)), text)
+            if named is not None or self._all:
+                start, end = named.span() if named is not None else (len(text), len(text))
+                name = path.rpartition("/")[2]
+                yield ContainerFileCitation(container_id, file_id, name, start, end)
+
+
+NAMED = r"(?<![\w.-])(?:sandbox:)?(?:/[\w.-]{{1,64}}){{0,8}}/?{}(?![\w-]|\.\w)"
+"""A file's path in a text, with what models write before it, such as `sandbox:/mnt/data/`."""
 
 
 def link_to(url: str) -> str:

@@ -13,11 +13,11 @@ from trt_responses.features.hosted_tools.approvals import (
     not_offered,
     silent_places,
 )
-from trt_responses.features.hosted_tools.citations import CitationText
 from trt_responses.features.hosted_tools.loop import ToolLoop
 from trt_responses.features.hosted_tools.sessions import (
     OfferMemory,
     OpenedTools,
+    check_files,
     earlier_of,
     items_in,
     items_of,
@@ -86,7 +86,11 @@ class ToolsStep(Step):
             draft.prior = await prior_of(accepted, draft.records, draft.owner)
         prior, functions = draft.prior, callees(accepted.tools)
         for one in listing:
-            items = [*items_of(prior.blocks, one.kind), *items_in(accepted, one.kind)]
+            read = self._hosted.memory.item
+            items = [
+                *items_of(prior.blocks, one.kind, read),
+                *items_in(accepted, one.kind, read),
+            ]
             opening = Opening(draft.owner, one.place, one.options, items)
             await opened.open(one, tools[one.kind], opening, functions)
         signed = partial(self._signed, draft.owner)
@@ -109,6 +113,7 @@ class ToolsStep(Step):
         accepted, parts, opened = draft.accepted, draft.parts, self._opened
         for one in accepted.built_in:
             if not lists_functions(tool := self._hosted.tools[one.kind]):
+                check_files(one, tool)
                 earlier = earlier_of(draft.prompt.blocks, one.kind, parts.dialect.lexicon)
                 opening = Opening(draft.owner, one.place, one.options, *earlier)
                 await opened.open(one, tool, opening, draft.called)
@@ -127,9 +132,10 @@ class ToolsStep(Step):
         signer = self._hosted.signer
         sign = None if signer is None else partial(signer.signature, owner=draft.owner)
         options["runners"] = NewCalls(self._opened.used, sign, options.get("runners", NO_CALLS))
-        source = self._opened.source if draft.accepted.answer is None else None
-        if source is not None:
-            options["cited_text"] = partial(CitationText, source)
+        accepted = draft.accepted
+        cited = self._opened.cited_text(of_files=not accepted.stop)
+        if accepted.answer is None and cited is not None:
+            options["cited_text"] = cited
 
     async def before(self, generation: Generation) -> Turn | None:
         return None if self._loop is None else await self._loop.first(generation)

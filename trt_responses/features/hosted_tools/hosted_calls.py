@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trt_responses.features.tool_items.custom_input import Unwrapper
+from trt_responses.features.tool_items.events import HostedStep
 from trt_responses.log.item_events import FolderCall
 from trt_responses.wire import events as e
 from trt_responses.wire import output as o
@@ -172,7 +173,7 @@ class HostedCall(FolderCall):
         return e.OutputItemDone(self.index, self.row.item(self, text, outcome))
 
     def _steps(self, names: tuple[str, ...]) -> tuple[e.Event, ...]:
-        return tuple(e.HostedStep(self.id, self.index, name) for name in names)
+        return tuple(HostedStep(self.id, self.index, name) for name in names)
 
 
 ROWS: dict[str, Row] = {}

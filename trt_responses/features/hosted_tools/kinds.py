@@ -21,9 +21,10 @@ NOT_RUN: Mapping[str, Any] = {"type": "exit", "exit_code": 126}
 
 
 def _code_call(call: HostedCall, code: str, outcome: Outcome) -> to.OutputCodeCall:
-    outputs: tuple[to.CodeLogs, ...] | None = ()
+    outputs: tuple[to.CodeLogs | to.CodeImage, ...] | None = ()
     if outcome.status != "in_progress":
         outputs = (to.CodeLogs(outcome.text),) if outcome.text else ()
+        outputs += tuple(to.CodeImage(url) for url in outcome.details.get("images", ()))
         if not call.runner.shows_outputs:
             outputs = None
     container_id = call.runner.facts["container_id"]
@@ -162,5 +163,5 @@ def tell_listing(
     """Tell what an MCP server offers, or why that is not known."""
     empty = to.OutputMcpListTools(machine.mint("mcpl"), label)
     steps = ("in_progress", "completed" if error is None else "failed")
-    names = [f"response.mcp_list_tools.{step}" for step in steps]
-    machine.tell(empty, names, replace(empty, tools=tools, error=error))
+    events = [te.step(f"response.mcp_list_tools.{step}") for step in steps]
+    machine.tell(empty, events, replace(empty, tools=tools, error=error))

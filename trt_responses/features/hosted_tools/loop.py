@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from trt_responses.errors import InvalidRequest
 from trt_responses.features.hosted_tools.hosted_calls import ROWS, Outcome, Runner
 from trt_responses.features.hosted_tools.kinds import KINDS, tell_listing
+from trt_responses.features.turn_usage.usage import usage_by_turn
 from trt_responses.language.messages import Message
 from trt_responses.language.reader import Span
 from trt_responses.language.steering import Free
@@ -27,10 +28,12 @@ if TYPE_CHECKING:
     from trt_responses.dialect import Answered
     from trt_responses.features.hosted_tools.used import UsedTool
     from trt_responses.language.reader import Reader
+    from trt_responses.log.fold import Output
     from trt_responses.run.generation import Generation
     from trt_responses.run.turns import Turns
     from trt_responses.tool import Listing
     from trt_responses.wire.output import HostedStatus
+    from trt_responses.wire.response import Usage
 
 logger = logging.getLogger(__name__)
 
@@ -87,6 +90,10 @@ class ToolLoop:
         self._clock_ns = clock_ns
         self._listings = listings
         self._approved = approved
+        self._tool_ms: list[int] = []
+        """Milliseconds that each answer took, in their order."""
+        self._answered_first = 0
+        """The number of calls whose answers stand before the first turn."""
 
     @property
     def recipients(self) -> Collection[str]:
@@ -118,6 +125,7 @@ class ToolLoop:
     async def first(self, generation: Generation) -> Turn | None:
         """Tell of what the tools' servers offer, and run the calls of an earlier response that the
         client has approved. The turn behind their answers; None when there are none."""
+        generation.notes.usage_of = self._usage
         for listing in self._listings:
             tell_listing(generation.machine, *listing)
         generation.log.wake()
@@ -137,9 +145,17 @@ class ToolLoop:
             at, (text, behind) = len(reader.kept), message
             reader.messages.append(Span(at, at, at, CALLS, used.name, None, False, None))
             room = self._go_on(behind, reader, room)
-            generation.notes.answered_first += 1
+            self._answered_first += 1
             self._tell(answer, text, generation, began_ns)
         return self._next(room, generation) if self._approved else None
+
+    def _usage(
+        self, read: int, reader: Reader, output: Output, cached: Sequence[int | None]
+    ) -> Usage:
+        # The first turn that is generated reads the prompt too.
+        hits = list(cached)
+        hits = hits[:1] * self._answered_first + hits
+        return usage_by_turn(read, reader, output, hits, self._tool_ms)
 
     def _go_on(self, behind: Answered, reader: Reader, room: int) -> int:
         """Have the reader go on behind an answer. The room that is left then."""
@@ -153,7 +169,7 @@ class ToolLoop:
         return self._context_tokens - len(behind.prompt)
 
     def _tell(self, answer: ToolAnswer, text: str, generation: Generation, began_ns: int) -> None:
-        generation.notes.tool_ms.append((self._clock_ns() - began_ns) // 1_000_000)
+        self._tool_ms.append((self._clock_ns() - began_ns) // 1_000_000)
         status: HostedStatus = "failed" if answer.failed else "completed"
         generation.machine.answer(Outcome(status, text, answer.details))
 

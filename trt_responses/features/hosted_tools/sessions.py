@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from array import array
+from collections import OrderedDict
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -17,13 +18,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import orjson
 
 from trt_responses.accept.accepted import Tool as OfferedTool
-from trt_responses.errors import InvalidRequest
+from trt_responses.errors import InvalidRequest, unsupported_value
+from trt_responses.features.hosted_tools.citations import CitationText, FileCitations
 from trt_responses.features.hosted_tools.used import Both, Opened, UsedTools, function_of
 from trt_responses.language.messages import FUNCTIONS
 from trt_responses.log.item_events import Callee
 from trt_responses.schema.closed import closed
 from trt_responses.tasks import give_way
-from trt_responses.tool import SHOWS_TEXT, CitedSession, Lists
+from trt_responses.tool import NO_ITEMS, CitedSession, Lists
+from trt_responses.tools.containers import WritesFiles, containers_of
 from trt_responses.wire.known_tools import Known
 
 if TYPE_CHECKING:
@@ -31,15 +34,24 @@ if TYPE_CHECKING:
 
     from trt_responses.accept.accepted import Accepted, BuiltInTool, ToolChoice
     from trt_responses.dialect import Lexicon
+    from trt_responses.log.machine import CitedText
     from trt_responses.store import Block
     from trt_responses.tool import Listing, Opening, Recipient, Session, Source, Tool
+    from trt_responses.tools.containers import WrittenFile
+    from trt_responses.wire.output import Phase
+
+    Json = dict[str, Any]
 
 logger = logging.getLogger(__name__)
 
+MOST_ANSWERS = 32
+"""Earlier answers of a tool that its next session knows."""
 AT_ONCE = 256
 """Functions of one session that are read between two pauses."""
-KEPT_TOOLS = 16_384
+KEPT_TOOLS, KEPT_LISTS = 16_384, 64
 """Of servers, that are kept for requests that get the same ones."""
+LONG_ITEM, KEPT_BYTES = 4096, 8 << 20
+"""Bytes of an item that is worth keeping, and of all that are kept."""
 
 T = TypeVar("T")
 
@@ -58,8 +70,21 @@ class OfferMemory:
     def __init__(self, most: int = KEPT_TOOLS) -> None:
         """`most`: tools of all lists that are kept."""
         self._most = most
+        self._items: OrderedDict[bytes, Json] = OrderedDict()
         self._read: list[tuple[Mapping[str, Recipient], str, Offered]] = []
         self._joined: list[tuple[Sequence[OfferedTool], list[Offered], Known[OfferedTool]]] = []
+
+    def item(self, written: bytes) -> Json:
+        """An item of a conversation, not to be changed; the very one that was read before, if it is
+        long."""
+        found = self._items.pop(written, None)
+        item: Json = orjson.loads(written) if found is None else found
+        if len(written) < LONG_ITEM:
+            return item
+        self._items[written] = item
+        while len(self._items) > 1 and sum(map(len, self._items)) > KEPT_BYTES:
+            self._items.popitem(last=False)
+        return item
 
     async def offered(self, recipients: Mapping[str, Recipient], place: str) -> Offered:
         """The functions of a session."""
@@ -93,7 +118,7 @@ class OfferMemory:
 
 def _keep(entries: list[T], most: int, size: Callable[[T], int]) -> None:
     """Let the first ones go, until the others are no more than that."""
-    while len(entries) > 1 and sum(map(size, entries)) > most:
+    while len(entries) > 1 and (len(entries) > KEPT_LISTS or sum(map(size, entries)) > most):
         entries.pop(0)
 
 
@@ -159,7 +184,7 @@ class OpenedTools:
         if isinstance(session, Lists) and session.listing is not None:
             self.listings.append(session.listing)
         self.used.opened.append(
-            Opened(tool, session, one.shows_outputs, SHOWS_TEXT in one.options, functions)
+            Opened(tool, session, one.shows_outputs, NO_ITEMS in one.options, functions)
         )
         offered = await self._memory.offered(session.recipients, one.place)
         if offered.tools:
@@ -180,6 +205,26 @@ class OpenedTools:
             if isinstance(session, CitedSession):
                 return session.source
         return None
+
+    @property
+    def files(self) -> Callable[[], Sequence[WrittenFile]] | None:
+        """The files that calls have written so far; None if no tool writes any."""
+        writing = [one for one in self._sessions if isinstance(one, WritesFiles)]
+        return (lambda: [file for one in writing for file in one.written]) if writing else None
+
+    def cited_text(self, *, of_files: bool) -> Callable[[Phase], CitedText] | None:
+        """Makes citations of what the tools have shown and written; None if they do neither."""
+        source, files = self.source, self.files if of_files else None
+        if files is None and source is None:
+            return None
+
+        def made(phase: Phase) -> CitedText:
+            marks = None if source is None else CitationText(source)
+            if files is None and marks is not None:
+                return marks
+            return FileCitations(files or tuple, marks, phase)
+
+        return made
 
     async def close(self) -> None:
         """Close each session once, also if another one's end fails or the caller is cancelled."""
@@ -214,17 +259,24 @@ def _same_name(tool: OfferedTool, other: OfferedTool) -> InvalidRequest:
     )
 
 
+def check_files(one: BuiltInTool, tool: Tool) -> None:
+    """Refuse uploaded files for a tool that has no containers."""
+    for name in ("container", "environment"):
+        wanted = one.options.get(name)
+        if isinstance(wanted, dict) and wanted.get("file_ids") and not containers_of([tool]):
+            raise unsupported_value(f"{one.place}.{name}.file_ids", "this tool takes no files")
+
+
 def lists_functions(tool: Tool) -> bool:
     """Whether the prompt shows the functions of its sessions, and not the tool itself."""
     return tool.description is None
 
 
 def _answers(blocks: Sequence[Block], kind: str, lexicon: Lexicon) -> list[str]:
-    """The calls of a kind of tool since the model's last answer to the user, each with the tool's
-    answer."""
+    """The latest calls of a kind of tool in the conversation, each with the tool's answer."""
     sign, found = _sign(kind), list[str]()
     for block in reversed(blocks):
-        if block.kind == "final":
+        if len(found) == MOST_ANSWERS:
             break
         if sign in block.item:
             ids = array("I", block.ids)
@@ -257,16 +309,18 @@ def _cited(blocks: Sequence[Block]) -> list[str]:
 
 def earlier_of(
     blocks: Sequence[Block], kind: str, lexicon: Lexicon
-) -> tuple[Sequence[Mapping[str, Any]], *tuple[Callable[[], Sequence[str]], ...]]:
+) -> tuple[Sequence[Json], *tuple[Callable[[], Sequence[str]], ...]]:
     """The conversation as an `Opening` has it: its items, answers, messages and citations."""
     answers = partial(_answers, blocks, kind, lexicon)
     return items_of(blocks, kind), answers, partial(_messages, blocks), partial(_cited, blocks)
 
 
-def items_of(blocks: Sequence[Block], kind: str) -> list[Mapping[str, Any]]:
+def items_of(
+    blocks: Sequence[Block], kind: str, read: Callable[[bytes], Json] = orjson.loads
+) -> list[Json]:
     """The items of a kind of tool in the conversation, the latest last."""
     sign = _sign(kind)
-    return [orjson.loads(block.item) for block in blocks if sign in block.item]
+    return [read(block.item) for block in blocks if sign in block.item]
 
 
 def _sign(kind: str) -> bytes:
@@ -274,12 +328,14 @@ def _sign(kind: str) -> bytes:
     return b'"type":"%b_' % kind.encode()
 
 
-def items_in(accepted: Accepted, kind: str) -> list[Mapping[str, Any]]:
+def items_in(accepted: Accepted, kind: str, read: Callable[[bytes], Json]) -> list[Json]:
     """The items of a kind of tool in the request's own input."""
     items = () if isinstance(accepted.input, str) else accepted.input
     mine = f"{kind}_"
     return [
-        item.model_dump(exclude_none=True) for item in items if (item.type or "").startswith(mine)
+        read(item.model_dump_json(exclude_none=True).encode())
+        for item in items
+        if (item.type or "").startswith(mine)
     ]
 
 

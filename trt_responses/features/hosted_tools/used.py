@@ -79,6 +79,9 @@ class UsedTools(Mapping[str, UsedTool]):
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
+    def __bool__(self) -> bool:
+        return bool(self.opened)  # without counting them
+
     def names(self) -> Collection[str]:
         """The tools by their names in the prompt."""
         if self._hidden:
@@ -148,6 +151,9 @@ class NewCalls(Mapping[str, "NewCall"]):
         if used is None:
             return self._others[recipient]
         return used.runner._replace(sign=self._sign).call
+
+    def __bool__(self) -> bool:
+        return True  # without counting them
 
     def __iter__(self) -> Iterator[str]:
         return iter({**self._others, **dict.fromkeys(self._tools)})

@@ -6,12 +6,17 @@ Knows names and digests' first digits; knows no key.
 from __future__ import annotations
 
 import os
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import orjson
 
 from trt_responses.features.limits.keys import utc_now
 from trt_responses.files import make_private
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from trt_responses.settings import Settings
 
 
 class Audit:
@@ -31,3 +36,8 @@ class Audit:
             os.fsync(file)
         finally:
             os.close(file)
+
+
+def audit_of(settings: Settings) -> Audit:
+    """The audit file of a server."""
+    return Audit(settings.data_dir / "audit.jsonl")

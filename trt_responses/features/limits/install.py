@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from trt_responses.errors import UsageError
 from trt_responses.features.limits.admission import Admission, Bounds
-from trt_responses.features.limits.audit import Audit
+from trt_responses.features.limits.audit import audit_of
 from trt_responses.features.limits.counts import LocalCounts
 from trt_responses.features.limits.endpoint import routes
 from trt_responses.features.limits.key_file import WatchedKeys
@@ -28,7 +28,7 @@ def install(server: Server) -> None:
         counts=server.served.given.counts or LocalCounts(),
     )
     server.each_look.append(admission.look)  # the engine may have come back
-    server.provide(keys, Audit(settings.audit_path))
+    server.provide(keys, audit_of(settings))
     server.add_routes(75, routes)
     watched = _watched(settings, keys, server.sleep)
     if watched is not None:
@@ -66,7 +66,7 @@ def _watched(
     """The file of keys, loaded. Raises a `UsageError` for one that cannot be used."""
     if settings.keys_file is None:
         return None
-    watched = WatchedKeys(settings.keys_file, keys, Audit(settings.audit_path), sleep)
+    watched = WatchedKeys(settings.keys_file, keys, audit_of(settings), sleep)
     try:
         watched.load()
     except KeyFault as fault:

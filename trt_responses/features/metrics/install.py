@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from trt_responses import __version__
 from trt_responses.features.metrics.endpoint import routes
@@ -13,7 +13,6 @@ from trt_responses.features.metrics.metrics import Metrics
 from trt_responses.features.metrics.settings import MetricSettings
 from trt_responses.features.metrics.statistics import Statistics
 from trt_responses.features.metrics.token_gaps import TokenGaps
-from trt_responses.tool import RunsProcesses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,6 +21,19 @@ if TYPE_CHECKING:
     from trt_responses.setup.server import Server
     from trt_responses.store import Store
     from trt_responses.tool import Tool
+
+
+@runtime_checkable
+class RunsProcesses(Protocol):
+    """A tool whose calls run in processes of their own."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def processes(self) -> int:
+        """The number that runs now."""
+        ...
 
 
 def install(server: Server) -> None:

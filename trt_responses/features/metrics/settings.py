@@ -10,7 +10,7 @@ from trt_responses.settings.values import SettingGroup
 
 
 class MetricSettings(SettingGroup):
-    """Metrics."""
+    """Who reads metrics, and under which names."""
 
     metrics_key: str | None = Field(
         None,

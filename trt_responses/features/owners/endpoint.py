@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import orjson
 from fastapi import APIRouter
@@ -18,7 +19,7 @@ from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import Admin, ColdRoute, replies
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
 
     from trt_responses.web.shared import Shared
 
@@ -30,6 +31,19 @@ def routes(shared: Shared) -> list[OwnerActs]:
     return [OwnerActs(shared)]
 
 
+@runtime_checkable
+class KeepsForOwners(Protocol):
+    """A part that keeps more of owners than the store does. Its methods block, and belong in a
+    thread."""
+
+    kept: str
+    """What it keeps, in the plural."""
+
+    def exported(self, owner: str) -> Iterator[bytes]: ...
+
+    def erase(self, owner: str) -> int: ...
+
+
 class OwnerActs:
     """Each act is noted in the audit file first; one that cannot be noted is not done."""
 
@@ -38,6 +52,7 @@ class OwnerActs:
         self._on_delete = shared.on_delete
         self._audit = shared.of(Audit)
         self._headers = shared.headers
+        self._keeping = [x for x in shared.by_class.values() if isinstance(x, KeepsForOwners)]
         self._containers = containers_of(shared.parts.tools.values())
 
     def router(self) -> APIRouter:
@@ -62,6 +77,10 @@ class OwnerActs:
             found = await self._store.get(name, owner)
             if isinstance(found, Record | Job):
                 yield exported(found)
+        for one in self._keeping:
+            lines = one.exported(owner)
+            while (line := await asyncio.to_thread(next, lines, None)) is not None:
+                yield line
 
     async def erase(self, request: Request, owner: str, admin: Admin) -> Response:
         """Erase what is kept now. What still runs may be stored after it: revoke the owner's keys,
@@ -77,6 +96,8 @@ class OwnerActs:
                 await self._containers.delete(owner, facts.id)
                 containers += 1
         erased = {"records": records, "containers": containers}
+        for one in self._keeping:
+            erased[one.kept] = await asyncio.to_thread(one.erase, owner)
         return json_reply(
             orjson.dumps({"owner": owner, "object": "owner.erased", "erased": erased}),
             self._headers(request),

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from trt_responses.feature import Step
+from trt_responses.features.peer_words.sampling import NOTHING, SamplingStep, sampling_of
 from trt_responses.features.peer_words.words import answer_of, check_alone
 
 if TYPE_CHECKING:
@@ -24,6 +25,16 @@ class PeerWords:
             return None
         check_alone(answer, accepted.answer)
         return ConstraintStep(answer)
+
+
+class PeerSampling:
+    """Reads the options of sampling that other servers have."""
+
+    reads = ("ignored",)
+
+    def accept(self, accepted: Accepted) -> Step | None:
+        sampling = sampling_of(accepted.ignored)
+        return None if sampling == NOTHING else SamplingStep(sampling)
 
 
 class ConstraintStep(Step):

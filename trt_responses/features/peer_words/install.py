@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trt_responses.features.peer_words.feature import PeerWords
+from trt_responses.features.peer_words.feature import PeerSampling, PeerWords
 from trt_responses.features.peer_words.words import FIELDS
 
 if TYPE_CHECKING:
@@ -13,4 +13,4 @@ if TYPE_CHECKING:
 
 def install(server: Server) -> None:
     server.own_fields += FIELDS
-    server.features.append(PeerWords())
+    server.features += (PeerWords(), PeerSampling())

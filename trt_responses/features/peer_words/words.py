@@ -114,10 +114,6 @@ PARTS: Mapping[str, Read] = {
 NONE = "this server has nothing like it"
 REFUSED: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "guided_whitespace_pattern": (NONE, nothing),
-    "min_tokens": (NONE, nothing),
-    "stop_token_ids": (NONE, nothing),
-    "repetition_penalty": ("use `frequency_penalty`", lambda value: value in (None, 1)),
-    "logit_bias": (NONE, lambda value: not value),
     "echo": (NONE, nothing),
     "prompt_token_ids": (NONE, nothing),
     "continue_final_message": (NONE, nothing),
@@ -129,7 +125,16 @@ FOLLOWED = (
     "the answer's form, as vLLM or llama.cpp names it, in all three APIs; refused if the engine "
     "cannot guide to it"
 )
+EXTRA = "where the engine has it: llama.cpp, vLLM, SGLang{}; else refused"
+SAMPLED: Mapping[str, str] = {
+    "min_tokens": "not with an answer that has a form",
+    "stop_token_ids": "at most 64",
+    "repetition_penalty": EXTRA.format(", TensorRT-LLM"),
+    "logit_bias": f"at most 1024 ids; -100 everywhere, other values {EXTRA.format('')}",
+}
+"""The options of sampling, each with what bounds it."""
 FIELDS = (
+    *(Field(name, "honoured", why, ours=True) for name, why in SAMPLED.items()),
     *(Field(name, "honoured", FOLLOWED, ours=True) for name in (*CONSTRAINTS, STRUCTURED)),
     *(
         Field(name, "refused", why, ours=True, harmless=harmless)

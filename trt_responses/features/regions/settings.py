@@ -8,7 +8,7 @@ from trt_responses.settings.values import SettingGroup, Words
 
 
 class RegionSettings(SettingGroup):
-    """Regions."""
+    """Regions with stores of their own."""
 
     regions: Words = Field(
         (),

@@ -14,7 +14,7 @@ from trt_responses.features.limits.audit import Audit
 from trt_responses.features.limits.endpoint import note
 from trt_responses.features.rollout.acts import acts_of
 from trt_responses.features.rollout.bodies import load_request
-from trt_responses.features.rollout.refused import LoadRefused
+from trt_responses.features.rollout.measures import LoadRefused
 from trt_responses.web.body import read_body
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import Admin, ColdRoute, replies

@@ -20,7 +20,7 @@ from weakref import WeakSet
 from trt_responses.errors import ApiError, InvalidRequest, NotFound, ServerDraining, StartupError
 from trt_responses.features.rollout.acts import Acts
 from trt_responses.features.rollout.in_place import InPlace
-from trt_responses.features.rollout.refused import LoadRefused
+from trt_responses.features.rollout.measures import LoadRefused
 from trt_responses.frozen import dataclass
 
 if TYPE_CHECKING:

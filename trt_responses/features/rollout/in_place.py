@@ -12,7 +12,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from trt_responses.errors import ApiError, StartupError
-from trt_responses.features.rollout.refused import LoadRefused
+from trt_responses.features.rollout.measures import LoadRefused
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
+from trt_responses.errors import ApiError
 from trt_responses.frozen import dataclass
 
 FIRST_TOKEN_RATIO = 1.5
@@ -132,3 +133,15 @@ def slow(report: GateReport, rows: Sequence[Row]) -> str | None:
             f"least {SPEED_RATIO:g} times is required"
         )
     return None
+
+
+class LoadRefused(ApiError):
+    """The version is not served; the one before goes on."""
+
+    status = 409
+    type = "invalid_request_error"
+    code = "version_refused"
+
+    def __init__(self, message: str, report: GateReport | None = None) -> None:
+        super().__init__(message)
+        self.report = report

@@ -11,7 +11,7 @@ import asyncio
 from operator import is_
 from typing import TYPE_CHECKING
 
-from trt_responses.engine import GenerateOptions, Handle, Health, Limits, Sink
+from trt_responses.engine import EXTRAS, GenerateOptions, Handle, Health, Limits, Sink
 from trt_responses.errors import EngineUnavailable, StartupError
 from trt_responses.features.several.prefixes import blocks_of
 
@@ -178,6 +178,7 @@ def _common(found: Sequence[Limits]) -> Limits:
         max_logprobs=min(each.max_logprobs for each in found),
         longest_prompt=min(longest, default=None),
         ignores=frozenset().union(*(each.ignores for each in found)),
+        extras=frozenset(EXTRAS).intersection(*(each.extras for each in found)),
         adapters=tuple(
             name for name in found[0].adapters if all(name in each.adapters for each in found)
         ),

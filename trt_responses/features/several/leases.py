@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from trt_responses.backends.settings import EngineSettings
 from trt_responses.errors import EngineUnavailable
 from trt_responses.feature import Step
 from trt_responses.frozen import dataclass
@@ -95,7 +96,7 @@ class ModelLeases:
             model=group.model,
             dialect=dialect,
             steering=Steering(dialect, schema_s=settings.schema_s),
-            max_calls=settings.max_calls or dialect.takes.calls,
+            max_calls=EngineSettings.of(settings).max_calls or dialect.takes.calls,
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Protocol
 
 from trt_responses.errors import unsupported_value
@@ -19,9 +18,6 @@ class ContainerOptions(Protocol):
     """What a request may ask of a new container."""
 
     @property
-    def file_ids(self) -> Sequence[str] | None: ...
-
-    @property
     def memory_limit(self) -> str | None: ...
 
     @property
@@ -32,7 +28,6 @@ def check_container_options(options: ContainerOptions, place: str) -> None:
     """Refuse, by name, options of containers that are not built."""
     policy = options.network_policy
     for name, wanted, why in (
-        ("file_ids", options.file_ids, "there are no files to put into a container"),
         ("memory_limit", options.memory_limit, "the operator sets the memory of all containers"),
         (
             "network_policy",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Literal
 
 from trt_responses.features.tool_items.output import (
@@ -15,7 +17,7 @@ from trt_responses.features.tool_items.output import (
 )
 from trt_responses.frozen import dataclass, replace
 from trt_responses.wire.events import FolderDelta, FolderEvent, OfItem
-from trt_responses.wire.output import OutputItem
+from trt_responses.wire.output import OutputHostedCall, OutputItem
 
 
 def _shell_call(item: OutputItem) -> OutputShellCall | OutputContainerShellCall:
@@ -41,6 +43,24 @@ def _mcp_call(item: OutputItem) -> OutputMcpCall:
     if not isinstance(item, OutputMcpCall):
         raise TypeError(f"a {item.type} has no arguments of an MCP tool")
     return item
+
+
+@dataclass(frozen=True)
+class HostedStep(OfItem, FolderEvent):
+    """How far something has come that the server runs: the last word of `type` says it."""
+
+    type: str
+
+    def changed(self, item: OutputItem) -> OutputItem:
+        """The item with that word as its status, where it has one."""
+        if isinstance(item, OutputHostedCall):
+            return replace(item, status=self.type.rpartition(".")[2])  # type: ignore[type-var]  # each is a dataclass
+        return item
+
+
+def step(name: str) -> Callable[[str, int], HostedStep]:
+    """Makes the step of an item with this type."""
+    return partial(HostedStep, type=name)
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,12 @@ it gave as the answer of that name.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal
 
 import orjson
 
+from trt_responses.errors import InvalidRequest
 from trt_responses.features.tool_items.output import arguments_of
 from trt_responses.tool import function_name
 from trt_responses.wire.base import Label, ListOf, NonEmpty
@@ -83,6 +84,10 @@ class McpCall(PastCall):
             answer = f"Error: {_text(self.error)}"
         return CallText(function_name(self.server_label, self.name), self.arguments, answer)
 
+    def among(self, calls: Collection[str], place: str) -> CallText:
+        text, request_id = self.text(), self.approval_request_id
+        return CallText(result=text.result, call_id=request_id) if request_id in calls else text
+
     @staticmethod
     def digested(item: Any) -> Texts:
         return ("mcp_call", item.id or "", canonical(item.arguments))
@@ -139,6 +144,17 @@ class McpApprovalResponse(PastCall):
         verdict = "Approved." if self.approve else "Not approved."
         reason = f" {self.reason}" if self.reason else ""
         return CallText(None, None, verdict + reason, self.approval_request_id)
+
+    def among(self, calls: Collection[str], place: str) -> CallText:
+        if (request_id := self.approval_request_id) in calls:
+            return self.text()
+        raise InvalidRequest(
+            f"No 'mcp_approval_request' with the id {request_id[:100]!r} stands before this "
+            "approval: send that item too, or the previous_response_id of the response that made "
+            "it.",
+            param=f"{place}.approval_request_id",
+            code="unknown_call_id",
+        )
 
     @property
     def approved(self) -> str | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from trt_responses.frozen import dataclass
 from trt_responses.wire.output import (
+    Annotation,
     HostedStatus,
     OutputActionCall,
     OutputBeside,
@@ -31,6 +32,19 @@ def arguments_of(action: Mapping[str, Any]) -> str:
         if action[key] not in (None, {}) and (key, action[key]) != ("type", "exec")
     }
     return json.dumps(present, ensure_ascii=False)
+
+
+@dataclass(frozen=True)
+class ContainerFileCitation(Annotation):
+    """`text[start_index:end_index]`, in code points, names a file of a container. The span is empty
+    for a file that the text does not name."""
+
+    container_id: str
+    file_id: str
+    filename: str
+    start_index: int
+    end_index: int
+    type: Literal["container_file_citation"] = "container_file_citation"
 
 
 @dataclass(frozen=True)
@@ -181,13 +195,21 @@ class CodeLogs:
 
 
 @dataclass(frozen=True)
+class CodeImage:
+    """An image that code wrote, as a data URL."""
+
+    url: str
+    type: Literal["image"] = "image"
+
+
+@dataclass(frozen=True)
 class OutputCodeCall(OutputHostedCall):
     """Code that the model had run here. A client that did not include `outputs` gets None."""
 
     id: str
     container_id: str
     code: str = ""
-    outputs: tuple[CodeLogs, ...] | None = ()
+    outputs: tuple[CodeLogs | CodeImage, ...] | None = ()
     status: HostedStatus = "in_progress"
     type: Literal["code_interpreter_call"] = "code_interpreter_call"
 

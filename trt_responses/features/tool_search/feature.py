@@ -126,7 +126,10 @@ class ToolSearchStep(Step):
         """Let the model call all tools: the prompt is made."""
         if not self._tools:
             return
-        draft.accepted = replace(draft.accepted, tools=self._called)
+        choice, tools = draft.accepted.choice, self._called
+        names = [tool.name for tool in tools if tool.name in choice.names]
+        choice = replace(choice, names=names)  # each of which is looked at
+        draft.accepted = replace(draft.accepted, tools=tools, choice=choice)
         if self._search is not None:  # a call that is run here ends a turn
             draft.accepted = replace(draft.accepted, parallel_calls=False)
 

@@ -8,7 +8,7 @@ from trt_responses.settings.values import SettingGroup
 
 
 class TraceSettings(SettingGroup):
-    """Traces."""
+    """Where traces go."""
 
     otlp_endpoint: str | None = Field(
         None,

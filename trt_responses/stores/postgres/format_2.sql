@@ -27,3 +27,25 @@ BEGIN
 END $$;
 CREATE TRIGGER let_go AFTER DELETE OR UPDATE OF data ON trt_responses.blocks FOR EACH ROW
   WHEN (substr(OLD.data, 1, 4) = '\x00000080') EXECUTE FUNCTION trt_responses.let_go();
+
+-- As before, and needs no room: a full disk is emptied by it.
+CREATE OR REPLACE FUNCTION trt_responses.remove(
+  p_id text, p_owner text
+) RETURNS bool LANGUAGE plpgsql AS $$
+DECLARE
+  numbers bigint[];
+  found_any bool;
+BEGIN
+  PERFORM pg_advisory_xact_lock(29298, hashtext(p_owner));
+  DELETE FROM trt_responses.records WHERE id = p_id AND owner = p_owner
+    AND (expires_at IS NULL OR expires_at > trt_responses.now()) RETURNING blocks INTO numbers;
+  found_any := FOUND;
+  DELETE FROM trt_responses.jobs WHERE id = p_id AND owner = p_owner;
+  found_any := found_any OR FOUND;
+  IF found_any THEN
+    DELETE FROM trt_responses.frames WHERE id = p_id;
+    DELETE FROM trt_responses.blocks b WHERE b.n = ANY(numbers)
+      AND NOT EXISTS (SELECT FROM trt_responses.records r WHERE r.blocks @> ARRAY[b.n]);
+  END IF;
+  RETURN found_any;
+END $$;

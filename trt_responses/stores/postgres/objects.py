@@ -85,6 +85,7 @@ class Objects:
 
 
 def is_large(data: bytes) -> bool:
+    """Whether a packed block becomes an object."""
     return len(data) > OVER_BYTES
 
 
@@ -94,7 +95,7 @@ def objects_of(url: str, server: Connections) -> Objects:
         from trt_responses.stores.objects.bucket import Bucket, keys_of
     except ModuleNotFoundError as fault:
         raise StartupError(
-            f"`objects` of the store needs the module {fault.name}: "
+            f"`objects` of the store is not installed (no module {fault.name}): "
             "pip install 'trt-responses[postgres]'."
         ) from None
     return Objects(Bucket(url, keys_of()), server, GRACE_S)

@@ -245,6 +245,7 @@ def api_error(error: sqlite3.Error) -> ApiError:
 
 
 def is_busy(error: sqlite3.Error) -> bool:
+    """Whether the error means that another connection holds the file."""
     return _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 

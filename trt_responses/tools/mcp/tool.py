@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from trt_responses.errors import invalid_value
+from trt_responses.errors import InvalidRequest, invalid_value
 from trt_responses.tool import (
+    NO_ITEMS,
     Function,
     Listing,
     Opening,
@@ -202,6 +203,7 @@ class McpSession:
         self._tool = tool
         self._target = target
         self._options = opening.options
+        self._place = opening.place
         self._items = opening.items
         self._key = _key(opening.owner, target)
         self._connection: Connection | None = None
@@ -214,6 +216,12 @@ class McpSession:
             listed = await self._listed() if before is None else self._tool.read(before)
             offer = self._tool.offer(listed, self._target, self._options)
         except Fault as fault:
+            if self._options.get(NO_ITEMS):
+                raise InvalidRequest(
+                    f"The MCP server '{label}' did not list its tools: {fault.message}",
+                    param=self._place,
+                    code="mcp_list_failed",
+                ) from None
             self.listing = Listing(label, (), fault.message)
             await self.close()
             return

@@ -56,6 +56,8 @@ class Container:
         """The running command, if any."""
         self.added: set[str] = set()
         """The names of files that the owner added."""
+        self.copied: dict[str, str] = {}
+        """The names of uploaded files that were copied into it, by their ids."""
         self.deleted = False
         self.removed = False
         """Whether its directory is gone, so that no file can be added."""

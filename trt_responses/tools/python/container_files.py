@@ -9,13 +9,16 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 
-from trt_responses.errors import InvalidRequest, invalid_value
-from trt_responses.tools.containers import FileFacts
+from trt_responses.errors import InvalidRequest, invalid_value, unsupported_value
+from trt_responses.tools.containers import FileFacts, Upload, Uploads
 from trt_responses.tools.python import files
 from trt_responses.tools.python.container import Container, not_found
 from trt_responses.tools.python.directories import Usage, usage
+
+PNG = b"\x89PNG\r\n\x1a\n"
 
 
 class ContainerFiles:
@@ -33,6 +36,7 @@ class ContainerFiles:
         self._find = find
         self._used = used
         self._disk = disk
+        self.uploads: Uploads | None = None
 
     async def of(self, owner: str, container_id: str) -> list[FileFacts]:
         container = self._find(owner, container_id)
@@ -57,7 +61,52 @@ class ContainerFiles:
             raise _no_file(file_id) from None
         container.added.discard(path)
 
-    async def add(self, owner: str, container_id: str, name: str, data: bytes) -> FileFacts:
+    async def check(self, owner: str, file_ids: Sequence[str], place: str) -> None:
+        if file_ids and self.uploads is None:
+            raise unsupported_value(place, "there are no uploaded files here")
+        for number, file_id in enumerate(file_ids):
+            try:
+                await asyncio.to_thread(self._upload, owner, file_id)
+            except InvalidRequest as error:
+                error.param = f"{place}[{number}]" if place != "file_id" else place
+                raise
+
+    async def copy(self, owner: str, container_id: str, file_id: str) -> FileFacts:
+        upload = await asyncio.to_thread(self._upload, owner, file_id)
+        facts = await self.add(owner, container_id, upload.name, upload)
+        self._find(owner, container_id).copied[file_id] = upload.name
+        return facts
+
+    async def copy_missing(self, container: Container, file_ids: Sequence[str]) -> None:
+        """Copy those uploaded files into a container that it has not been given, or has lost."""
+        for file_id in file_ids:
+            name = container.copied.get(file_id)
+            if name is None or _is_lost(container, name):
+                await self.copy(container.owner, container.id, file_id)
+
+    def _upload(self, owner: str, file_id: str) -> Upload:
+        assert self.uploads is not None, "checked when the request was accepted"
+        return self.uploads.upload(owner, file_id)
+
+    async def of_code(self, container: Container) -> dict[FileFacts, files.FoundFile]:
+        """The files that code has written and not hidden, each with what any change of it
+        changes."""
+        listed = await asyncio.to_thread(files.list_files, container.directory, self._disk.entries)
+        return {
+            _file_facts(container, one): one
+            for one in listed
+            if one.path not in container.added and "/." not in f"/{one.path}"
+        }
+
+    async def pictures(
+        self, container: Container, written: Sequence[FileFacts], at_most: int
+    ) -> list[bytes]:
+        """The PNG images among these files, at most so many bytes together."""
+        return await asyncio.to_thread(_pictures, container, written, at_most)
+
+    async def add(
+        self, owner: str, container_id: str, name: str, data: bytes | Upload
+    ) -> FileFacts:
         container = self._find(owner, container_id)
         try:
             added = await asyncio.to_thread(self._add, container, name, data)
@@ -69,7 +118,7 @@ class ContainerFiles:
         self._used(container)
         return _file_facts(container, added)
 
-    def _add(self, container: Container, name: str, data: bytes) -> files.FoundFile:
+    def _add(self, container: Container, name: str, data: bytes | Upload) -> files.FoundFile:
         """Add a file; concurrent additions are counted and written one by one."""
         with container.changing:
             if container.removed:
@@ -77,8 +126,9 @@ class ContainerFiles:
             container.directory.mkdir(mode=0o700, exist_ok=True)
             used_now = usage(container.directory, self._disk)
             most = self._disk
+            size_bytes = len(data) if isinstance(data, bytes) else data.size_bytes
             if (
-                used_now.size_bytes + len(data) > most.size_bytes
+                used_now.size_bytes + size_bytes > most.size_bytes
                 or used_now.entries >= most.entries
             ):
                 raise InvalidRequest(
@@ -86,7 +136,9 @@ class ContainerFiles:
                     param="file",
                     code="container_full",
                 )
-            return files.add_file(container.directory, name, data)
+            return files.add_file(
+                container.directory, name, data if isinstance(data, bytes) else data.pieces
+            )
 
     async def _locate(
         self, owner: str, container_id: str, file_id: str
@@ -108,6 +160,24 @@ def _file_facts(container: Container, file: files.FoundFile) -> FileFacts:
     path = raw.decode("utf-8", "replace")
     is_users = file.path in container.added
     return FileFacts(f"cfile_{digest}", path, file.size_bytes, file.modified_at, is_users)
+
+
+def _pictures(container: Container, written: Sequence[FileFacts], at_most: int) -> list[bytes]:
+    found = []
+    for one in sorted(written, key=lambda facts: facts.path):
+        if not len(PNG) < one.size_bytes <= at_most:
+            continue
+        with suppress(FileNotFoundError):
+            with os.fdopen(files.open_file(container.directory, one.path), "rb") as file:
+                data = file.read(at_most + 1)
+            if data.startswith(PNG) and len(data) <= at_most:
+                found.append(data)
+                at_most -= len(data)
+    return found
+
+
+def _is_lost(container: Container, name: str) -> bool:
+    return not os.path.lexists(container.directory / name)
 
 
 def _no_file(file_id: str) -> InvalidRequest:

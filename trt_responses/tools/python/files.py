@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -29,6 +29,8 @@ class FoundFile(NamedTuple):
     """Relative to the directory."""
     size_bytes: int
     modified_at: int
+    changed_ns: int = 0
+    """Time of its last change, which code cannot set."""
 
 
 def list_files(top: Path, most: int) -> list[FoundFile]:
@@ -45,7 +47,8 @@ def list_files(top: Path, most: int) -> list[FoundFile]:
                     facts = os.stat(name, dir_fd=here, follow_symlinks=False)
                     if stat.S_ISREG(facts.st_mode):
                         path = name if below == "." else f"{below}{os.sep}{name}"
-                        found.append(FoundFile(path, facts.st_size, int(facts.st_mtime)))
+                        about = facts.st_size, int(facts.st_mtime), facts.st_ctime_ns
+                        found.append(FoundFile(path, *about))
             seen += len(names) + len(directories)
             if seen > most:
                 break
@@ -74,7 +77,7 @@ def remove_file(top: Path, path: str) -> None:
             raise FileNotFoundError(path) from None
 
 
-def add_file(top: Path, name: str, data: bytes) -> FoundFile:
+def add_file(top: Path, name: str, data: bytes | Iterable[bytes]) -> FoundFile:
     """Write a file atomically, replacing one of the same name. Raises an `OSError` if that is a
     directory, or a `ValueError` for an invalid name."""
     if os.sep in name or "\0" in name or name in ("", ".", ".."):
@@ -84,14 +87,14 @@ def add_file(top: Path, name: str, data: bytes) -> FoundFile:
         descriptor = os.open(temporary, NEW, 0o600, dir_fd=here)
         try:
             with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
+                file.writelines((data,) if isinstance(data, bytes) else data)
             os.rename(temporary, name, src_dir_fd=here, dst_dir_fd=here)
         except OSError:
             with suppress(OSError):
                 os.unlink(temporary, dir_fd=here)
             raise
         facts = os.stat(name, dir_fd=here, follow_symlinks=False)
-    return FoundFile(name, len(data), int(facts.st_mtime))
+    return FoundFile(name, facts.st_size, int(facts.st_mtime))
 
 
 @contextmanager

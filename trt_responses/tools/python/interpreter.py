@@ -22,6 +22,7 @@ from trt_responses.children import die_with
 from trt_responses.tools import box
 
 NAME = "<call {}>"
+FIGURE = "figure-{}.png"
 SHOWN_CHARACTERS = 10_000_000
 """Maximum characters of the last value's text; the server cuts it further for the model."""
 
@@ -79,10 +80,27 @@ def run(code: str, name: str, shared: dict[str, Any]) -> bool:
             if value is not None:
                 shared["_"] = value
                 print(repr(value)[:SHOWN_CHARACTERS])
+        save_figures(sys.modules.get("matplotlib.pyplot"))
     except BaseException as fault:
         _show(fault, name)
         return False
     return True
+
+
+def save_figures(pyplot: Any) -> None:
+    """Save matplotlib's open figures, but those that the code has saved, and close them: nothing
+    else could show them."""
+    if pyplot is None:
+        return
+    number = 1
+    for figure in map(pyplot.figure, pyplot.get_fignums()):
+        if not figure.stale:
+            continue
+        while os.path.exists(name := FIGURE.format(number)):
+            number += 1
+        figure.savefig(name)
+        print(f"[figure saved as {name}]")
+    pyplot.close("all")
 
 
 def _show(fault: BaseException, name: str) -> None:

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trt_responses.errors import InvalidRequest, StartupError
 from trt_responses.tool import Function, Recipient, ToolAnswer
+from trt_responses.tools.containers import wanted_files
 from trt_responses.tools.python.container import Full
 from trt_responses.tools.python.process import Ended
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from trt_responses.tool import Opening, ToolCall
     from trt_responses.tools.python.command import Finished, Shell
@@ -141,19 +142,25 @@ class ShellTool:
         conversation's commands used, else in a new one."""
         environment = opening.options.get("environment") or {}
         used = [item.get("environment") or {} for item in opening.items]
+        file_ids = wanted_files(opening, environment)
+        place = f"{opening.place}.environment"
+        await self.containers.files.check(opening.owner, file_ids, f"{place}.file_ids")
         container = self.containers.of_conversation(
             opening.owner,
             environment.get("container_id"),
             [each.get("container_id") for each in used],
-            f"{opening.place}.environment.container_id",
+            f"{place}.container_id",
         )
-        return ShellSession(container, self)
+        return ShellSession(container, self, file_ids)
 
-    async def run(self, container: Container, shell_call: ShellCall) -> Finished:
+    async def run(
+        self, container: Container, shell_call: ShellCall, file_ids: Sequence[str] = ()
+    ) -> Finished:
         """Run a command in a container. Raises `Ended`, `Full`, or an `InvalidRequest` if the
         container cannot be registered."""
         async with container.busy:
             await self.containers.keep(container)
+            await self.containers.files.copy_missing(container, file_ids)
             try:
                 return await self._run(container, shell_call)
             finally:
@@ -172,9 +179,10 @@ class ShellTool:
 class ShellSession:
     """One response's use of a container."""
 
-    def __init__(self, container: Container, tool: ShellTool) -> None:
+    def __init__(self, container: Container, tool: ShellTool, file_ids: Sequence[str] = ()) -> None:
         self._container = container
         self._tool = tool
+        self._file_ids = file_ids
 
     @property
     def recipients(self) -> Mapping[str, Recipient]:
@@ -186,7 +194,7 @@ class ShellSession:
         if isinstance(shell_call, str):
             return ToolAnswer(shell_call, failed=True)
         try:
-            finished = await self._tool.run(self._container, shell_call)
+            finished = await self._tool.run(self._container, shell_call, self._file_ids)
         except InvalidRequest as full:
             return ToolAnswer(full.message, failed=True)
         except (Ended, Full) as fault:

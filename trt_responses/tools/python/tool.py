@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import json
 import logging
+from base64 import b64encode
 from typing import TYPE_CHECKING
 
 from trt_responses.errors import InvalidRequest, StartupError
 from trt_responses.tool import Function, Recipient, ToolAnswer
+from trt_responses.tools.containers import WrittenFile, wanted_files
 from trt_responses.tools.python.process import Ended
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from trt_responses.tool import Opening, ToolCall
     from trt_responses.tools.python.container import Container
     from trt_responses.tools.python.containers import Containers
+    from trt_responses.tools.python.files import FoundFile
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +47,10 @@ CODE = {
     "required": ["code"],
     "additionalProperties": False,
 }
+
+
+PICTURE_BYTES = 1024 * 1024
+"""Of the images in one response's outputs; others stay files of the container."""
 
 
 class PythonTool:
@@ -95,21 +102,33 @@ class PythonTool:
         """A session in the requested container, else in the last existing one that the conversation
         used, else in a new one."""
         requested = opening.options.get("container")
+        file_ids = wanted_files(opening, requested)
+        place = f"{opening.place}.container.file_ids"
+        await self.containers.files.check(opening.owner, file_ids, place)
         container = self.containers.of_conversation(
             opening.owner,
             requested if isinstance(requested, str) else None,
             [item.get("container_id") for item in opening.items],
             f"{opening.place}.container",
         )
-        return PythonSession(container, self.containers)
+        return PythonSession(container, self.containers, file_ids)
 
 
 class PythonSession:
     """One response's use of a container."""
 
-    def __init__(self, container: Container, containers: Containers) -> None:
+    def __init__(
+        self, container: Container, containers: Containers, file_ids: Sequence[str] = ()
+    ) -> None:
         self._container = container
         self._containers = containers
+        self._file_ids = file_ids
+        self._written: dict[str, WrittenFile] = {}
+        self._picture_bytes = PICTURE_BYTES
+
+    @property
+    def written(self) -> Sequence[WrittenFile]:
+        return [*self._written.values()]
 
     @property
     def container_id(self) -> str:
@@ -128,12 +147,33 @@ class PythonSession:
         async with container.busy:
             try:
                 await containers.keep(container)
+                await containers.files.copy_missing(container, self._file_ids)
             except InvalidRequest as full:
                 return ToolAnswer(full.message, failed=True)
             try:
-                return await container.run(code, containers.how, containers.bounds)
+                before = await containers.files.of_code(container)
+                answer = await container.run(code, containers.how, containers.bounds)
+                return await self._with_files(answer, {*before.values()})
             finally:
                 containers.used(container)
+
+    async def _with_files(self, answer: ToolAnswer, before: Collection[FoundFile]) -> ToolAnswer:
+        """The answer with the pictures that the code has written, as data URLs."""
+        container, files = self._container, self._containers.files
+        found = await files.of_code(container)
+        written = [facts for facts, one in found.items() if one not in before]
+        ids = {facts.id for facts in written} | self._written.keys()
+        self._written = {
+            facts.id: WrittenFile(container.id, facts.id, facts.path)
+            for facts in found
+            if facts.id in ids
+        }
+        if not written:
+            return answer
+        pictures = await files.pictures(container, written, self._picture_bytes)
+        self._picture_bytes -= sum(map(len, pictures))
+        urls = [f"data:image/png;base64,{b64encode(data).decode()}" for data in pictures]
+        return answer._replace(details={"images": urls}) if urls else answer
 
     async def close(self) -> None:
         """Do nothing: the container stays until it expires."""

@@ -45,6 +45,8 @@ RICH = GenerateOptions(
     min_p=0.125,
     presence_penalty=0.5,
     frequency_penalty=0.25,
+    repetition_penalty=1.5,
+    logit_bias=((13, 2.0),),
     seed=-1,
     logprobs=3,
     banned_ids=(11, 11, 12),
@@ -93,6 +95,7 @@ def test_everything_that_samples_is_said_to_tensorrt_llm() -> None:
     sampling = request.sampling_config
     assert (sampling.temperature, sampling.top_p, sampling.top_k) == (0.5, 0.25, 7)
     assert (sampling.min_p, sampling.seed) == (0.125, 2**64 - 1)
+    assert sampling.repetition_penalty == 1.5
     assert (sampling.presence_penalty, sampling.frequency_penalty) == (0.5, 0.25)
     assert (request.max_tokens, request.streaming, request.ignore_eos) == (5, True, True)
     assert list(request.stop_token_ids) == [CONTROL.call]
@@ -295,12 +298,12 @@ def test_a_request_to_vllm_sets_every_option_and_nothing_is_left_to_its_defaults
     sampling = request.sampling_params
     assert (list(request.tokenized.input_ids), request.stream) == (list(PROMPT), True)
     assert request.request_id == "resp-1"
-    assert (sampling.max_tokens, sampling.top_k, sampling.repetition_penalty) == (5, 7, 1.0)
+    assert (sampling.max_tokens, sampling.top_k, sampling.repetition_penalty) == (5, 7, 1.5)
     assert (sampling.temperature, sampling.top_p, sampling.min_p) == (0.5, 0.25, 0.125)
     assert (sampling.presence_penalty, sampling.frequency_penalty) == (0.5, 0.25)
     assert (sampling.seed, sampling.logprobs, sampling.ignore_eos) == (2**31 - 1, 4, True)
     assert list(sampling.stop_token_ids)[:2] == [CONTROL.call, CONTROL.return_]
-    assert dict(sampling.logit_bias) == {11: -100.0}
+    assert dict(sampling.logit_bias) == {11: -100.0, 13: 2.0}
     assert (sampling.json_schema, sampling.grammar_from_first_token) == ('{"const": 1}', True)
 
 

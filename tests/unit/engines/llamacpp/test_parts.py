@@ -72,6 +72,15 @@ def test_everything_that_samples_is_said() -> None:
     }
 
 
+def test_a_repetition_is_penalised_over_the_whole_context_and_biases_stand_before_bans() -> None:
+    wish = GenerateOptions(
+        10, (), repetition_penalty=1.5, logit_bias=((7, 2.0),), banned_ids=(7, 8)
+    )
+    sent = said(wish)
+    assert (sent["repeat_penalty"], sent["repeat_last_n"]) == (1.5, 7)
+    assert sent["logit_bias"] == [[7, 2.0], [7, False], [8, False]]
+
+
 def test_no_default_of_the_servers_shows() -> None:
     plain = said(FREE)
     assert (plain["temperature"], plain["top_p"], plain["min_p"], plain["top_k"]) == (1, 1, 0, 0)

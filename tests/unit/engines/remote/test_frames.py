@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.turns import turn
-from trt_responses.engine import Chunk, GenerateOptions, Guide, Health, Limits, Logprob
+from trt_responses.engine import EXTRAS, Chunk, GenerateOptions, Guide, Health, Limits, Logprob
 from trt_responses.engines.remote import frames
 from trt_responses.engines.remote.frames import Kind, Splitter
 from trt_responses.engines.remote.server import EngineServer, FrontEnd, RemoteSink
@@ -119,6 +119,7 @@ def test_a_request_arrives_with_all_its_options() -> None:
         (200002, 200012),
         temperature=0.25,
         top_p=0.5,
+        logit_bias=((3, 2.0), (4, -5.0)),
         seed=2**63,
         logprobs=3,
         guide=Guide("json_schema", '{"const": "déjà"}'),
@@ -160,7 +161,9 @@ def test_the_state_arrives_whole() -> None:
         cache_use=0.5,
         queued=2,
     )
-    limits = Limits(512, 2, {"regex": frozenset({3, 4})}, 20, 100, adapters=("legal", "style"))
+    limits = Limits(
+        512, 2, {"regex": frozenset({3, 4})}, 20, 100, adapters=("legal", "style"), extras=EXTRAS
+    )
     [(kind, body)] = Splitter().feed(frames.state("1.0", health, limits))
     assert kind == Kind.STATE
     assert frames.read_state(body) == ("1.0", health, limits)

@@ -14,19 +14,19 @@ import pytest
 from tests.support.asgi import until
 from tests.support.gather import Gather, begin, generated
 from tests.support.remote_pair import VERSION, front_end, path_of, socket_served
+from tests.support.scripted.engine import Script, ScriptedEngine, Stall, StepClock
 from trt_responses.engine import Chunk, GenerateOptions
 from trt_responses.engines.remote import frames
 from trt_responses.engines.remote.client import Connection, RemoteEngine
 from trt_responses.engines.remote.frames import Kind, Splitter
-from trt_responses.engines.scripted.engine import Script, ScriptedEngine, Stall, StepClock
 from trt_responses.errors import EngineUnavailable, InvalidRequest, StartupError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from tests.support.scripted.engine import Request
     from trt_responses.engine import Sink
-    from trt_responses.engines.scripted.engine import Request
 
 OPTIONS = GenerateOptions(1000, ())
 ENDLESS = Script(tuple((n,) for n in range(500)))

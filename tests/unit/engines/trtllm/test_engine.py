@@ -294,6 +294,9 @@ def test_sampling_is_said_in_full() -> None:
     assert (said.presence_penalty, said.frequency_penalty) == (None, None)
     told_by(double, options(penalty=0.5))
     assert (sent(double).presence_penalty, sent(double).frequency_penalty) == (0.5, 0.5)
+    assert sent(double).repetition_penalty is None
+    told_by(double, replace(options(), repetition_penalty=1.5))
+    assert sent(double).repetition_penalty == 1.5
 
 
 @pytest.mark.parametrize(("temperature", "greedy"), [(0.0, True), (1.0, False), (0.01, False)])

@@ -5,12 +5,8 @@ from __future__ import annotations
 import pytest
 
 from trt_responses.errors import ApiError
-from trt_responses.features.containers.files import (
-    BOUNDARY_CHARACTERS,
-    HEAD_BYTES,
-    MOST_PARTS,
-    uploaded,
-)
+from trt_responses.features.containers.files import uploaded
+from trt_responses.features.forms.form import BOUNDARY_CHARACTERS, HEAD_BYTES, MOST_PARTS
 
 FORM = "multipart/form-data; boundary=x"
 NAME = "д" * 127
@@ -50,7 +46,7 @@ def test_a_file_is_found_with_the_longest_name_there_is(about: bytes, before: by
         (FORM + ";" * HEAD_BYTES, form(named("filename=f")), 415, "unsupported_content_type"),
         ("multipart/form-data", b"", 415, "unsupported_content_type"),
         ("text/plain; boundary=x", b"", 415, "unsupported_content_type"),
-        ("application/json", b"{}", 400, "unsupported_parameter"),
+        ("application/json", b"{}", 415, "unsupported_content_type"),
     ],
 )
 def test_what_is_no_form_with_a_file_is_refused(

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.scripted.engine import ScriptedEngine
 from tests.support.served import SETTINGS, served
 from trt_responses.app import create_app
-from trt_responses.engines.scripted.engine import ScriptedEngine
 from trt_responses.features.description.docs import page_of
 from trt_responses.settings import Settings
 from trt_responses.wire.judge import FIELDS
@@ -81,6 +81,10 @@ CALLS = {
     *{("/admin/drain", "post"), ("/admin/engines/{name}", "get")},
     *{("/admin/owners/{owner}/export", "get"), ("/admin/owners/{owner}", "delete")},
     *{(f"/admin/engines/{{name}}/{act}", "post") for act in ("load", "unload")},
+    *{("/v1/files", "get"), ("/v1/files", "post"), ("/v1/files/{file_id}/content", "get")},
+    *{("/v1/files/{file_id}", "get"), ("/v1/files/{file_id}", "delete")},
+    *{("/v1/batches", "get"), ("/v1/batches", "post"), ("/v1/batches/{batch_id}", "get")},
+    ("/v1/batches/{batch_id}/cancel", "post"),
     ("/v1/conversations", "post"),
     *{("/v1/conversations/{conversation_id}", method) for method in ("get", "post", "delete")},
     *{("/v1/conversations/{conversation_id}/items", method) for method in ("get", "post")},
@@ -127,6 +131,8 @@ def test_a_call_is_described_with_what_it_takes_and_how_it_refuses(call: tuple[s
         assert (limit["minimum"], limit["maximum"], limit["default"]) == (1, 100, 20)
         assert queries["order"]["enum"] == ["asc", "desc"]
         assert set(queries) == {"limit", "order", "after"}
+    elif path in ("/v1/files", "/v1/batches") and method == "get":
+        assert {"limit", "after"} <= queries.keys() <= {"limit", "after", "order", "purpose"}
     elif path.endswith("explain"):
         assert set(queries) == {"transcript"}
     elif call == ("/v1/responses/{response_id}", "get"):

@@ -11,10 +11,10 @@ from tests.support.story import story
 from tests.support.turns import turn
 from trt_responses.accept.accepted import BuiltInTool
 from trt_responses.features.hosted_tools.sessions import OfferMemory, OpenedTools
-from trt_responses.tool import Opening
+from trt_responses.tool import Function, Opening, Recipient
 
 if TYPE_CHECKING:
-    from trt_responses.tool import Recipient, Tool
+    from trt_responses.tool import Tool
 
 
 class Offers:
@@ -70,3 +70,21 @@ async def test_each_session_is_closed_though_the_caller_is_cancelled() -> None:
         tool.may_end.set()
     await turn(5)
     assert [tool.closed for tool in tools] == [1, 1]
+
+
+@story
+async def test_what_servers_offered_lately_is_kept_and_the_longest_unused_goes_first() -> None:
+    def offer(name: str) -> dict[str, Recipient]:
+        facts = {"name": name, "server_label": "demo"}
+        return {f"functions.{name}": Recipient("mcp", facts, function=Function("", {}))}
+
+    memory, one, two, three = OfferMemory(most=2), offer("one"), offer("two"), offer("three")
+    first, second = [await memory.offered(each, "tools[0]") for each in (one, two)]
+    assert await memory.offered(one, "tools[0]") is first
+    joined = memory.joined([], [first])
+    assert memory.joined([], [first]) is joined
+    assert memory.joined([], [second]) is not joined
+    await memory.offered(three, "tools[0]")
+    assert await memory.offered(one, "tools[0]") is first
+    assert await memory.offered(two, "tools[0]") is not second, "it was the longest unused"
+    assert await memory.offered(one, "tools[1]") is not first, "faults name its place"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from trt_responses.engines.scripted.engine import ScriptedEngine
+from tests.support.scripted.engine import ScriptedEngine
 from trt_responses.errors import NotFound
 from trt_responses.features.rollout.loaded import Loaded, Version
 from trt_responses.features.rollout.names import VersionNames

@@ -19,10 +19,10 @@ from tests.support import lawful
 from tests.support import steering as s
 from tests.support.replay import PROMPT
 from tests.support.requests import accepted
+from tests.support.scripted.engine import ScriptedEngine
 from tests.support.sdk_judge import accumulated, refused
 from tests.support.turns import turn
 from trt_responses.engine import CONTINUATION_PRIORITY
-from trt_responses.engines.scripted.engine import ScriptedEngine
 from trt_responses.errors import InvalidRequest, Unsupported
 from trt_responses.features.explain.transcript import compact
 from trt_responses.harmony.dialect import harmony

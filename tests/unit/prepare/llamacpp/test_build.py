@@ -21,8 +21,8 @@ import pytest
 
 from scripts.checkpoints import TINY, Recipe, write_checkpoint
 from scripts.gguf_model import planned_bytes
+from tests.support.scripted.engine import Die, Scored, Script, ScriptedEngine
 from trt_responses.engine import Logprob
-from trt_responses.engines.scripted.engine import Die, Scored, Script, ScriptedEngine
 from trt_responses.prepare import demo
 from trt_responses.prepare.checkpoint.open import open_checkpoint
 from trt_responses.prepare.checkpoint.safetensors import Tensor, narrow, read_tensors, write_tensors

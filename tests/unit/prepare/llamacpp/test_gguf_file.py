@@ -17,7 +17,7 @@ from scripts.checkpoints import TINY, Recipe, write_checkpoint
 from scripts.gguf_model import planned_bytes
 from tests.support.downloads import write_download
 from tests.support.sampled import sampled
-from trt_responses.engines.scripted.engine import Script, ScriptedEngine
+from tests.support.scripted.engine import Script, ScriptedEngine
 from trt_responses.engines.stand_ins import is_whole
 from trt_responses.prepare.checkpoint.open import open_checkpoint
 from trt_responses.prepare.faults import PrepareError

@@ -128,7 +128,7 @@ def test_comparing_takes_no_second_however_large_the_file(directory: Path) -> No
 
 
 FIELDS = tuple(Card.__dataclass_fields__)
-OPTIONAL = ("chain", "dialect", "ignores", "note", "number", "temperature")
+OPTIONAL = ("chain", "dialect", "ignores", "note", "number", "strict_tools", "temperature")
 
 
 @pytest.mark.parametrize("field", [field for field in FIELDS if field not in OPTIONAL])
@@ -145,7 +145,7 @@ def test_a_card_with_a_wrong_kind_of_value_is_refused_by_its_name(
     directory: Path, field: str
 ) -> None:
     value = json.loads((directory / CARD).read_text("utf-8"))
-    value[field] = True
+    value[field] = "yes" if value[field] is False else True
     (directory / CARD).write_text(json.dumps(value), "utf-8")
     with pytest.raises(PrepareError, match=rf"card\.json, {field}"):
         read_card(directory)

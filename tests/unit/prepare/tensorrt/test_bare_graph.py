@@ -14,7 +14,7 @@ import pytest
 
 from scripts.checkpoints import TINY, Recipe, write_checkpoint
 from tests.support.graphs import spec_of
-from trt_responses.engines.scripted.engine import Die, Script, ScriptedEngine
+from tests.support.scripted.engine import Die, Script, ScriptedEngine
 from trt_responses.prepare.checkpoint.open import open_checkpoint
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.files import EXPERTS, FINISHED, GRAPH

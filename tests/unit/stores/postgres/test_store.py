@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.support import histories, postgres_server
-from tests.support.histories import FREE, PostgresHistory, block, letters, record
+from tests.support.asgi import until
+from tests.support.histories import FREE, LEASE_S, PostgresHistory, block, letters, record
 from tests.support.redis_server import free_port
 from trt_responses.errors import StartupError, StoreUnavailable
-from trt_responses.store import Expired, Job, Lock, Record
+from trt_responses.store import Expired, Frames, Job, Lock, Record
+from trt_responses.stores.limits import Bounds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,6 +26,11 @@ if TYPE_CHECKING:
 
 WRITERS, TURNS = 8, 6
 OWNERS = ("ann", "bob")
+CLOCK = (
+    "CREATE OR REPLACE FUNCTION trt_responses.now() RETURNS float8 LANGUAGE sql VOLATILE AS "
+    "'SELECT extract(epoch FROM clock_timestamp())::float8 + {}'"
+)
+WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
 
 
 @pytest.fixture(scope="module")
@@ -164,28 +171,60 @@ def test_an_odd_id_is_no_response(history: PostgresHistory, name: str) -> None:
     asyncio.run(story())
 
 
-def test_a_job_that_ends_while_it_is_looked_up_is_found(
-    history: PostgresHistory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def story() -> None:
+def test_a_job_that_ends_while_it_is_looked_up_is_found(history: PostgresHistory) -> None:
+    import psycopg
+
+    async def story(other: psycopg.Connection[Any]) -> None:
+        def waits() -> bool:
+            return bool(history.value(WAITING))
+
         store = opened(history.url)
         await store.start()
+        await store.put(record("a", block("hello")))
+        history.execute("UPDATE trt_responses.records SET owner = 'nobody'")  # not yet
         await store.put_job(Job("a", "ann", b"{}", int(histories.NOW)))
-        rows, ended = store._server.rows, False  # private: between two of its statements
-
-        async def then_it_ends(*statement: Any) -> list[Any]:
-            nonlocal ended
-            found = await rows(*statement)
-            if not ended:
-                ended = True
-                assert await store.finish_job(record("a", block("hello")))
-            return found
-
-        monkeypatch.setattr(store._server, "rows", then_it_ends)
-        assert await store.get("a", "ann") == record("a", block("hello"))
+        with other.transaction():
+            other.execute("LOCK TABLE trt_responses.jobs")
+            looking = asyncio.create_task(store.get("a", "ann"))
+            await until(waits)
+            other.execute("DELETE FROM trt_responses.jobs")
+            other.execute("UPDATE trt_responses.records SET owner = 'ann'")
+        assert await looking == record("a", block("hello"))
         await store.stop()
 
+    with psycopg.connect(history.url, autocommit=True) as other:
+        asyncio.run(story(other))
+
+
+@pytest.mark.parametrize("jump_s", [-600, 600])
+def test_a_date_of_the_database_that_jumps_leaves_each_job_one_owner(
+    history: PostgresHistory, jump_s: int
+) -> None:
+    """Servers' own dates mean nothing to it."""
+    bounds = Bounds(max_age_s=None, lease_s=LEASE_S, takeover_s=10_000.0)
+
+    async def story() -> None:
+        one, other = history.store(bounds), history.store(bounds)
+        await one.start()
+        await other.start()
+        await one.put_job(Job("j", "ann", b"{}", 0, source=b"all there is", model="demo"))
+        history.execute(CLOCK.format(jump_s))
+        taken = await other.take_job("demo")
+        assert (taken is None) is (jump_s < 0), "a jump ahead ends the lease"
+        owner, term = (one, 1) if taken is None else (other, taken.term)
+        assert await one.take_job("demo") is None, "once"
+        assert await one.renew_job("j") == ("held" if owner is one else "gone")
+        assert await owner.renew_job("j", term=term) == "held"
+        if owner is other:
+            assert not await one.append_frames("j", Frames(0, 1, b"data: 1\n\n"))
+            assert not await one.finish_job(record("j", block("old")))
+        assert await owner.finish_job(record("j", block("new")), term=term)
+        assert await one.get("j", "ann") == record("j", block("new"))
+        await one.stop()
+        await other.stop()
+
     asyncio.run(story())
+    history.execute(CLOCK.format(0))
 
 
 def test_old_responses_are_dropped_while_nobody_writes(history: PostgresHistory) -> None:

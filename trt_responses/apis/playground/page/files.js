@@ -23,12 +23,14 @@ const asData = (blob) => new Promise((done) => {
   reader.readAsDataURL(blob);
 });
 
-async function shown(file) {
+async function shown(file, outputs) {
   const name = file.path.split("/").at(-1);
   const type = IMAGES[name.split(".").at(-1).toLowerCase()];
   const save = button(`Save ${name}`, async () => download(await contentOf(file), name));
   if (!type || file.bytes > LARGEST) return el("p", {}, save);
-  return el("figure", {}, picture(await asData(await contentOf(file, type)), name), el("figcaption", {}, save));
+  const data = await asData(await contentOf(file, type));
+  if (outputs.has(data)) return el("p", {}, save); // it stands below its code
+  return el("figure", {}, picture(data, name), el("figcaption", {}, save));
 }
 
 // The nodes of the files that were written while the answer was made; none once the container has ended.
@@ -36,11 +38,12 @@ export async function filesOf(turn) {
   const begun = turn.response?.created_at;
   if (!begun || Date.now() / 1000 > begun + 2 * LIFE_S) return [];
   const nodes = [];
+  const outputs = new Set(turn.items.flatMap((item) => item?.outputs ?? []).map(({ url }) => url));
   for (const id of containersOf(turn)) {
     try {
       const { data } = await getJson(`containers/${id}/files?limit=100`);
       const written = data.filter(({ source, created_at }) => source !== "user" && created_at >= begun);
-      for (const file of written.slice(0, MOST)) nodes.push(await shown(file));
+      for (const file of written.slice(0, MOST)) nodes.push(await shown(file, outputs));
     } catch {
       // the container has ended, and its files with it
     }

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def add(commands: Commands, name: str, text: str) -> None:
     """Add the command `migrate`."""
     parser = add_command(commands, name, text, _run, example="migrate --to 1")
-    about = "Format of the store; a server that refuses the store names its own"
+    about = "Format, as the server that refuses the store names it"
     parser.add_argument("--to", metavar="N", type=number_from(1), required=True, help=about)
 
 

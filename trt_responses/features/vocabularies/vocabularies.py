@@ -18,13 +18,11 @@ if TYPE_CHECKING:
     from trt_responses.store import Block, Record
 
 
-async def spoken_here(record: Record, parts: Parts) -> Record:
-    """The record with blocks of this model's vocabulary, unchanged if they are so already. What
-    this model wrote after another one's turn is kept as it wrote it, for the next record is its
-    own. Raises `InvalidRequest` where only ids hold the text."""
+async def translated(record: Record, parts: Parts) -> Record:
+    """The record with blocks of this model's vocabulary. What this model wrote after another one's
+    turn is kept as it wrote it, for the next record is its own. Raises `InvalidRequest` where only
+    ids hold the text."""
     vocabulary = parts.dialect.vocabulary
-    if record.vocabulary == vocabulary:
-        return record
     if any(block.kind in ("summary", "context") for block in record.blocks):
         raise _compacted(record, parts)
     items = [ITEM.validate_json(block.item) for block in record.blocks]

@@ -1,4 +1,4 @@
-"""What the server serves, to which clients, and how it starts, stops and logs."""
+"""The settings of the core, and the numbers of the core that no operator turns."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from trt_responses.settings.values import (
+    MIB,
     YEAR_S,
+    FixedGroup,
     NumberOrAuto,
+    Positive,
     Seconds,
     SettingGroup,
     Text,
@@ -20,8 +23,8 @@ from trt_responses.settings.values import (
 )
 
 
-class Listening(SettingGroup):
-    """Listening and engine."""
+class CoreSettings(SettingGroup):
+    """What the core reads, in the order of `listed.txt`."""
 
     host: str = Field("127.0.0.1", description="Address to listen on.")
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
@@ -39,19 +42,6 @@ class Listening(SettingGroup):
         "`trt-responses export triton`), or that of an installed package, as NAME://PLACE. "
         "Several: several://NAME=ENGINE,NAME=ENGINE.",
     )
-    engine_process: Literal["auto", "always", "never"] = Field(
-        "auto",
-        description="Run the engine in a separate process: `always`, `never`, or `auto` "
-        "(TensorRT-LLM only).",
-    )
-    engine_pause_s: float = Field(
-        600.0,
-        ge=0,
-        le=YEAR_S,
-        allow_inf_nan=False,
-        description="Seconds that running responses wait for an engine that is restarting or "
-        "being replaced; 0: they fail at once.",
-    )
     engines_dir: Path = Field(Path("engines"), description="Directory of prepared engines.")
     model: Text | None = Field(
         None, description="Model name for clients (default: the engine's name)."
@@ -61,11 +51,6 @@ class Listening(SettingGroup):
         description="More model names that clients may use; `*` accepts every name, for agents "
         "that request other models for small tasks.",
     )
-
-
-class Access(SettingGroup):
-    """Access and keys."""
-
     api_keys: Words = Field((), description="Keys as `owner:key,…` (default: no key is required).")
     keys_file: Path | None = Field(
         None,
@@ -91,11 +76,41 @@ class Access(SettingGroup):
         description="Listen beyond the loopback without keys: everybody who can connect may use"
         " the server.",
     )
-
-
-class Lifecycle(SettingGroup):
-    """Start and stop."""
-
+    max_body_bytes: Positive = Field(
+        4 * MIB,
+        description="Maximum size of a request body; each MiB can delay other streams by about "
+        "5 ms.",
+    )
+    max_tool_calls: Positive = Field(
+        32,
+        description="Maximum calls of the server's own tools in one response, whatever the request "
+        "says.",
+    )
+    note_images: bool = Field(
+        False,
+        description="Replace images, files and audio by a text note instead of refusing them.",
+    )
+    dialect: Literal["openai", "open-responses"] = Field(
+        "openai", description="Spelling of events, unless the header `x-trt-dialect` chooses one."
+    )
+    max_running: Positive | None = Field(
+        None, description="Maximum responses generated at once (default: what the engine supports)."
+    )
+    store: str | None = Field(
+        None,
+        description="Where responses are kept: memory://, sqlite:///path, redis://host:port or "
+        "postgresql://user@host/database (default: a file in DATA_DIR; memory when embedded). "
+        "sqlite:///path?synchronous=full survives a power cut. An installed package's store is "
+        "NAME://PLACE.",
+    )
+    data_dir: Path = Field(
+        Path("data"), description="Directory of the default history file and the sealing key."
+    )
+    explain: Literal["full", "redacted", "off"] = Field(
+        "full",
+        description="What GET /v1/responses/{id}/explain returns to the owner: full, redacted "
+        "(counts instead of texts) or off.",
+    )
     stall_s: Seconds = Field(
         120.0,
         description="Seconds without progress of a busy engine after which the server is not "
@@ -116,11 +131,6 @@ class Lifecycle(SettingGroup):
         allow_inf_nan=False,
         description="Seconds that running responses get after LINGER_S; then they fail.",
     )
-
-
-class SystemMessage(SettingGroup):
-    """The system message."""
-
     identity: Text = Field(
         "You are ChatGPT, a large language model trained by OpenAI.",
         description="First line of the system message.",
@@ -128,11 +138,6 @@ class SystemMessage(SettingGroup):
     date: Annotated[str, AfterValidator(day)] | None = Field(
         None, description="Fixed date in the system message (default: today)."
     )
-
-
-class Logs(SettingGroup):
-    """Logs and traces."""
-
     log_format: Literal["text", "json"] = Field(
         "text", description="Format of log lines: text or json."
     )
@@ -140,4 +145,47 @@ class Logs(SettingGroup):
         "info",
         pattern="^(debug|info|warning|error)$",
         description="Minimum severity to log: debug, info, warning or error.",
+    )
+
+
+class Fixed(FixedGroup):
+    """Fixed numbers."""
+
+    max_body_values: int = Field(
+        64_000,
+        description="Values in a request body. 1,000 can hold other streams for some 0.5 ms, and a "
+        "long history meets the bound of its items first.",
+    )
+    read_timeout_s: float = Field(
+        60.0,
+        description="To begin a request, to end its head, and to send 64 KiB of its body: as nginx "
+        "has it.",
+    )
+    max_tools: int = Field(1024, description="Tools in a request: eight times the API's own bound.")
+    max_input: int = Field(
+        10_000, description="Items in a request's input: more than any context holds."
+    )
+    schema_s: float = Field(
+        1.0, description="To compile one request's schemas: real ones take a hundredth of it."
+    )
+    max_backlog_bytes: int = Field(
+        4 * MIB, description="That wait for a slow client of a stream: a whole long answer."
+    )
+    keep_alive_event_s: float = Field(
+        30.0,
+        description="Silence after which an event is repeated: half the shortest time after which "
+        "a client gives up that counts events alone.",
+    )
+    knowledge_cutoff: str = Field(
+        "2024-06", description="Second line of the system message: a fact of gpt-oss."
+    )
+    engine_pause_s: float = Field(
+        600.0,
+        description="For which running responses wait for an engine that is restarting or being "
+        "replaced: a large one loads in half of it; 0: they fail at once.",
+    )
+    keep_alive_s: float = Field(
+        10.0,
+        description="Silence after which a stream gets a comment line: a third of the shortest "
+        "timeout of proxies.",
     )

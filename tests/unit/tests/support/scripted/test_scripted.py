@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.gather import Gather, begin, chunks, generated
-from tests.support.turns import turn
-from trt_responses.engine import Chunk, GenerateOptions, Logprob
-from trt_responses.engines.scripted.engine import (
+from tests.support.scripted.engine import (
     Die,
     Request,
     Scored,
@@ -19,6 +17,8 @@ from trt_responses.engines.scripted.engine import (
     Stall,
     StepClock,
 )
+from tests.support.turns import turn
+from trt_responses.engine import Chunk, GenerateOptions, Logprob
 from trt_responses.errors import EngineUnavailable
 
 if TYPE_CHECKING:

@@ -9,6 +9,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Literal
 
+from tests.support.turns import turn
+
 
 class StepClock:
     """Calls the engine's `advance` once for each step."""
@@ -47,8 +49,7 @@ class StepClock:
         """Make exactly `count` steps; after each, let the loop run so that consumers react."""
         for _ in range(count):
             self.step_alone()
-            for _ in range(self._settle_turns):
-                await asyncio.sleep(0)
+            await turn(self._settle_turns)
 
     def _tick(self) -> None:
         """Make a step, and schedule the next one if there is more work."""

@@ -13,7 +13,14 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
+from tests.support.scripted.clock import StepClock as StepClock
+from tests.support.scripted.script import Die as Die
+from tests.support.scripted.script import Scored as Scored
+from tests.support.scripted.script import Script as Script
+from tests.support.scripted.script import Stall as Stall
+from tests.support.scripted.script import Step as Step
 from trt_responses.engine import (
+    EXTRAS,
     Chunk,
     Finish,
     GenerateOptions,
@@ -25,12 +32,6 @@ from trt_responses.engine import (
     Sink,
 )
 from trt_responses.engines.admission import room
-from trt_responses.engines.scripted.clock import StepClock as StepClock
-from trt_responses.engines.scripted.script import Die as Die
-from trt_responses.engines.scripted.script import Scored as Scored
-from trt_responses.engines.scripted.script import Script as Script
-from trt_responses.engines.scripted.script import Stall as Stall
-from trt_responses.engines.scripted.script import Step as Step
 from trt_responses.errors import EngineUnavailable
 
 State = Literal["waiting", "running", "finished", "aborted"]
@@ -169,6 +170,7 @@ class ScriptedEngine:
         guides: Mapping[GuideKind, frozenset[int]] | None = None,
         ignores: frozenset[str] = frozenset(),
         adapters: tuple[str, ...] = (),
+        extras: frozenset[str] = EXTRAS,
         keep_records: int = 1024,
         now_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
@@ -182,6 +184,7 @@ class ScriptedEngine:
             max_logprobs,
             ignores=ignores,
             adapters=adapters,
+            extras=extras,
         )
         self._now_ns = now_ns
         self._last_progress_ns = now_ns()

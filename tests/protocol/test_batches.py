@@ -1,0 +1,195 @@
+"""`/v1/batches` in the app: many requests answered behind all others, also by the next server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pytest
+
+from tests.support.asgi import until
+from tests.support.files import FORM, form
+from tests.support.served import served
+from tests.support.story import story
+from tests.support.ticks import settled
+from tests.support.turns import turn
+from trt_responses.backends.stores import store_of
+from trt_responses.settings import Settings
+from trt_responses.store import says_nothing
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.served import Served
+    from trt_responses.store import Store
+
+OWNERS: dict[str, Any] = {"api_keys": "ann:key-a,bob:key-b"}
+RESPONSES, CHAT = "/v1/responses", "/v1/chat/completions"
+
+
+async def ask(
+    app: Served, method: str, path: str, body: Any = None, key: str = "key-a", kind: str = ""
+) -> Any:
+    data = body if isinstance(body, bytes) else b"" if body is None else orjson.dumps(body)
+    headers = {"host": "127.0.0.1:8000", "authorization": f"Bearer {key}"}
+    headers["content-type"] = kind or "application/json"
+    return await app.client.send(method, path, data, headers)
+
+
+def request(name: str, url: str = RESPONSES, **body: Any) -> dict[str, Any]:
+    text = (
+        {"input": name} if url == RESPONSES else {"messages": [{"role": "user", "content": name}]}
+    )
+    return {
+        "custom_id": name,
+        "method": "POST",
+        "url": url,
+        "body": {"model": "demo"} | text | body,
+    }
+
+
+async def begun(app: Served, lines: bytes, url: str = RESPONSES) -> dict[str, Any]:
+    sent = await ask(app, "POST", "/v1/files", form(lines, purpose="batch"), kind=FORM)
+    asked = {"input_file_id": sent.json()["id"], "endpoint": url, "completion_window": "24h"}
+    made = await ask(app, "POST", "/v1/batches", asked | {"metadata": {"a": "b"}})
+    assert made.status == 200, made.body
+    batch: dict[str, Any] = made.json()
+    assert batch["status"] == "validating"
+    return batch
+
+
+async def ended(app: Served, batch_id: str) -> dict[str, Any]:
+    return await seen(app, batch_id, "completed", "failed", "cancelled", "expired")
+
+
+async def seen(app: Served, batch_id: str, *statuses: str) -> dict[str, Any]:
+    """The batch once it has one of these statuses, which its own server tells at its next beat."""
+    while True:
+        batch: dict[str, Any] = (await ask(app, "GET", f"/v1/batches/{batch_id}")).json()
+        if batch["status"] in statuses:
+            return batch
+        await turn()
+
+
+async def rows(app: Served, file_id: str | None) -> dict[str, dict[str, Any]]:
+    if file_id is None:
+        return {}
+    text = (await ask(app, "GET", f"/v1/files/{file_id}/content")).body
+    return {row["custom_id"]: row for row in map(orjson.loads, text.splitlines())}
+
+
+def jsonl(*requests: object) -> bytes:
+    return b"\n".join(map(orjson.dumps, requests))
+
+
+def left_in(folder: Path) -> list[Path]:
+    return [*folder.rglob("*.work"), *folder.rglob("*.part")]
+
+
+@pytest.mark.parametrize("url", [RESPONSES, CHAT])
+@story
+async def test_each_request_is_answered_and_each_fault_is_a_row(tmp_path: Path, url: str) -> None:
+    async with served(data_dir=tmp_path, **OWNERS) as app:
+        lines = jsonl(
+            request("one", url),
+            request("two", url),
+            request("bad", url, temperature=99),
+            request("streams", url, stream=True),
+        )
+        batch = await begun(app, lines, url)
+        last = await ended(app, batch["id"])
+        assert last["status"] == "completed"
+        assert last["request_counts"] == {"total": 4, "completed": 2, "failed": 2}
+        assert last["metadata"] == {"a": "b"}
+        answers = await rows(app, last["output_file_id"])
+        assert answers.keys() == {"one", "two"}
+        body = answers["one"]["response"]["body"]
+        assert answers["one"]["response"]["status_code"] == 200
+        assert "Hello there, friend." in orjson.dumps(body).decode()
+        assert body["object"] == ("response" if url == RESPONSES else "chat.completion")
+        faults = await rows(app, last["error_file_id"])
+        assert {name: row["response"]["status_code"] for name, row in faults.items()} == {
+            "bad": 400,
+            "streams": 400,
+        }
+        assert faults["bad"]["response"]["body"]["error"]["param"] == "temperature"
+        assert app.engine.requests[-1].options.priority == 0.0
+        listed = (await ask(app, "GET", "/v1/batches")).json()["data"]
+        assert [one["id"] for one in listed] == [batch["id"]]
+        assert (await ask(app, "GET", "/v1/batches", key="key-b")).json()["data"] == []
+        foreign = await ask(app, "GET", f"/v1/batches/{batch['id']}", key="key-b")
+        assert (foreign.status, foreign.error["code"]) == (404, "batch_not_found")
+        await until(lambda: not left_in(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("lines", "code"),
+    [
+        (b"", "invalid_file"),
+        (b"{", "invalid_json_line"),
+        (jsonl(request("a"), request("a")), "duplicate_custom_id"),
+        (jsonl(request("a", CHAT)), "mismatched_endpoint"),
+        (jsonl(request("a", input="x" * 5_000_000)), "line_too_long"),
+    ],
+    ids=["empty", "JSON", "name", "endpoint", "length"],
+)
+@story
+async def test_a_file_with_faults_fails_before_anything_runs(
+    tmp_path: Path, lines: bytes, code: str
+) -> None:
+    async with served(data_dir=tmp_path, **OWNERS) as app:
+        batch = await begun(app, lines)
+        last = await ended(app, batch["id"])
+        assert last["status"] == "failed"
+        assert last["errors"]["data"][0]["code"] == code
+        assert not app.engine.requests
+
+
+@story
+async def test_a_server_that_ends_leaves_a_batch_to_the_next(tmp_path: Path) -> None:
+    """What was answered is not answered again."""
+
+    def store() -> Store:
+        return store_of(Settings(store=f"sqlite:///{tmp_path}/kept.db"), says_nothing)
+
+    async with served(
+        store=store(), data_dir=tmp_path, manual=True, max_batch=1, **OWNERS
+    ) as first:
+        batch = await begun(first, jsonl(*map(request, ("one", "two", "three"))))
+        await until(lambda: len(first.engine.requests) == 1)
+        while len(first.engine.requests) < 2:
+            await first.clock.step()
+        (work,) = left_in(tmp_path)
+        with work.open("ab") as file:
+            file.write(b"half of a ro")  # as a kill leaves it
+    async with served(store=store(), data_dir=tmp_path, **OWNERS) as second:
+        last = await ended(second, batch["id"])
+        assert last["request_counts"] == {"total": 3, "completed": 3, "failed": 0}
+        assert len(second.engine.requests) == 2
+        answers = await rows(second, last["output_file_id"])
+        assert answers.keys() == {"one", "two", "three"}
+        await until(lambda: not left_in(tmp_path))
+
+
+@pytest.mark.slow  # it asks until a heartbeat of a second has told what it waits for
+@story
+async def test_a_batch_waits_for_all_others_and_ends_when_cancelled(tmp_path: Path) -> None:
+    async with served(data_dir=tmp_path, manual=True, max_batch=1) as app:
+        other = app.client.ask(stream=True)
+        await until(lambda: len(app.engine.requests) == 1)
+        batch = await begun(app, jsonl(request("one"), request("two")))
+        path = f"/v1/batches/{batch['id']}"
+        await seen(app, batch["id"], "in_progress")
+        later = app.client.ask(stream=True)
+        await settled()
+        other.hang_up()
+        await until(lambda: len(app.engine.requests) == 2)
+        assert app.engine.requests[1].options.priority > 0.0, "who came later goes first"
+        later.hang_up()
+        await until(lambda: len(app.engine.requests) == 3)
+        assert app.engine.requests[2].options.priority == 0.0
+        assert (await ask(app, "POST", f"{path}/cancel")).json()["status"] == "cancelling"
+        last = await ended(app, batch["id"])
+        assert (last["status"], last["output_file_id"]) == ("cancelled", None)
+        assert last["request_counts"] == {"total": 2, "completed": 0, "failed": 0}
+        assert (await ask(app, "POST", f"{path}/cancel")).json() == last

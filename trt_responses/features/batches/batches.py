@@ -1,0 +1,145 @@
+"""Batches: many requests in a file, answered while the engine has places that nothing else wants.
+
+A batch is a job of the store, with a lease: if its server dies, another one goes on behind the last
+answer that was kept. Knows the store's seam and uploaded files; knows no HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from trt_responses.errors import ApiError, InvalidRequest, invalid_value
+from trt_responses.features.batches.making import Making
+from trt_responses.store import Job, Record
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from trt_responses.features.batches.making import Maker
+
+    Body = dict[str, Any]
+    """A batch as the API gives it."""
+
+logger = logging.getLogger(__name__)
+
+WINDOW_S = 86_400
+HEARTBEATS_PER_LEASE = 3
+OVER = ("completed", "failed", "expired", "cancelled")
+
+
+class Batches:
+    """The batches that this server makes, and the look at those of others."""
+
+    def __init__(self, maker: Maker, model: str) -> None:
+        """Servers of one `model` go on with each other's batches."""
+        self._maker = maker
+        self._store = maker.parts.store
+        self._model = f"batches of {model}"
+        self._beat_s = min(1.0, self._store.lease_s / HEARTBEATS_PER_LEASE)
+        self._tasks: asyncio.TaskGroup | None = None
+        self._making = set[asyncio.Task[None]]()
+
+    @asynccontextmanager
+    async def life(self) -> AsyncIterator[None]:
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            looking = tasks.create_task(self._look())
+            try:
+                yield
+            finally:
+                self._tasks = None
+                for task in (looking, *self._making):
+                    task.cancel()
+
+    async def create(self, owner: str, endpoint: str, file_id: str, metadata: object) -> Body:
+        """A batch that has been stored, and is begun when nothing else is to do."""
+        if endpoint not in self._maker.answers:
+            paths = ", ".join(sorted(self._maker.answers))
+            raise invalid_value("endpoint", f"expected one of {paths}")
+        try:
+            facts = await asyncio.to_thread(self._maker.files.facts, owner, file_id)
+        except InvalidRequest as error:
+            error.param = "input_file_id"
+            raise
+        if facts["purpose"] != "batch":
+            raise invalid_value("input_file_id", "its purpose is not 'batch'")
+        now = int(time.time())
+        body: Body = {
+            "id": self._maker.parts.mint("batch"),
+            "object": "batch",
+            "endpoint": endpoint,
+            "input_file_id": file_id,
+            "completion_window": "24h",
+            "status": "validating",
+            "created_at": now,
+            "expires_at": now + WINDOW_S,
+            "request_counts": {"total": 0, "completed": 0, "failed": 0},
+            "metadata": metadata,
+        }
+        job = Job(
+            body["id"], owner, orjson.dumps(body), now, source=endpoint.encode(), model=self._model
+        )
+        await self._store.put_job(job)
+        self._begin(job)
+        return body
+
+    async def get(self, batch_id: str, owner: str) -> Body:
+        found = await self._store.get(batch_id, owner) if batch_id.startswith("batch_") else None
+        if not isinstance(found, Job | Record):
+            raise InvalidRequest(
+                f"No batch with the id '{batch_id:.100}'.", status=404, code="batch_not_found"
+            )
+        body: Body = orjson.loads(found.body)
+        if isinstance(found, Job) and found.lost:
+            body["status"] = "failed"
+        elif isinstance(found, Job) and found.cancel_requested:
+            body["status"] = "cancelling"
+        return body
+
+    async def of(self, owner: str) -> list[Body]:
+        """The oldest first."""
+        found: list[Body] = []
+        for name in await self._store.ids_of(owner):
+            with suppress(InvalidRequest):
+                found.append(await self.get(name, owner))
+        return sorted(found, key=lambda body: (body["created_at"], body["id"]))
+
+    async def cancel(self, batch_id: str, owner: str) -> Body:
+        if (await self.get(batch_id, owner))["status"] not in OVER:
+            await self._store.cancel_job(batch_id, owner)
+        return await self.get(batch_id, owner)
+
+    async def _look(self) -> None:
+        """Take batches that other servers have left, or this one before it was started again."""
+        while True:
+            try:
+                job = await self._store.take_job(self._model) if self._maker.takes_work else None
+                if job is not None:
+                    logger.warning("resuming %s (taken over)", job.id)
+                    self._begin(job)
+            except ApiError as fault:
+                logger.warning("failed to look for lost batches: %s", fault.message)
+            await self._maker.sleep(self._store.lease_s / HEARTBEATS_PER_LEASE)
+
+    def _begin(self, job: Job) -> None:
+        assert self._tasks is not None, "within `life`"
+        task = self._tasks.create_task(self._make(job))
+        self._making.add(task)
+        task.add_done_callback(self._making.discard)
+
+    async def _make(self, job: Job) -> None:
+        try:
+            await Making(self._maker, job, self._beat_s).make()
+        except BaseException as fault:
+            if isinstance(fault, Exception):
+                logger.exception("cannot go on with %s", job.id)
+            with suppress(ApiError):
+                await self._store.leave_job(job.id, term=job.term, to_others=True)
+            if not isinstance(fault, Exception):
+                raise

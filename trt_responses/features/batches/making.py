@@ -1,0 +1,299 @@
+"""The making of one batch: its file is checked, and each of its requests is answered once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import orjson
+
+from trt_responses.errors import ApiError, InvalidRequest, error_body, invalid_value
+from trt_responses.features.batches.answers import Wanted
+from trt_responses.features.batches.work import Work, lines_of
+from trt_responses.frozen import replace
+from trt_responses.run.request import RunRequest
+from trt_responses.store import Record
+from trt_responses.tasks import beside
+from trt_responses.wire.dialect import OPENAI
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
+
+    from trt_responses.features.batches.answers import AnswersBatches
+    from trt_responses.features.files.files import Files
+    from trt_responses.run.parts import Parts
+    from trt_responses.run.run import Run
+    from trt_responses.run.runs import Runs
+    from trt_responses.store import Job
+
+logger = logging.getLogger(__name__)
+
+MOST_REQUESTS = 50_000
+MOST_FAULTS = 20
+"""Faults of an input file that the batch names."""
+LOOK_S = 0.1
+"""Seconds between two looks for an idle place."""
+BEHIND_ALL = 0.0
+"""The engine's priority of a batch's requests."""
+AGAIN = (429, 503)
+"""Statuses after which a request is tried again."""
+
+GENERAL = "The server failed ({0.__class__.__name__}); the log has the details."
+
+Fault = tuple[str, str]
+"""A code, and what is wrong."""
+
+
+class Maker:
+    """What batches are made with, and the places that they may have."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        runs: Runs,
+        files: Files,
+        answers: Mapping[str, AnswersBatches],
+        places: Callable[[], int],
+        most_line_bytes: int,
+        sleep: Callable[[float], Awaitable[None]],
+    ) -> None:
+        """`answers` by the APIs' paths. `places`: those of the engine, now."""
+        self.parts = parts
+        self.runs = runs
+        self.files = files
+        self.answers = answers
+        self.most_line_bytes = most_line_bytes
+        self.sleep = sleep
+        self._places = places
+        self._starting = 0
+
+    @property
+    def takes_work(self) -> bool:
+        return self.runs.takes_work
+
+    async def place(self, stop: asyncio.Event) -> bool:
+        """Wait for a place in the engine that nothing else wants; False if `stop` came first. When
+        the run has begun, `started` has to be called."""
+        admission = self.parts.admission
+        while (
+            not self.takes_work
+            or admission.waiting
+            or admission.running + self._starting >= self._places()
+        ):
+            if stop.is_set():
+                return False
+            await self.sleep(LOOK_S)
+        self._starting += 1
+        return True
+
+    def started(self) -> None:
+        self._starting -= 1
+
+
+class Reply(NamedTuple):
+    """The answer to a request, in JSON."""
+
+    status: int
+    body: bytes
+
+
+class Making:
+    """One batch under this server."""
+
+    def __init__(self, maker: Maker, job: Job, beat_s: float) -> None:
+        self._maker = maker
+        self._job = job
+        self._beat_s = beat_s
+        self._body: dict[str, Any] = orjson.loads(job.body)
+        self._answers = maker.answers[self._body["endpoint"]]
+        self._end: Literal["cancelled", "expired", "gone"] | None = None
+        self._stop = asyncio.Event()
+        self._adding = asyncio.Lock()
+        self._tasks = set[asyncio.Task[None]]()
+        self._runs: set[Run] = set()
+
+    async def make(self) -> None:
+        job, whole = self._job, False
+        work = await asyncio.to_thread(Work, self._maker.files, job.owner, job.id, job.term)
+        try:
+            async with beside(self._beat()):
+                faults = await asyncio.to_thread(self._check)
+                if faults:
+                    self._note("failed", errors={"object": "list", "data": faults})
+                else:
+                    self._note("in_progress")
+                    await self._answer_all(work)
+                    if self._end != "gone":
+                        await self._write_out(work)
+            whole = await self._finish()
+        finally:
+            work.close(whole=whole)  # here: a server that ends waits for no thread
+
+    def _note(self, status: str, **more: object) -> None:
+        self._body |= {"status": status, **more}
+        self._body.setdefault(f"{status}_at", int(time.time()))
+
+    async def _beat(self) -> None:
+        """Keep the lease, and the batch as it is for its readers."""
+        store, job = self._maker.parts.store, self._job
+        while self._end != "gone":
+            standing = await store.renew_job(job.id, orjson.dumps(self._body), term=job.term)
+            if standing == "gone":
+                self._end = "gone"
+            elif standing == "cancel":
+                self._end = "cancelled"
+            elif time.time() >= self._body["expires_at"]:
+                self._end = "expired"
+            if self._end is not None:
+                self._stop.set()
+            await self._maker.sleep(self._beat_s)
+
+    def _lines(self) -> Iterator[tuple[int, bytes]]:
+        pieces = self._maker.files.content(self._job.owner, self._body["input_file_id"])
+        return enumerate(lines_of(pieces, self._maker.most_line_bytes), 1)
+
+    def _check(self) -> list[dict[str, object]]:
+        """The first faults of the input file."""
+        faults, names, number = list[dict[str, object]](), set[str](), 0
+        try:
+            lines = self._lines()
+        except InvalidRequest as error:  # it was deleted meanwhile
+            return [_fault_of(None, "invalid_file", error.message)]
+        for number, line in lines:
+            if (fault := self._fault(line, names)) is not None:
+                faults.append(_fault_of(number, *fault))
+            if len(faults) == MOST_FAULTS or number > MOST_REQUESTS:
+                break
+        if not 1 <= number <= MOST_REQUESTS:
+            message = f"The file must have 1 to {MOST_REQUESTS} requests, a line each."
+            faults.append(_fault_of(None, "invalid_file", message))
+        self._body["request_counts"]["total"] = number
+        return faults
+
+    def _fault(self, line: bytes, names: set[str]) -> Fault | None:
+        if len(line) > self._maker.most_line_bytes:
+            return "line_too_long", f"The line has over {self._maker.most_line_bytes} bytes."
+        try:
+            request = orjson.loads(line)
+            name, method, url = request["custom_id"], request["method"], request["url"]
+            known = isinstance(name, str) and isinstance(request["body"], dict)
+        except (ValueError, KeyError, TypeError):
+            known = False
+        if not known:
+            return "invalid_json_line", (
+                "The line is not an object with custom_id, method, url and body."
+            )
+        if name in names:
+            return "duplicate_custom_id", f"The custom_id '{name:.64}' stands in an earlier line."
+        names.add(name)
+        if (method, url) != ("POST", self._body["endpoint"]):
+            return "mismatched_endpoint", f"Expected POST {self._body['endpoint']}."
+        return None
+
+    async def _answer_all(self, work: Work) -> None:
+        """Answer what no server before has answered, until all is answered or it has to stop."""
+        lines = self._lines()
+        stopped = asyncio.create_task(self._stop.wait())
+        try:
+            while (found := await asyncio.to_thread(next, lines, None)) is not None:
+                if found[0] in work.failed:
+                    continue
+                if not await self._maker.place(self._stop):
+                    break
+                task = asyncio.create_task(self._answer(*found, work))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+            while self._tasks and not self._stop.is_set():
+                await asyncio.wait((*self._tasks, stopped), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopped.cancel()
+            self._stop.set()
+            while self._tasks:  # one may be about to begin its run
+                for run in tuple(self._runs):
+                    run.cancel()
+                await asyncio.wait(self._tasks, timeout=LOOK_S)
+        self._count(work)
+
+    async def _answer(self, number: int, line: bytes, work: Work) -> None:
+        """Answer one request, which has a place already, and keep the answer."""
+        request = orjson.loads(line)
+        while True:
+            reply = await self._reply(orjson.dumps(request["body"]))
+            if reply is None or self._stop.is_set():
+                return
+            if reply.status not in AGAIN:
+                break
+            await self._maker.sleep(self._beat_s)
+            if not await self._maker.place(self._stop):
+                return
+        name = f"batch_req_{self._job.id.partition('_')[2]}_{number}"
+        response = {
+            "status_code": reply.status,
+            "request_id": name,
+            "body": orjson.Fragment(reply.body),
+        }
+        row = {"id": name, "custom_id": request["custom_id"], "response": response, "error": None}
+        async with self._adding:
+            await asyncio.to_thread(work.add, number, reply.status != 200, orjson.dumps(row))
+        self._count(work)
+
+    def _count(self, work: Work) -> None:
+        failed = sum(work.failed.values())
+        counts = {"completed": len(work.failed) - failed, "failed": failed}
+        self._body["request_counts"] |= counts
+
+    async def _reply(self, body: bytes) -> Reply | None:
+        """The answer; None if it was broken off."""
+        maker = self._maker
+        try:
+            try:
+                wanted = Wanted(*await self._answers.wanted(body))
+                if wanted.stream:
+                    raise invalid_value("stream", "a batch has no streams and no background")
+                sampling = replace(wanted.accepted.sampling, priority=BEHIND_ALL)
+                accepted = replace(wanted.accepted, sampling=sampling)
+                run = await maker.runs.start(
+                    RunRequest(
+                        accepted, self._job.owner, time.monotonic_ns(), OPENAI, wanted.spelling
+                    )
+                )
+            finally:
+                maker.started()
+            self._runs.add(run)
+            try:
+                last = await maker.runs.make(run)
+            finally:
+                self._runs.discard(run)
+            if last.status == "cancelled":
+                return None
+            if last.status == "failed":
+                raise run.error or ApiError("The response failed.")
+            return Reply(200, wanted.whole(run))
+        except Exception as fault:
+            error = fault if isinstance(fault, ApiError) else ApiError(GENERAL.format(fault))
+            if error is not fault:
+                logger.exception("failed to answer a request of %s", self._job.id)
+            return Reply(error.status, orjson.dumps({"error": error_body(error)}))
+
+    async def _write_out(self, work: Work) -> None:
+        self._note("finalizing")
+        for name, failed in (("output", False), ("error", True)):
+            file = f"{self._job.id}_{name}.jsonl"
+            made = await asyncio.to_thread(work.write_out, file, failed=failed)
+            self._body[f"{name}_file_id"] = made
+        self._note(self._end or "completed")
+
+    async def _finish(self) -> bool:
+        """Whether the end is stored; else another server has the batch."""
+        job, body = self._job, orjson.dumps(self._body)
+        if self._end == "gone":
+            return False
+        record = Record(job.id, job.owner, body, (), 0, 0, False, "", job.created_at, version=1)
+        return await self._maker.parts.store.finish_job(record, term=job.term)
+
+
+def _fault_of(line: int | None, code: str, message: str) -> dict[str, object]:
+    """A fault of a file as the API gives it."""
+    return {"code": code, "line": line, "message": message, "param": None}

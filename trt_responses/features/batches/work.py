@@ -1,0 +1,96 @@
+"""What a batch has answered so far, on the disk of the uploaded files: a line for each answer.
+
+Each server that has the batch writes a file of its own and reads those of the servers before it.
+Blocks; belongs in threads.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+from contextlib import suppress
+from threading import Lock
+from typing import IO, TYPE_CHECKING, Any
+
+import orjson
+
+from trt_responses.features.files.files import WORK
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from trt_responses.features.files.files import Files
+
+
+class Work:
+    """The answers to one batch's requests, by their numbers."""
+
+    def __init__(self, files: Files, owner: str, batch_id: str, term: int) -> None:
+        self._files = files
+        self._owner = owner
+        self._path = files.place(owner) / f"{batch_id}.{term}{WORK}"
+        self._earlier = sorted(self._path.parent.glob(f"{batch_id}.*{WORK}"))
+        self.failed: dict[int, bool] = {
+            row["number"]: row["failed"] for row in self._rows(self._earlier)
+        }
+        """Whether each request that was answered has failed."""
+        self._file: IO[bytes] | None = None
+        self._closed = False
+        self._lock = Lock()
+
+    def add(self, number: int, failed: bool, line: bytes) -> None:
+        """Keep an answer: when this returns, no server makes it again."""
+        row = orjson.dumps({"number": number, "failed": failed, "line": line.decode()})
+        sealed = self._files.sealed(row, self._path, 0)
+        with self._lock:
+            if self._closed:  # while a thread had this answer still
+                return
+            if self._file is None:
+                self._file = self._path.open("ab")
+            self._file.write(base64.b64encode(sealed) + b"\n")
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self.failed[number] = failed
+
+    def write_out(self, name: str, *, failed: bool) -> str | None:
+        """The id of a file with all answers that have failed, or have not; None without any."""
+        if failed not in self.failed.values():
+            return None
+        incoming, seen = self._files.new(self._owner, bounded=False), set[int]()
+        try:
+            for row in self._rows([*self._earlier, self._path]):
+                if row["failed"] == failed and row["number"] not in seen:
+                    seen.add(row["number"])
+                    incoming.write(row["line"].encode() + b"\n")
+            kept = incoming.keep(name, "batch_output")
+        finally:
+            incoming.drop()
+        return str(kept["id"])
+
+    def close(self, *, whole: bool) -> None:
+        """`whole`: nothing of it is needed any more. Takes no longer than one answer."""
+        with self._lock:
+            self._closed = True
+            if self._file is not None:
+                self._file.close()
+        for path in (*self._earlier, self._path) if whole else ():
+            path.unlink(missing_ok=True)
+
+    def _rows(self, paths: Iterable[Any]) -> Iterator[dict[str, Any]]:
+        for path in paths:
+            with suppress(FileNotFoundError), path.open("rb") as file:
+                for line in file:
+                    if not line.endswith(b"\n"):
+                        break  # its server died while it wrote
+                    yield orjson.loads(self._files.opened(base64.b64decode(line), path, 0))
+
+
+def lines_of(pieces: Iterable[bytes], most_bytes: int) -> Iterator[bytes]:
+    """The lines of a file that are not empty; one that is too long is cut, and is no JSON then."""
+    left = b""
+    for piece in pieces:
+        *whole, left = (left + piece).split(b"\n")
+        left = left[: most_bytes + 1]
+        yield from (line[: most_bytes + 1] for line in whole if line.strip())
+    if left.strip():
+        yield left
