@@ -25,6 +25,7 @@ from scripts.demo.conversation import (
     reply_text,
 )
 from scripts.demo.data import draw, settled
+from scripts.demo.exam import EXAMINED
 from scripts.demo.families import FAMILIES
 from scripts.demo.knowledge import knowledge
 from scripts.demo.rows import BARRED, GUIDED, Codec, encode, example
@@ -384,7 +385,7 @@ def test_the_report_is_about_these_weights_and_these_wordings() -> None:
     ):
         digest = hashlib.sha256((wordings.SOURCE / name).read_bytes()).hexdigest()
         assert report[f"{key}_sha256"] == digest
-    assert set(report["families"]) == set(FAMILIES)
+    assert set(report["families"]) == set(EXAMINED)
     for scores in report["families"].values():
         assert scores["seen"]["prompts"] + scores["held_back"]["prompts"] >= 50
 
@@ -392,9 +393,9 @@ def test_the_report_is_about_these_weights_and_these_wordings() -> None:
 def test_the_report_prints_every_family_and_condition() -> None:
     report = json.loads((wordings.SOURCE / "report.json").read_text("utf-8"))
     table = markdown(report)
-    for name in FAMILIES:
+    for name in EXAMINED:
         assert f"| {name.replace('_', ' ')} |" in table
-    assert table.count("\n| ") >= len(FAMILIES) + len(report["conditions"])
+    assert table.count("\n| ") >= len(EXAMINED) + len(report["conditions"])
 
 
 def test_a_turn_is_a_call_or_an_answer() -> None:
