@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from trt_responses.prepare.checkpoint.safetensors import Array, Tensor
 
 COMPACT = "compact.safetensors"
+AT_ONCE = 8192
+"""Tokens whose rows are made at once: the pictures of all of them would take 400 MB."""
 PLACES = (Path(__file__).parent / SOURCE, Path(__file__).parents[2] / "engines" / SOURCE)
 """The places of the compact source, in a wheel and in a checkout."""
 USED_IDS = "used_ids"
@@ -109,12 +111,15 @@ def _made(tensors: Sequence[Tensor], row_of: Array) -> dict[str, _Made]:
     tokens = load().token_bytes
     last = row_of.max()
     ids = np.array([i for i in range(min(len(tokens), len(row_of))) if row_of[i] == last])
-    spelled = [tokens[i] for i in ids]
-    drawn, seen = pictures(spelled), properties(spelled)
     weights = [widen(tensor.read()) for tensor in tensors]
+    parts: list[list[Array]] = [[], []]
+    for first in range(0, len(ids), AT_ONCE):
+        spelled = [tokens[i] for i in ids[first : first + AT_ONCE]]
+        drawn, seen = pictures(spelled), properties(spelled)
+        for at, part in enumerate(parts):
+            part.append(narrow(drawn @ weights[at].T + seen @ weights[at + 2]))
     return {
-        name: _Made(ids, narrow(drawn @ weights[at].T + seen @ weights[at + 2]))
-        for at, name in enumerate(GROWN)
+        name: _Made(ids, np.concatenate(part)) for name, part in zip(GROWN, parts, strict=True)
     }
 
 
