@@ -118,9 +118,7 @@ def _made(tensors: Sequence[Tensor], row_of: Array) -> dict[str, _Made]:
         drawn, seen = pictures(spelled), properties(spelled)
         for at, part in enumerate(parts):
             part.append(narrow(drawn @ weights[at].T + seen @ weights[at + 2]))
-    return {
-        name: _Made(ids, np.concatenate(part)) for name, part in zip(GROWN, parts, strict=True)
-    }
+    return {name: _Made(ids, np.concatenate(part)) for name, part in zip(GROWN, parts, strict=True)}
 
 
 def _expand_rows(tensor: Tensor, row_of: Array, made: _Made | None) -> Tensor:

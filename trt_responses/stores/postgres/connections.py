@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 CONNECT_S = 2
+LOOK_S = 1.0
+"""Seconds after which psycopg looks again at a connection that is silent. Its default here is 0: it
+would look all the time."""
 RETRY_AFTER_S = 5
 PARAMETERS: dict[str, Any] = {
     "connect_timeout": CONNECT_S,
@@ -46,9 +49,14 @@ class Connection(psycopg.AsyncConnection[Any]):
     """A connection that is closed when a call of it is cancelled. Psycopg's own would ask the
     server to cancel the statement and wait for it, which a server that hangs never does."""
 
-    async def wait(self, gen: Any, *limits: Any, **named_limits: Any) -> Any:
+    async def wait(
+        self,
+        gen: Any,
+        interval: float = LOOK_S,
+        timeout: float | None = None,  # noqa: ASYNC109  # psycopg's own signature
+    ) -> Any:
         try:
-            return await waiting.wait_async(gen, self.pgconn.socket, *limits, **named_limits)
+            return await waiting.wait_async(gen, self.pgconn.socket, interval, timeout)
         except asyncio.CancelledError:
             self.pgconn.finish()
             raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import subprocess
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -287,5 +288,19 @@ def test_another_format_is_refused_and_left_alone(history: PostgresHistory) -> N
                 await opened(history.url).start()
         finally:
             history.execute("UPDATE trt_responses.format SET version = 2")
+
+    asyncio.run(story())
+
+
+def test_a_slow_answer_is_waited_for_and_not_looked_for(history: PostgresHistory) -> None:
+    from trt_responses.stores.postgres.connections import Connections
+
+    async def story() -> None:
+        server = Connections(history.url, 1, 60.0)
+        await server.rows("SELECT 1")
+        began = time.thread_time()
+        await server.rows("SELECT pg_sleep(0.3)")
+        assert time.thread_time() - began < 0.1
+        await server.close()
 
     asyncio.run(story())
