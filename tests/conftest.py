@@ -20,6 +20,7 @@ from hypothesis.internal.conjecture import providers
 from tests.suites import ALL, PEAK_MB, SUITES, Suite
 from trt_responses.features.action_tools.calls import CALLS as ACTION_CALLS
 from trt_responses.features.action_tools.tools import KINDS as ACTION_TOOLS
+from trt_responses.features.agent_messages.items import AgentMessage
 from trt_responses.features.hosted_tools.tools import TOOLS as HOSTED_TOOLS
 from trt_responses.features.hosted_tools.tools import McpChoice
 from trt_responses.features.known_tools.known import KNOWN
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 pytest.register_assert_rewrite("tests.support")
 
 # For tests without a server, which would install them.
-KINDS.update({**ITEMS, **SEARCH_ITEMS})
+KINDS.update({**ITEMS, **SEARCH_ITEMS, "agent_message": AgentMessage})
 TOOLS.update({**ACTION_TOOLS, **HOSTED_TOOLS, "tool_search": ToolSearchTool})
 CHOICES["mcp"] = McpChoice
 DIALECTS[OPEN_RESPONSES.name] = OPEN_RESPONSES
