@@ -103,6 +103,15 @@ class PostgresServer:
                 self._process.stderr.close()
             self._process = None
 
+    def end(self) -> None:
+        """With all its processes, of which a killed server may leave some."""
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGQUIT)
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(10)
+        self.kill()
+
     @property
     def is_up(self) -> bool:
         return self._process is not None
@@ -169,5 +178,5 @@ def running(**options: str) -> Iterator[PostgresServer]:
         server.start()
         yield server
     finally:
-        server.kill()
+        server.end()
         shutil.rmtree(root, ignore_errors=True)
