@@ -9,7 +9,6 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from scripts.demo import words
 from scripts.demo.asking import Source, think
 from scripts.demo.conversation import Dialogue, Exchange, Format, Setting, Turn
 from scripts.demo.wordings import held_fields, pick, values
@@ -44,8 +43,8 @@ JOINTS = (", ", ", ", ", ", "; ", "\n")
 YES, NO = ("true", "true", "true", "yes"), ("false", "false", "false", "no")
 UNTOLD = 0.12
 """How often a question says nothing of a property."""
-STRANGE = 0.25
-"""How often a text is of any words."""
+STRANGE = 0.04
+"""How often a text is a word that the model cannot write: then it stands for nothing, too."""
 DRAFT = "http://json-schema.org/draft-07/schema#"
 
 
@@ -143,8 +142,9 @@ class _Making:
         match kind:
             case "string":
                 schema: Json = {"type": "string"}
-                strange = rng.random() < STRANGE
-                text = words.text(rng, most=3) if strange else self._text()
+                if rng.random() < STRANGE and (word := self._source.stranger("words")):
+                    return word, default(schema), schema
+                text = self._text()
                 return text, text, schema
             case "integer" | "number":
                 part = f".{rng.randint(1, 9)}" if kind == "number" and rng.random() < 0.3 else ""
@@ -154,10 +154,10 @@ class _Making:
                 true = rng.random() < 0.5
                 return rng.choice(YES if true else NO), true, {"type": "boolean"}
             case "enum":
-                choices = list(rng.choice([c for c in CHOICES if self._names.isdisjoint(c)]))
-                rng.shuffle(choices)
-                chosen = rng.choice(choices)
-                return chosen, chosen, {"type": "string", "enum": choices}
+                words = list(rng.choice([c for c in CHOICES if self._names.isdisjoint(c)]))
+                rng.shuffle(words)
+                chosen = rng.choice(words)
+                return chosen, chosen, {"type": "string", "enum": words}
             case "strings":
                 texts = [self._word() for _ in range(rng.randint(1, 3))]
                 items: Json = {"type": "string"}

@@ -41,12 +41,14 @@ class Planet(BaseModel):
 
 
 class Club(BaseModel):
-    """Values of several kinds, on two levels."""
+    """Every kind of value, on two levels."""
 
     club: str
     points: int
+    weight: float
     verified: bool
     level: Literal["low", "high"]
+    colors: list[str]
     winner: Planet
 
 
@@ -108,21 +110,21 @@ def test_a_class_is_filled_from_the_question(client: OpenAI) -> None:
 
 def test_a_class_of_two_levels_is_filled_whatever_the_order_of_its_facts(client: OpenAI) -> None:
     facts = (
-        "points is 12\nclub is Boston\nplanet is Rosa\navailable is true\n"
-        "level is high\nspeed is 450\nverified is false"
+        "points is 12\nclub is Boston\nplanet is Rosa\nweight is 7\navailable is true\n"
+        "level is high\nspeed is 450\nverified is false\ncolors is red and blue"
     )
     made = client.responses.parse(
         **ASKED, input=f"Fill in the form: {facts}", text_format=Club
     ).output_parsed
     assert made is not None
     assert made == Club(
-        club="Boston", points=12, verified=False, level="high",
+        club="Boston", points=12, weight=7, verified=False, level="high", colors=["red", "blue"],
         winner=Planet(planet="Rosa", speed=450, available=True),
     )  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    "question", ["Tell me about the history of Rome.", "Hello!", "How do you do?"]
+    "question", ["Tell me about the history of Rome.", "Hello!", "planet: Xanthippe-Ξ"]
 )
 def test_what_nobody_tells_is_the_schemas_own_word_and_no_text_runs_on(
     client: OpenAI, question: str
@@ -130,13 +132,6 @@ def test_what_nobody_tells_is_the_schemas_own_word_and_no_text_runs_on(
     made = client.responses.parse(**ASKED, input=question, text_format=Planet)
     assert made.status == "completed"
     assert made.output_parsed == Planet(planet="string", speed=0, available=False)
-
-
-def test_a_word_of_no_training_is_copied(client: OpenAI) -> None:
-    made = client.responses.parse(
-        **ASKED, input="planet: Xanthippe-Ξ", text_format=Planet
-    ).output_parsed
-    assert made == Planet(planet="Xanthippe-Ξ", speed=0, available=False)
 
 
 @pytest.mark.parametrize(
