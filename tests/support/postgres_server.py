@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.processes import children_of
 from tests.support.redis_server import free_port
 
 if TYPE_CHECKING:
@@ -94,23 +95,15 @@ class PostgresServer:
         return False
 
     def kill(self) -> None:
-        """As a machine that is gone."""
+        """As a machine that is gone: its parts would outlive it, and one may still answer."""
         if self._process is not None:
-            with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+            for pid in (self._process.pid, *children_of(self._process.pid)):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
             self._process.wait()
             if self._process.stderr is not None:
                 self._process.stderr.close()
             self._process = None
-
-    def end(self) -> None:
-        """With all its processes, of which a killed server may leave some."""
-        if self._process is not None:
-            with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGQUIT)
-            with suppress(subprocess.TimeoutExpired):
-                self._process.wait(10)
-        self.kill()
 
     @property
     def is_up(self) -> bool:
@@ -178,5 +171,5 @@ def running(**options: str) -> Iterator[PostgresServer]:
         server.start()
         yield server
     finally:
-        server.end()
+        server.kill()
         shutil.rmtree(root, ignore_errors=True)

@@ -6,6 +6,7 @@ takes them back for an older server.
 
 from __future__ import annotations
 
+import asyncio
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from trt_responses.stores.postgres.objects import Objects
 
 FORMAT = 2
+LOOKS, LOOK_S = 20, 0.1
+"""How often, and how many seconds apart, migration looks whether all servers have gone."""
 ALONE = "SELECT pg_advisory_xact_lock(29297, 0)"
 OTHERS = (
     "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
@@ -52,8 +55,12 @@ async def reverted(connection: Connection, to: int, objects: Objects | None) -> 
     that cannot be done."""
     if not 1 <= to <= FORMAT:
         raise StartupError(f"This server knows the formats 1 to {FORMAT} of PostgreSQL, not {to}.")
-    found = await connection.execute(OTHERS)
-    if (await found.fetchone()) != (0,):
+    for _ in range(LOOKS):  # a server that has just stopped may still be listed
+        found = await connection.execute(OTHERS)
+        if (await found.fetchone()) == (0,):
+            break
+        await asyncio.sleep(LOOK_S)
+    else:
         raise StartupError("Servers are connected to the store: stop them first.")
     if to < 2:
         await _fetched(connection, objects)

@@ -171,7 +171,7 @@ def test_a_file_that_ends_during_an_export_is_left_out_of_it(tmp_path: Path) -> 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
 def test_a_full_disk_keeps_nothing_of_an_upload(tmp_path: Path) -> None:
     incoming = files_in(tmp_path).new("ann")
-    full = io.BufferedWriter(io.FileIO("/dev/full", "w"))
+    full: io.BufferedWriter = io.BufferedWriter(io.FileIO("/dev/full", "w"))
     full.write(b"x")
     part, incoming._file = incoming._file, full  # private: a disk that is full at the last write
     part.close()
