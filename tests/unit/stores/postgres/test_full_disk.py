@@ -32,12 +32,14 @@ def mount(folder: Path, *options: str) -> None:
 
 
 def on_a_small_disk(server: PostgresServer, folder: Path) -> PostgresHistory:
-    """A database of its own in this folder."""
+    """A database of its own in this folder, whole on the disk: a new one has holes until its first
+    checkpoint, and a page that is written into a hole takes room."""
     mount(folder, "size=16m")
     os.chown(folder, pwd.getpwnam("postgres").pw_uid, -1)
     whole = PostgresHistory(server.url)
     whole.execute(f"CREATE TABLESPACE small LOCATION '{folder}'")
     whole.execute("CREATE DATABASE small TABLESPACE small")
+    whole.execute("CHECKPOINT")
     return PostgresHistory(f"{server.url.removesuffix('postgres')}small")
 
 
@@ -73,7 +75,7 @@ def test_a_full_disk_is_read_and_emptied() -> None:
 
 
 def main() -> None:
-    with postgres_server.running() as server:
+    with postgres_server.running(bgwriter_lru_maxpages="0") as server:  # sessions write pages alone
         folder = server.folder.with_name("small")
         folder.mkdir()
         asyncio.run(story(on_a_small_disk(server, folder), folder))
