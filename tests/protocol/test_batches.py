@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
+from openai.types import Batch
 
 from tests.support.asgi import until
 from tests.support.files import FORM, form
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 OWNERS: dict[str, Any] = {"api_keys": "ann:key-a,bob:key-b"}
 RESPONSES, CHAT = "/v1/responses", "/v1/chat/completions"
+CHAT_NAMES = {"input": "prompt", "output": "completion"}
 
 
 async def ask(
@@ -50,10 +53,16 @@ def request(name: str, url: str = RESPONSES, **body: Any) -> dict[str, Any]:
     }
 
 
-async def begun(app: Served, lines: bytes, url: str = RESPONSES) -> dict[str, Any]:
-    sent = await ask(app, "POST", "/v1/files", form(lines, purpose="batch"), kind=FORM)
+async def created(
+    app: Served, lines: bytes, url: str = RESPONSES, key: str = "key-a", **more: object
+) -> Any:
+    sent = await ask(app, "POST", "/v1/files", form(lines, purpose="batch"), key, FORM)
     asked = {"input_file_id": sent.json()["id"], "endpoint": url, "completion_window": "24h"}
-    made = await ask(app, "POST", "/v1/batches", asked | {"metadata": {"a": "b"}})
+    return await ask(app, "POST", "/v1/batches", asked | {"metadata": {"a": "b"}} | more, key)
+
+
+async def begun(app: Served, lines: bytes, url: str = RESPONSES, **more: object) -> dict[str, Any]:
+    made = await created(app, lines, url, **more)
     assert made.status == 200, made.body
     batch: dict[str, Any] = made.json()
     assert batch["status"] == "validating"
@@ -89,6 +98,30 @@ def unlink_uploads(folder: Path) -> None:
         path.unlink()
 
 
+def summed(bodies: list[dict[str, Any]]) -> dict[str, Any]:
+    """The usage of a batch with these answers."""
+    uses = [body["usage"] for body in bodies]
+    assert len(uses) > 1
+
+    def of(name: str, part: str = "") -> int:
+        """A sum of tokens, by the names of either API."""
+        found = [use.get(f"{name}_tokens", use.get(f"{CHAT_NAMES[name]}_tokens")) for use in uses]
+        if part:
+            both = [f"{each}_tokens_details" for each in (name, CHAT_NAMES[name])]
+            details = [next(use[key] for key in both if key in use) for use in uses]
+            found = [each[f"{part}_tokens"] for each in details]
+        return sum(found)
+
+    assert of("input") > 0
+    return {
+        "input_tokens": of("input"),
+        "input_tokens_details": {"cached_tokens": of("input", "cached")},
+        "output_tokens": of("output"),
+        "output_tokens_details": {"reasoning_tokens": of("output", "reasoning")},
+        "total_tokens": of("input") + of("output"),
+    }
+
+
 def left_in(folder: Path) -> list[Path]:
     return [*folder.rglob("*.work"), *folder.rglob("*.part")]
 
@@ -108,8 +141,12 @@ async def test_each_request_is_answered_and_each_fault_is_a_row(tmp_path: Path, 
         assert last["status"] == "completed"
         assert last["request_counts"] == {"total": 4, "completed": 2, "failed": 2}
         assert last["metadata"] == {"a": "b"}
+        read = Batch.model_validate(last)
+        assert read.usage is not None
+        assert read.usage.model_dump() == last["usage"]
         answers = await rows(app, last["output_file_id"])
         assert answers.keys() == {"one", "two"}
+        assert last["usage"] == summed([row["response"]["body"] for row in answers.values()])
         body = answers["one"]["response"]["body"]
         assert answers["one"]["response"]["status_code"] == 200
         assert "Hello there, friend." in orjson.dumps(body).decode()
@@ -193,7 +230,11 @@ async def test_a_server_that_ends_leaves_a_batch_to_the_next(
     async with served(
         store=store(), data_dir=tmp_path, manual=True, max_batch=1, **OWNERS
     ) as first:
-        batch = await begun(first, jsonl(*map(request, ("one", "two", "three"))))
+        batch = await begun(
+            first,
+            jsonl(*map(request, ("one", "two", "three"))),
+            output_expires_after={"anchor": "created_at", "seconds": 3600},
+        )
         await until(lambda: len(first.engine.requests) == 1)
         while len(first.engine.requests) < 2:
             await first.clock.step()
@@ -212,7 +253,48 @@ async def test_a_server_that_ends_leaves_a_batch_to_the_next(
         assert len(second.engine.requests) == 2
         answers = await rows(second, last["output_file_id"])
         assert answers.keys() == {"one", "two", "three"}
+        assert last["usage"] == summed([row["response"]["body"] for row in answers.values()])
+        file = (await ask(second, "GET", f"/v1/files/{last['output_file_id']}")).json()
+        assert file["expires_at"] == file["created_at"] + 3600
         await until(lambda: not left_in(tmp_path))
+
+
+@story
+async def test_an_owner_has_a_bounded_number_of_open_batches(tmp_path: Path) -> None:
+    async with served(
+        data_dir=tmp_path, manual=True, max_batch=1, owner_batches=2, **OWNERS
+    ) as app:
+        one, _ = [await begun(app, jsonl(request("one"))) for _ in range(2)]
+        refused = await created(app, jsonl(request("one")))
+        assert (refused.status, refused.error["code"]) == (429, "rate_limit_exceeded")
+        assert "limit 2 (TRT_RESPONSES_OWNER_BATCHES)" in refused.error["message"]
+        assert int(refused.headers["retry-after"]) > 0
+        assert (await created(app, jsonl(request("one")), key="key-b")).status == 200
+        sent = await ask(app, "POST", "/v1/files", form(b"{}", purpose="batch"), kind=FORM)
+        both = {"input_file_id": sent.json()["id"], "endpoint": RESPONSES}
+        both["completion_window"] = "24h"
+        await ask(app, "POST", f"/v1/batches/{one['id']}/cancel")
+        await ended(app, one["id"])
+        replies = await asyncio.gather(*(ask(app, "POST", "/v1/batches", both) for _ in range(2)))
+        assert sorted(reply.status for reply in replies) == [200, 429], "one more has room"
+
+
+@pytest.mark.parametrize(
+    ("expiry", "param"),
+    [
+        ({"anchor": "created_at", "seconds": 3599}, "output_expires_after.seconds"),
+        ({"anchor": "created_at", "seconds": 2_592_001}, "output_expires_after.seconds"),
+        ({"anchor": "completed_at", "seconds": 3600}, "output_expires_after.anchor"),
+        ({"anchor": "created_at"}, "output_expires_after.seconds"),
+    ],
+)
+@story
+async def test_a_faulty_expiry_is_refused(
+    tmp_path: Path, expiry: dict[str, object], param: str
+) -> None:
+    async with served(data_dir=tmp_path, **OWNERS) as app:
+        refused = await created(app, jsonl(request("one")), output_expires_after=expiry)
+        assert (refused.status, refused.error["param"]) == (400, param)
 
 
 @pytest.mark.slow  # it asks until a heartbeat of a second has told what it waits for

@@ -10,16 +10,16 @@ import asyncio
 import logging
 import time
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
-from trt_responses.errors import ApiError, InvalidRequest, invalid_value
-from trt_responses.features.batches.making import Making
+from trt_responses.errors import ApiError, InvalidRequest, Overloaded, invalid_value
+from trt_responses.features.batches.making import Making, source_of, usage_of
 from trt_responses.store import Job, Record
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
 
     from trt_responses.features.batches.making import Maker
 
@@ -31,14 +31,28 @@ logger = logging.getLogger(__name__)
 WINDOW_S = 86_400
 HEARTBEATS_PER_LEASE = 3
 OVER = ("completed", "failed", "expired", "cancelled")
+RETRY_AFTER_S = 60
+"""For a client that has too many open batches."""
+
+
+class Wish(NamedTuple):
+    """What a client wants a batch to be."""
+
+    endpoint: str
+    file_id: str
+    metadata: Mapping[str, str] | None
+    output_age_s: int | None
+    """Seconds until its files expire."""
 
 
 class Batches:
     """The batches that this server makes, and the look at those of others."""
 
-    def __init__(self, maker: Maker, model: str) -> None:
-        """Servers of one `model` go on with each other's batches."""
+    def __init__(self, maker: Maker, model: str, most_open: int) -> None:
+        """Servers of one `model` go on with each other's batches. `most_open`: of one owner."""
         self._maker = maker
+        self._most_open = most_open
+        self._creating = asyncio.Lock()
         self._store = maker.parts.store
         self._model = f"batches of {model}"
         self._beat_s = min(1.0, self._store.lease_s / HEARTBEATS_PER_LEASE)
@@ -57,40 +71,64 @@ class Batches:
                 for task in (looking, *self._making):
                     task.cancel()
 
-    async def create(self, owner: str, endpoint: str, file_id: str, metadata: object) -> Body:
+    async def create(self, owner: str, wish: Wish) -> Body:
         """A batch that has been stored, and is begun when nothing else is to do."""
-        if endpoint not in self._maker.answers:
+        await self._check(owner, wish)
+        body = self._new(wish)
+        job = Job(
+            body["id"],
+            owner,
+            orjson.dumps(body),
+            body["created_at"],
+            source=source_of(wish.output_age_s),
+            model=self._model,
+        )
+        async with self._creating:  # of batches created at once, each counts for the next
+            await self._check_room(owner)
+            await self._store.put_job(job)
+        self._begin(job)
+        return body
+
+    async def _check(self, owner: str, wish: Wish) -> None:
+        if wish.endpoint not in self._maker.answers:
             paths = ", ".join(sorted(self._maker.answers))
             raise invalid_value("endpoint", f"expected one of {paths}")
         try:
-            facts = await asyncio.to_thread(self._maker.files.facts, owner, file_id)
+            facts = await asyncio.to_thread(self._maker.files.facts, owner, wish.file_id)
         except InvalidRequest as error:
             error.param = "input_file_id"
             raise
         if facts["purpose"] != "batch":
             raise invalid_value("input_file_id", "its purpose is not 'batch'")
+
+    async def _check_room(self, owner: str) -> None:
+        """Servers that share a store may each let one more through at the same moment."""
+        open_ones = [each for each in await self.of(owner) if each["status"] not in OVER]
+        if len(open_ones) >= self._most_open:
+            raise Overloaded(
+                f"Too many open batches: {len(open_ones)}, limit {self._most_open} "
+                "(TRT_RESPONSES_OWNER_BATCHES): wait until one ends, or cancel one.",
+                retry_after_s=RETRY_AFTER_S,
+            )
+
+    def _new(self, wish: Wish) -> Body:
         now = int(time.time())
-        body: Body = {
+        return {
             "id": self._maker.parts.mint("batch"),
             "object": "batch",
-            "endpoint": endpoint,
-            "input_file_id": file_id,
+            "endpoint": wish.endpoint,
+            "input_file_id": wish.file_id,
             "completion_window": "24h",
             "status": "validating",
             "created_at": now,
             "expires_at": now + WINDOW_S,
             "request_counts": {"total": 0, "completed": 0, "failed": 0},
-            "metadata": metadata,
+            "usage": usage_of({}),
+            "metadata": wish.metadata,
         }
-        job = Job(
-            body["id"], owner, orjson.dumps(body), now, source=endpoint.encode(), model=self._model
-        )
-        await self._store.put_job(job)
-        self._begin(job)
-        return body
 
     async def get(self, batch_id: str, owner: str) -> Body:
-        found = await self._store.get(batch_id, owner) if batch_id.startswith("batch_") else None
+        found = await self._store.get(batch_id, owner) if is_batch(batch_id) else None
         if not isinstance(found, Job | Record):
             raise InvalidRequest(
                 f"No batch with the id '{batch_id:.100}'.", status=404, code="batch_not_found"
@@ -105,7 +143,8 @@ class Batches:
     async def of(self, owner: str) -> list[Body]:
         """The oldest first."""
         found: list[Body] = []
-        for name in await self._store.ids_of(owner):
+        names = await self._store.ids_of(owner)
+        for name in filter(is_batch, names):
             with suppress(InvalidRequest):
                 found.append(await self.get(name, owner))
         return sorted(found, key=lambda body: (body["created_at"], body["id"]))
@@ -143,3 +182,7 @@ class Batches:
                 await self._store.leave_job(job.id, term=job.term, to_others=True)
             if not isinstance(fault, Exception):
                 raise
+
+
+def is_batch(name: str) -> bool:
+    return name.startswith("batch_")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import orjson
 from fastapi import APIRouter
+from pydantic import Field
 from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annotations
 from starlette.responses import Response  # noqa: TC002  # likewise
 
+from trt_responses.features.batches.batches import Wish
 from trt_responses.features.listing.listing import Order, Page, page_of
 from trt_responses.features.listing.query import Limit  # likewise
 from trt_responses.web.body import parsed, read_json
@@ -25,6 +27,17 @@ if TYPE_CHECKING:
     from trt_responses.web.shared import Shared
 
 
+SHORTEST_S, LONGEST_S = 3600, 2_592_000
+"""As the API has it."""
+
+
+class OutputExpiry(Options):
+    """When the files of a batch expire, from when each is written."""
+
+    anchor: Literal["created_at"]
+    seconds: Annotated[int, Field(ge=SHORTEST_S, le=LONGEST_S)]
+
+
 class BatchRequest(Options):
     """A request for a batch."""
 
@@ -32,6 +45,7 @@ class BatchRequest(Options):
     endpoint: NonEmpty
     completion_window: Literal["24h"]
     metadata: Metadata | None = None
+    output_expires_after: OutputExpiry | None = None
 
 
 class BatchRoutes:
@@ -45,7 +59,8 @@ class BatchRoutes:
     def router(self) -> APIRouter:
         router = APIRouter(route_class=ColdRoute, prefix="/v1/batches")
         refused = replies(400, 401, 403, 404, 503)
-        router.post("", summary="Begin a batch", responses=refused)(self.create)
+        begun = replies(400, 401, 403, 404, 429, 503)
+        router.post("", summary="Begin a batch", responses=begun)(self.create)
         router.get("", summary="List one's batches", responses=refused)(self.list)
         router.get("/{batch_id}", summary="One batch", responses=refused)(self.retrieve)
         router.post("/{batch_id}/cancel", summary="Cancel a batch", responses=refused)(self.cancel)
@@ -53,9 +68,10 @@ class BatchRoutes:
 
     async def create(self, request: Request, owner: Owner) -> Response:
         wanted = await parsed(await read_json(request, self._limits), BatchRequest, self._limits)
-        made = await self._batches.create(
-            owner, wanted.endpoint, wanted.input_file_id, wanted.metadata
-        )
+        expiry = wanted.output_expires_after
+        age_s = None if expiry is None else expiry.seconds
+        wish = Wish(wanted.endpoint, wanted.input_file_id, wanted.metadata, age_s)
+        made = await self._batches.create(owner, wish)
         return self._reply(request, made, ignored_header(sorted(wanted.model_extra or ())))
 
     async def list(

@@ -9,6 +9,7 @@ from trt_responses.features.batches.answers import AnswersBatches, ResponsesAnsw
 from trt_responses.features.batches.batches import Batches
 from trt_responses.features.batches.endpoint import BatchRoutes
 from trt_responses.features.batches.making import Maker
+from trt_responses.features.batches.settings import BatchSettings
 from trt_responses.features.files.files import Files
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def _build(server: Server) -> None:
         server.settings.max_body_bytes,
         server.sleep,
     )
-    batches = Batches(maker, server.parts.model)
+    batches = Batches(maker, server.parts.model, BatchSettings.of(server.settings).owner_batches)
 
     def routes(shared: Shared) -> list[BatchRoutes]:
         others = [part for part in server.by_class.values() if isinstance(part, AnswersBatches)]

@@ -12,7 +12,7 @@ import orjson
 
 from trt_responses.errors import ApiError, InvalidRequest, error_body, invalid_value
 from trt_responses.features.batches.answers import Wanted
-from trt_responses.features.batches.work import Work, lines_of
+from trt_responses.features.batches.work import Answer, Work, lines_of
 from trt_responses.frozen import replace
 from trt_responses.run.request import RunRequest
 from trt_responses.store import Record
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from trt_responses.run.run import Run
     from trt_responses.run.runs import Runs
     from trt_responses.store import Job
+    from trt_responses.wire.response import Usage
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +43,8 @@ AGAIN = (429, 503)
 """Statuses after which a request is tried again."""
 
 GENERAL = "The server failed ({0.__class__.__name__}); the log has the details."
+
+NO_TOKENS: Mapping[str, int] = {}
 
 Fault = tuple[str, str]
 """A code, and what is wrong."""
@@ -94,10 +97,11 @@ class Maker:
 
 
 class Reply(NamedTuple):
-    """The answer to a request, in JSON."""
+    """The answer to a request, in JSON, and its tokens by name."""
 
     status: int
     body: bytes
+    tokens: Mapping[str, int] = NO_TOKENS
 
 
 class Making:
@@ -109,6 +113,7 @@ class Making:
         self._beat_s = beat_s
         self._body: dict[str, Any] = orjson.loads(job.body)
         self._answers = maker.answers[self._body["endpoint"]]
+        self._age_s = output_age_s(job)
         self._end: Literal["cancelled", "expired", "gone"] | None = None
         self._stop = asyncio.Event()
         self._adding = asyncio.Lock()
@@ -248,13 +253,15 @@ class Making:
             "body": orjson.Fragment(reply.body),
         }
         row = {"id": name, "custom_id": request["custom_id"], "response": response, "error": None}
+        answer = Answer(reply.status != 200, orjson.dumps(row), reply.tokens)
         async with self._adding:
-            await asyncio.to_thread(work.add, number, reply.status != 200, orjson.dumps(row))
+            await asyncio.to_thread(work.add, number, answer)
 
     def _count(self, work: Work) -> None:
         failed = sum(work.failed.values())
         counts = {"completed": len(work.failed) - failed, "failed": failed}
         self._body["request_counts"] |= counts
+        self._body["usage"] = usage_of(work.tokens)
 
     async def _reply(self, body: object) -> Reply | None:
         """The answer; None if it was broken off."""
@@ -282,7 +289,7 @@ class Making:
                 return None
             if last.status == "failed":
                 raise run.error or ApiError("The response failed.")
-            return Reply(200, wanted.whole(run))
+            return Reply(200, wanted.whole(run), _tokens(last.usage))
         except Exception as fault:
             error = fault if isinstance(fault, ApiError) else ApiError(GENERAL.format(fault))
             if error is not fault:
@@ -297,7 +304,7 @@ class Making:
     async def _write_files(self, work: Work) -> None:
         for name, failed in (("output", False), ("error", True)):
             file = f"{self._job.id}_{name}.jsonl"
-            made = await asyncio.to_thread(work.write_out, file, failed=failed)
+            made = await asyncio.to_thread(work.write_out, file, self._age_s, failed=failed)
             self._body[f"{name}_file_id"] = made
 
     async def _finish(self) -> bool:
@@ -315,6 +322,41 @@ def _written(body: object) -> bytes:
         return orjson.dumps(body)
     except TypeError:
         raise InvalidRequest("The body is nested too deeply.", code="invalid_value") from None
+
+
+def usage_of(tokens: Mapping[str, int]) -> dict[str, object]:
+    """The tokens of a batch's answers, as the API gives them."""
+    read, wrote = tokens.get("input", 0), tokens.get("output", 0)
+    return {
+        "input_tokens": read,
+        "input_tokens_details": {"cached_tokens": tokens.get("cached", 0)},
+        "output_tokens": wrote,
+        "output_tokens_details": {"reasoning_tokens": tokens.get("reasoning", 0)},
+        "total_tokens": read + wrote,
+    }
+
+
+def _tokens(usage: Usage | None) -> Mapping[str, int]:
+    if usage is None:
+        return NO_TOKENS
+    return {
+        "input": usage.input_tokens,
+        "cached": usage.input_tokens_details.cached_tokens,
+        "output": usage.output_tokens,
+        "reasoning": usage.output_tokens_details.reasoning_tokens,
+    }
+
+
+def source_of(output_age_s: int | None) -> bytes:
+    """What a batch's next server needs beside the batch as the API gives it."""
+    return orjson.dumps({"output_age_s": output_age_s})
+
+
+def output_age_s(job: Job) -> int | None:
+    """Seconds until the files of a batch expire, if its client has said so."""
+    is_read = job.source.startswith(b"{")  # that of an older server is a path
+    age_s: int | None = orjson.loads(job.source)["output_age_s"] if is_read else None
+    return age_s
 
 
 def _fault_of(line: int | None, code: str, message: str) -> dict[str, object]:

@@ -8,18 +8,27 @@ from __future__ import annotations
 
 import base64
 import os
+from collections import Counter
 from contextlib import suppress
 from threading import Lock
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
 from trt_responses.features.files.files import WORK
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from trt_responses.features.files.files import Files
+
+
+class Answer(NamedTuple):
+    """The answer to one request, as its line of a file, and the tokens that it took by name."""
+
+    failed: bool
+    line: bytes
+    tokens: Mapping[str, int]
 
 
 class Work:
@@ -30,17 +39,19 @@ class Work:
         self._owner = owner
         self._path = files.place(owner) / f"{batch_id}.{term}{WORK}"
         self._earlier = sorted(self._path.parent.glob(f"{batch_id}.*{WORK}"))
-        self.failed: dict[int, bool] = {
-            row["number"]: row["failed"] for row in self._rows(self._earlier)
-        }
+        self.failed: dict[int, bool] = {}
         """Whether each request that was answered has failed."""
+        self.tokens = Counter[str]()
+        """Of all answers, by name."""
+        for row in self._rows(self._earlier):
+            self._note(row["number"], row["failed"], row.get("tokens", {}))
         self._file: IO[bytes] | None = None
         self._closed = False
         self._lock = Lock()
 
-    def add(self, number: int, failed: bool, line: bytes) -> None:
+    def add(self, number: int, answer: Answer) -> None:
         """Keep an answer: when this returns, no server makes it again."""
-        row = orjson.dumps({"number": number, "failed": failed, "line": line.decode()})
+        row = orjson.dumps({"number": number, **answer._asdict(), "line": answer.line.decode()})
         sealed = self._files.sealed(row, self._path, 0)
         with self._lock:
             if self._closed:  # while a thread had this answer still
@@ -50,9 +61,14 @@ class Work:
             self._file.write(base64.b64encode(sealed) + b"\n")
             self._file.flush()
             os.fsync(self._file.fileno())
-            self.failed[number] = failed
+            self._note(number, answer.failed, answer.tokens)
 
-    def write_out(self, name: str, *, failed: bool) -> str | None:
+    def _note(self, number: int, failed: bool, tokens: Mapping[str, int]) -> None:
+        if number not in self.failed:
+            self.failed[number] = failed
+            self.tokens.update(tokens)
+
+    def write_out(self, name: str, age_s: int | None, *, failed: bool) -> str | None:
         """The id of a file with all answers that have failed, or have not; None without any."""
         if failed not in self.failed.values():
             return None
@@ -62,7 +78,7 @@ class Work:
                 if row["failed"] == failed and row["number"] not in seen:
                     seen.add(row["number"])
                     incoming.write(row["line"].encode() + b"\n")
-            kept = incoming.keep(name, "batch_output")
+            kept = incoming.keep(name, "batch_output", age_s)
         finally:
             incoming.drop()
         return str(kept["id"])
