@@ -57,6 +57,7 @@ FOLDERS = (
     "features.prefill",
     "features.truncation",
     "features.vocabularies",
+    "features.run_traces",
     "features.include",
     "features.traces",
     "features.metrics",

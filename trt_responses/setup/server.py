@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from trt_responses.prompt.carrier import Carrier
     from trt_responses.run.admission import Admission
     from trt_responses.run.facts import Listener
+    from trt_responses.run.generation import Recorder
     from trt_responses.run.parts import Leases, NewChance, Overflow, Translation
     from trt_responses.run.recovery import Recovery
     from trt_responses.settings import Settings
@@ -165,6 +166,7 @@ class Server:
         """Makes what reads a body of the Responses API."""
         self.features: list[Feature] = []
         self.listeners: list[Listener] = []
+        self.recorder: Recorder | None = None
         self.request_listeners: list[RequestListener] = []
         self.routes: list[tuple[int, Routes]] = []
         self.preflight: Callable[[Request], Response | None] | None = None
@@ -294,6 +296,7 @@ class Server:
             clock_s=time.time,
             clock_ns=time.monotonic_ns,
             listeners=self.listeners,
+            recorder=self.recorder,
             recovery=self.recovery,
             max_calls=EngineSettings.of(settings).max_calls or dialect.takes.calls,
             tools={tool.kind: tool for tool in self.tools},
