@@ -70,7 +70,8 @@ MAY_IMPORT = {
     "__main__": "cli",
     # put together
     "backends": f"{LEAVES} settings tokens dialect harmony dialects.* engine engines.* store"
-    " stores.* tool tools.* prepare.* features.cassette features.script features.several",
+    " stores.* tool tools.* prepare.* features.cassette features.limits features.script"
+    " features.several",
     "testing": "app settings features.script",
     "setup.engine": f"{SEAMS} settings backends prepare.shelf features.limits features.rollout",
     "setup.server": f"{CORE} backends setup.engine features.references",
