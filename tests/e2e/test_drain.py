@@ -21,6 +21,7 @@ from tests.support.served import ANSWER, SETTINGS, STALLED, script
 from tests.support.serving import Address, our_server
 from tests.support.turns import turn
 from trt_responses.app import create_app
+from trt_responses.backends.keys import admin_key
 from trt_responses.cli.main import main
 from trt_responses.errors import StartupError
 from trt_responses.serve.server import Server, bound
@@ -276,7 +277,7 @@ def test_the_command_drains_a_server_and_waits_for_its_end(
             assert await asyncio.to_thread(drain, port) == 1
             assert "refused to drain (403)" in capsys.readouterr().err
             assert app.state.lifecycle.state == "ready"
-            monkeypatch.setenv("TRT_RESPONSES_ADMIN_KEY", settings.admin_key or "")
+            monkeypatch.setenv("TRT_RESPONSES_ADMIN_KEY", admin_key(settings) or "")
             assert await asyncio.to_thread(drain, port, "--wait") == 0
             assert capsys.readouterr().out == f"127.0.0.1:{port} is draining\n"
             assert await asyncio.to_thread(drain, port) == 1

@@ -18,6 +18,7 @@ from tests.support.scripted.engine import Die, Script, ScriptedEngine, Stall, St
 from tests.support.turns import turn
 from trt_responses.engine import GenerateOptions
 from trt_responses.features.explain.transcript import Mint, callees_of
+from trt_responses.features.run_traces.trace import RECORDER
 from trt_responses.harmony.read.reader import Reader
 from trt_responses.language.steering import Segment
 from trt_responses.log.log import Cursor, Log
@@ -171,6 +172,7 @@ class Stage:
             machine=self.machine,
             log=self.log,
             clock_ns=lambda: 5,
+            recorder=RECORDER,
         )
         self.run = Run(self.generation, bare_draft(listener), commit)
 

@@ -26,6 +26,7 @@ from trt_responses.engine import GenerateOptions
 from trt_responses.engines.ask import CANARY
 from trt_responses.engines.trtllm.engine import TrtLlmEngine
 from trt_responses.features.explain.transcript import Mint, compact, summary, written
+from trt_responses.features.run_traces.trace import RECORDER
 from trt_responses.harmony.dialect import harmony
 from trt_responses.harmony.read.reader import Reader, Tables
 from trt_responses.log.log import Cursor, Log
@@ -221,6 +222,7 @@ class Play:
             machine=self.machine,
             log=self.log,
             clock_ns=lambda: 5,
+            recorder=RECORDER,
         )
         return Run(generation, bare_draft(self._listener), _nowhere)
 

@@ -143,6 +143,10 @@ REFUSED: Mapping[str, Sequence[Post | Ignored | Start | str]] = {
     "features.regions": [Start({"regions": "eu,us"})],
     "features.retention": [Start({"keys_file": "keys.json"})],
     "features.rollout": ["/admin/engines/demo/load"],
+    "features.run_traces": [
+        Post(ASKED | {"include": ["metrics"]}, "include"),
+        "GET /v1/responses/resp_1/explain",
+    ],
     "features.script": [Start({"engine": "script://auto"})],
     "features.seal": [
         Post(ASKED | {"include": ["reasoning.encrypted_content"]}, "include"),

@@ -70,7 +70,8 @@ MAY_IMPORT = {
     "__main__": "cli",
     # put together
     "backends": f"{LEAVES} settings tokens dialect harmony dialects.* engine engines.* store"
-    " stores.* tool tools.* prepare.* features.cassette features.script features.several",
+    " stores.* tool tools.* prepare.* features.cassette features.limits features.script"
+    " features.several",
     "testing": "app settings features.script",
     "setup.engine": f"{SEAMS} settings backends prepare.shelf features.limits features.rollout",
     "setup.server": f"{CORE} backends setup.engine features.references",
@@ -88,7 +89,7 @@ MAY_IMPORT = {
     "features.agent_messages": CORE,
     "features.background": f"{CORE} features.stored",
     "features.batches": f"{CORE} features.files features.listing",
-    "features.cache_diagnostics": f"{CORE} features.explain",
+    "features.cache_diagnostics": f"{CORE} features.explain features.run_traces",
     "features.card": CORE,
     "features.cassette": f"{CORE} cli",
     "features.compaction": f"{CORE} features.listing features.references features.turn_usage",
@@ -100,14 +101,14 @@ MAY_IMPORT = {
     "features.description": CORE,
     "features.encryption": f"{CORE} backends cli serve stores stores.at_rest",
     "features.engine_headers": CORE,
-    "features.explain": f"{CORE} features.turn_usage",
+    "features.explain": f"{CORE} features.run_traces features.turn_usage",
     "features.files": f"{CORE} features.forms features.listing tools",
     "features.forms": LEAVES,
     "features.health": CORE,
     "features.hosted_tools": f"{CORE} features.references features.tool_items features.turn_usage "
     "tools",
     "features.idempotency": CORE,
-    "features.include": CORE,
+    "features.include": f"{CORE} features.run_traces",
     "features.known_tools": CORE,
     "features.limits": CORE,
     "features.listing": CORE,
@@ -125,6 +126,7 @@ MAY_IMPORT = {
     "features.regions": f"{CORE} stores",
     "features.retention": f"{CORE} features.limits stores",
     "features.rollout": f"{CORE} backends features.limits prepare prepare.shelf cli cli.engines",
+    "features.run_traces": CORE,
     "features.script": f"{CORE} engines",
     "features.seal": f"{CORE} features.references",
     "features.second_chance": CORE,

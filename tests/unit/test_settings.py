@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 from pydantic import Field, ValidationError
 
+from trt_responses.backends.keys import check_exposure
 from trt_responses.backends.settings import EngineSettings
 from trt_responses.backends.store_place import store_place
 from trt_responses.backends.stores import store_of
 from trt_responses.errors import StartupError
+from trt_responses.features.limits.settings import KeySettings
 from trt_responses.settings import PREFIX, Settings, variables, whole
 from trt_responses.settings.core import CoreSettings
 from trt_responses.settings.groups import check_apart, gone, listed, settable
@@ -47,7 +49,7 @@ def test_the_environment_sets_every_kind_of_value() -> None:
     assert (settings.host, settings.port, settings.drain_s) == ("::1", 0, 0.5)
     assert (settings.insecure, EngineSettings.of(settings).threads) == (True, 3)
     assert settings.engines_dir == Path("/srv/engines")
-    assert settings.owners() == {"k1": "ann", "k2": "bob"}
+    assert KeySettings.of(settings).owners() == {"k1": "ann", "k2": "bob"}
     assert settings.allowed_hosts == ("a.example", "b.example")
     assert settings.model is None, "an empty value is none"
 
@@ -93,30 +95,32 @@ def test_an_unknown_name_is_refused_in_code() -> None:
 def test_keys_without_an_owner_stop_the_start_and_are_not_shown(keys: str) -> None:
     settings = Settings.from_environment({"TRT_RESPONSES_API_KEYS": keys})
     with pytest.raises(StartupError, match="API_KEYS") as caught:
-        settings.owners()
+        KeySettings.of(settings).owners()
     assert "secret" not in str(caught.value)
 
 
 def test_one_key_for_two_owners_stops_the_start() -> None:
     with pytest.raises(StartupError, match="entry 2"):
-        Settings(api_keys="ann:k,bob:k").owners()
-    assert Settings(api_keys="ann:k,ann:k").owners() == {"k": "ann"}
-    assert Settings(api_keys="ann:k:with:colons").owners() == {"k:with:colons": "ann"}
+        KeySettings.of(Settings(api_keys="ann:k,bob:k")).owners()
+    assert KeySettings.of(Settings(api_keys="ann:k,ann:k")).owners() == {"k": "ann"}
+    assert KeySettings.of(Settings(api_keys="ann:k:with:colons")).owners() == {
+        "k:with:colons": "ann"
+    }
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.0.2", "", "example.org"])
 def test_a_server_that_others_can_reach_needs_keys_or_an_operator_who_insists(host: str) -> None:
     with pytest.raises(StartupError, match="API_KEYS"):
-        Settings(host=host).check_exposure()
-    Settings(host=host, api_keys=("ann:k",)).check_exposure()
-    Settings(host=host, keys_file=Path("keys.json")).check_exposure()
-    Settings(host=host, insecure=True).check_exposure()
+        check_exposure(Settings(host=host))
+    check_exposure(Settings(host=host, api_keys=("ann:k",)))
+    check_exposure(Settings(host=host, keys_file=Path("keys.json")))
+    check_exposure(Settings(host=host, insecure=True))
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
 def test_the_loopback_needs_no_keys(host: str) -> None:
     """What is exposed without a key raises, as above."""
-    Settings(host=host).check_exposure()
+    check_exposure(Settings(host=host))
 
 
 def test_the_address_itself_is_a_host_that_is_answered() -> None:
@@ -179,7 +183,7 @@ def test_a_store_s_password_is_not_repeated() -> None:
 
 def test_a_key_that_no_header_carries_stops_the_start() -> None:
     with pytest.raises(StartupError, match="entry 2"):
-        Settings(api_keys="ann:k,bob:schlüssel").owners()
+        KeySettings.of(Settings(api_keys="ann:k,bob:schlüssel")).owners()
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
+from trt_responses.backends.keys import admin_key
 from trt_responses.cli.commands import RUNNING_SERVER, add_command, settings_of
 from trt_responses.errors import StartupError, UsageError
 from trt_responses.settings import PREFIX
@@ -33,7 +34,7 @@ def add(commands: Commands, name: str, text: str) -> None:
 
 def _drain(options: argparse.Namespace) -> int:
     settings = settings_of(options, "host", "port")
-    if settings.admin_key is None:
+    if admin_key(settings) is None:
         raise UsageError(
             f"drain needs an admin key: set {PREFIX}ADMIN_KEY, or send the server a SIGTERM."
         )
@@ -69,7 +70,7 @@ def reply_of(
     host = EVERYWHERE.get(settings.host, settings.host)
     connection = http.client.HTTPConnection(host, settings.port, timeout=timeout_s)
     headers = {
-        "authorization": f"Bearer {settings.admin_key}",
+        "authorization": f"Bearer {admin_key(settings)}",
         "content-type": "application/json",
     }
     try:

@@ -34,6 +34,7 @@ from trt_responses.features.limits.keys import (
     utc_now,
     write_keys,
 )
+from trt_responses.features.limits.settings import KeySettings
 from trt_responses.files import close_to_others
 from trt_responses.settings import PREFIX, Settings
 
@@ -187,10 +188,10 @@ def _revoke(options: argparse.Namespace) -> int:
 def _files(options: argparse.Namespace) -> tuple[Path, str, Audit]:
     """The file of keys, the option that named it, and the audit log."""
     settings = Settings.from_environment(flags={"keys_file": "--file"}, keys_file=options.file)
-    if settings.keys_file is None:
+    if (path := KeySettings.of(settings).keys_file) is None:
         raise UsageError(f"No file of keys: pass --file or set {PREFIX}KEYS_FILE.")
     close_to_others(settings.data_dir)
-    return settings.keys_file, settings.option("keys_file"), audit_of(settings)
+    return path, settings.option("keys_file"), audit_of(settings)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from trt_responses.backends.elsewhere import elsewhere_in
 from trt_responses.backends.installed import needed
+from trt_responses.backends.keys import check_exposure
 from trt_responses.backends.settings import EngineSettings
 from trt_responses.cli.commands import add_settings, help_texts, settings_of
 from trt_responses.cli.setting_list import settings_help, settings_in_force
@@ -96,7 +97,7 @@ def _serve(options: argparse.Namespace) -> int:
     if options.print_settings:
         print(settings_in_force(settings, given))
         return 0
-    settings.check_exposure()
+    check_exposure(settings)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # removes a half prepared engine
     _stop_with_the_terminal()
     server = server_for(settings)

@@ -9,6 +9,7 @@ import socket
 import time
 from collections.abc import Iterator
 
+from trt_responses.backends.keys import keys_in
 from trt_responses.doctor.check import Check
 from trt_responses.doctor.listening import why_not
 from trt_responses.settings import Settings
@@ -30,8 +31,10 @@ def server_checks(settings: Settings) -> Iterator[Check]:
     if why_not(host, settings.port) is not None:
         yield _free(settings.host.strip("[]"), settings.port, where)
         return
+    keys = keys_in(settings)
+    key = next(iter(keys.owners() if keys else ()), "none")
     yield Check("port", "note", f"{where} is in use: a server answers there")
-    yield self_test(host, settings.port, next(iter(settings.owners()), "none"))
+    yield self_test(host, settings.port, key)
 
 
 def _free(host: str, port: int, where: str) -> Check:

@@ -75,6 +75,7 @@ async def assembled(draft: Draft) -> Run:
         joints=Joints(draft.joints["before"], draft.joints["after"], second),
         notes=draft.notes,
         sink=draft.sink,
+        recorder=parts.recorder,
     )
     return Run(generation, draft, commit_run)
 

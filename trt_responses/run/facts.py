@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from trt_responses.language.fragments import RepairKind
-    from trt_responses.run.trace import Trace
+    from trt_responses.run.ending import End
     from trt_responses.run.turns import ToolRun
     from trt_responses.wire import response as r
 
@@ -29,7 +29,10 @@ class RunFacts:
     last_token_ns: int | None
     """The time of the engine's last token."""
     end_ns: int
-    trace: Trace
+    trace: object = None
+    """What a recorder says of it."""
+    ends: Sequence[End] = ()
+    """How each of its engine requests ended."""
     origin: Origin = NOWHERE
     tool_runs: Sequence[ToolRun] = ()
     """The calls that the server ran."""

@@ -17,7 +17,6 @@ from trt_responses.frozen import replace
 from trt_responses.language.fragments import Closed
 from trt_responses.run.ending import End
 from trt_responses.run.sink import Beginnings, Sink, broken
-from trt_responses.run.trace import SegmentNotes, Trace
 from trt_responses.run.turns import Notes
 
 if TYPE_CHECKING:
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from trt_responses.log.machine import Machine
     from trt_responses.run.admission import Place
     from trt_responses.run.recovery import Recovery
-    from trt_responses.run.trace import SegmentTrace
     from trt_responses.run.turns import Turn, UsageOfBoth
     from trt_responses.wire.response import Usage
 
@@ -52,6 +50,23 @@ class Chance(Protocol):
     def wanted(self, generation: Generation) -> bool: ...
 
     async def turn(self, generation: Generation) -> Turn | None: ...
+
+
+class SegmentNotes(Protocol):
+    """The notes of an engine request that goes on."""
+
+    def ended(self, end: End, now_ns: int, metrics: Mapping[str, float] | None) -> object:
+        """What is kept of it. `metrics` are the engine's own."""
+        ...
+
+
+class Recorder(NamedTuple):
+    """Notes each run, id by id."""
+
+    begin: Callable[[Segment, Reader, int], SegmentNotes]
+    """Called as an engine request begins, with the time."""
+    trace: Callable[[Generation, str], object]
+    """Of a generation that is over, and its owner: what listeners hear."""
 
 
 class Joints(NamedTuple):
@@ -87,6 +102,7 @@ class Generation:
         joints: Joints = NO_JOINTS,
         notes: Notes | None = None,
         sink: Callable[..., Sink] = Sink,
+        recorder: Recorder | None = None,
     ) -> None:
         """With a `place`, the engine gets a request when its turn has come; with a `recovery`, the
         run resumes when the engine was lost and is back."""
@@ -114,7 +130,11 @@ class Generation:
         self._sink: Sink = sink(reader, machine, log, self._beginnings)
         self._guided_from: int | None = None
         """Where the text of the present segment begins, if it is under a guide."""
-        self.segments: list[SegmentTrace] = []
+        self.ends: list[End] = []
+        """How each engine request ended."""
+        self._recorder = recorder
+        self.segments: list[object] = []
+        """What the recorder notes of each."""
 
     async def end(self) -> End:
         """Generate to the end, and close what is open."""
@@ -162,23 +182,18 @@ class Generation:
             self._aside.abort()
         self._sink.abort()
 
-    def trace(self, owner: str) -> Trace:
-        """What the generation did, once it is over."""
-        cached = self._beginnings.cached_tokens
-        return Trace(
-            owner,
-            str(self.plan),
-            self.prompt_ids,
-            cached[0] if cached else None,
-            tuple(self.segments),
-            self.reader.call_ends,
-            self.machine.callees,
-            self.notes.offered,
-        )
+    def trace(self, owner: str) -> object:
+        """What a recorder says of the generation, once it is over."""
+        return None if self._recorder is None else self._recorder.trace(self, owner)
+
+    @property
+    def cached_tokens(self) -> Sequence[int | None]:
+        """The cached tokens of each turn's prompt, as the engine reports."""
+        return self._beginnings.cached_tokens
 
     def usage(self, output: Output) -> Usage:
         """The tokens of all engine requests."""
-        notes, cached = self.notes, self._beginnings.cached_tokens
+        notes, cached = self.notes, self.cached_tokens
         first = notes.usage_first
         if first is not None and not cached:  # there was no answer
             return first
@@ -190,12 +205,6 @@ class Generation:
         if self._place is not None:
             self._place.leave(len(self.reader.kept))
             self._place = None
-
-    def explain(self) -> None:
-        """Write each segment to the log, without its text, where the log's level asks for that."""
-        if self.segments and logger.isEnabledFor(logging.DEBUG):
-            notes = "; ".join(segment.summary() for segment in self.segments)
-            logger.debug("%s %s: %s", self.options.request_id, self.plan, notes)
 
     def forget(self) -> None:
         """Drop the prompt: later readers of the run need its log, and not the conversation before
@@ -319,11 +328,14 @@ class Generation:
         return self._guided_from is not None and len(self.reader.kept) > self._guided_from
 
     async def _noted(self, segment: Segment) -> End:
-        notes, end = SegmentNotes(segment, self.reader, self._clock_ns()), End("cancelled")
+        recorder, end = self._recorder, End("cancelled")
+        notes = recorder and recorder.begin(segment, self.reader, self._clock_ns())
         try:
             end = await self._generate(segment)
         finally:
-            self.segments.append(notes.ended(end, self._clock_ns(), self._sink.metrics))
+            self.ends.append(end)
+            if notes is not None:
+                self.segments.append(notes.ended(end, self._clock_ns(), self._sink.metrics))
             self._beginnings.hear()
         return end
 

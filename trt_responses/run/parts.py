@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from trt_responses.prompt.carrier import Carrier
     from trt_responses.run.admission import Admission
     from trt_responses.run.facts import Listener
-    from trt_responses.run.generation import Chance
+    from trt_responses.run.generation import Chance, Recorder
     from trt_responses.run.recovery import Recovery
     from trt_responses.run.request import RunRequest
     from trt_responses.run.turns import Turns
@@ -75,6 +75,8 @@ class Parts:
     clock_s: Callable[[], float]
     clock_ns: Callable[[], int]
     listeners: Sequence[Listener] = ()
+    recorder: Recorder | None = None
+    """Notes each run, for listeners."""
     recovery: Recovery | None = None
     """Lets runs go on when the engine is back; None: a run fails when its engine goes away."""
     max_calls: int = 1

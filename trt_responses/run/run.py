@@ -193,7 +193,6 @@ class Run:
         self.error, self.stop = end.error, end.stop
         self._tell(last, end)
         self.log.close()
-        self._generation.explain()
         self._report(last)
         self._generation.forget()
         self.draft = None
@@ -229,6 +228,7 @@ class Run:
             last_token_ns=self._generation.last_token_ns,
             end_ns=self._clock_ns(),
             trace=self._generation.trace(self.owner),
+            ends=tuple(self._generation.ends),
             origin=self._origin,
             tool_runs=self._generation.notes.tool_runs,
         )

@@ -203,7 +203,6 @@ def serve(
 ) -> int:
     """Serve the app of these settings until stopped, and return the exit status. A start that fails
     says why in one sentence. `handed` is a socket that listens already."""
-    settings.check_exposure()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with handed or bound(settings) as address:

@@ -83,40 +83,9 @@ class Settings(Fixed, CoreSettings):
         """What sets this setting: the flag of the command that was run, else the variable."""
         return self._flags.get(name, variable(name))
 
-    def owners(self) -> dict[str, str]:
-        """The owner that each API key stands for."""
-        owners: dict[str, str] = {}
-        for place, entry in enumerate(self.api_keys, 1):
-            owner, _, key = entry.partition(":")
-            if not (owner and key):
-                raise UsageError(f"{PREFIX}API_KEYS: entry {place} is not of the form owner:key.")
-            if not (key.isascii() and key.isprintable()):
-                raise UsageError(
-                    f"{PREFIX}API_KEYS: the key of entry {place} has a character that clients "
-                    "cannot send in a header: use letters, digits and signs of ASCII."
-                )
-            if owners.setdefault(key, owner) != owner:
-                raise UsageError(f"{PREFIX}API_KEYS: entry {place} gives another owner's key.")
-        return owners
-
-    @property
-    def asks_for_keys(self) -> bool:
-        return bool(self.api_keys) or self.keys_file is not None
-
     def hosts(self) -> tuple[str, ...]:
         """Host headers that are answered. If keys are required, `*` allows any host."""
         return (*LOOPBACK, self.host, f"[{self.host}]", *self.allowed_hosts)
-
-    def check_exposure(self) -> None:
-        """A server that others can reach needs keys, unless the operator insists."""
-        if self.host in LOOPBACK or self.keys_file is not None or self.insecure:
-            return
-        if not self.owners():
-            raise UsageError(
-                f"{self.option('host')} {self.host}: without API keys, anyone who can reach this "
-                f"address can use the server; set {PREFIX}KEYS_FILE or {PREFIX}API_KEYS, or "
-                f"{PREFIX}INSECURE=1 to serve without keys."
-            )
 
 
 EXPECTED = {

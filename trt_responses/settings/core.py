@@ -51,18 +51,6 @@ class CoreSettings(SettingGroup):
         description="More model names that clients may use; `*` accepts every name, for agents "
         "that request other models for small tasks.",
     )
-    api_keys: Words = Field((), description="Keys as `owner:key,…` (default: no key is required).")
-    keys_file: Path | None = Field(
-        None,
-        description="File of keys, in addition to API_KEYS, reloaded when it changes; see "
-        "`trt-responses keys`.",
-    )
-    admin_key: str | None = Field(
-        None,
-        description="Key of an admin, who may drain the server, load and unload engine "
-        "versions, change the log level and read metrics; `trt-responses drain` "
-        "sends it.",
-    )
     allowed_hosts: Annotated[Words, AfterValidator(hosts)] = Field(
         (), description="Host headers to accept besides loopback names; `*` accepts any."
     )
@@ -90,9 +78,6 @@ class CoreSettings(SettingGroup):
         False,
         description="Replace images, files and audio by a text note instead of refusing them.",
     )
-    dialect: Literal["openai", "open-responses"] = Field(
-        "openai", description="Spelling of events, unless the header `x-trt-dialect` chooses one."
-    )
     max_running: Positive | None = Field(
         None, description="Maximum responses generated at once (default: what the engine supports)."
     )
@@ -105,11 +90,6 @@ class CoreSettings(SettingGroup):
     )
     data_dir: Path = Field(
         Path("data"), description="Directory of the default history file and the sealing key."
-    )
-    explain: Literal["full", "redacted", "off"] = Field(
-        "full",
-        description="What GET /v1/responses/{id}/explain returns to the owner: full, redacted "
-        "(counts instead of texts) or off.",
     )
     stall_s: Seconds = Field(
         120.0,

@@ -57,6 +57,7 @@ FOLDERS = (
     "features.prefill",
     "features.truncation",
     "features.vocabularies",
+    "features.run_traces",
     "features.include",
     "features.traces",
     "features.metrics",
@@ -91,13 +92,11 @@ is missing."""
 REQUIRED_BY = {
     "features.engine_headers": "engine_headers",
     "features.encryption": "store_keys",
-    "features.limits": "keys_file",
     "features.regions": "regions",
     "features.retention": "keys_file",
     "features.files": "files",
     "features.parallel_calls": "max_calls",
     "features.seal": "seal_keys",
-    "features.open_responses": "dialect",
     "features.summaries": "thought_summaries",
     "features.traces": "otlp_endpoint",
 }

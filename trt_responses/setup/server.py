@@ -37,6 +37,7 @@ from trt_responses.web.headers import Origins, ReplyHeaders
 from trt_responses.web.stream.keepalive import KeepAlive
 from trt_responses.web.stream.sse import StreamLimits
 from trt_responses.wire import parse
+from trt_responses.wire.dialect import OPENAI
 from trt_responses.wire.request import Request as CreateRequest
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from trt_responses.prompt.carrier import Carrier
     from trt_responses.run.admission import Admission
     from trt_responses.run.facts import Listener
+    from trt_responses.run.generation import Recorder
     from trt_responses.run.parts import Leases, NewChance, Overflow, Translation
     from trt_responses.run.recovery import Recovery
     from trt_responses.settings import Settings
@@ -165,6 +167,9 @@ class Server:
         """Makes what reads a body of the Responses API."""
         self.features: list[Feature] = []
         self.listeners: list[Listener] = []
+        self.spelling: Spelling = OPENAI
+        """Of events, unless a request names another one."""
+        self.recorder: Recorder | None = None
         self.request_listeners: list[RequestListener] = []
         self.routes: list[tuple[int, Routes]] = []
         self.preflight: Callable[[Request], Response | None] | None = None
@@ -247,10 +252,6 @@ class Server:
     def build(self) -> None:
         """Make the parts, once every folder is installed."""
         settings = self.settings
-        if settings.asks_for_keys and self.keys is None:
-            raise UsageError(
-                "The settings name keys, but features.limits, which checks them, is not installed."
-            )
         engine = self.engine = self.engine or self.served.new_engine()
         admission = self.admission = self.admission or OpenAdmission(self.places)
         if self.new_recovery is not None:
@@ -294,6 +295,7 @@ class Server:
             clock_s=time.time,
             clock_ns=time.monotonic_ns,
             listeners=self.listeners,
+            recorder=self.recorder,
             recovery=self.recovery,
             max_calls=EngineSettings.of(settings).max_calls or dialect.takes.calls,
             tools={tool.kind: tool for tool in self.tools},

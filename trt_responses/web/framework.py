@@ -34,30 +34,13 @@ KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
 NO_TELEMETRY: TelemetryConfig = {"tracing": False, "metrics": False, "logs": False}
 """FastAPI's own would wrap each `send`, once a process sets a tracer for something else."""
 
-ERROR = {
-    "type": "object",
-    "required": ["error"],
-    "properties": {
-        "error": {
-            "type": "object",
-            "required": ["message", "type", "param", "code"],
-            "properties": {
-                "message": {"type": "string"},
-                "type": {"type": "string"},
-                "param": {"type": ["string", "null"]},
-                "code": {"type": ["string", "null"]},
-            },
-        }
-    },
-}
-
 
 class App(FastAPI):
-    """FastAPI without its layers, and with an OpenAPI document that has our shape of errors."""
+    """FastAPI without its layers."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(
-            openapi_url=None,  # a cold route serves it, with the headers of every reply
+            openapi_url=None,  # a folder serves it, with the headers of every reply
             redirect_slashes=False,  # a redirect would go where an unchecked Host says
             telemetry=NO_TELEMETRY,
             **options,
@@ -68,21 +51,6 @@ class App(FastAPI):
         for layer, args, kwargs in reversed(self.user_middleware):
             app = layer(app, *args, **kwargs)
         return app
-
-    def openapi(self) -> dict[str, Any]:
-        """FastAPI's document. A parameter that is wrong is a 400 here, and never its 422."""
-        if self.openapi_schema is None:
-            document = super().openapi()
-            for operations in document["paths"].values():
-                for operation in operations.values():
-                    operation["responses"].pop("422", None)
-            components = document.setdefault("components", {})
-            schemas = components.setdefault("schemas", {})
-            for name in ("HTTPValidationError", "ValidationError"):
-                schemas.pop(name, None)
-            schemas["Error"] = ERROR
-            components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
-        return self.openapi_schema or {}
 
 
 class _HotFirst:

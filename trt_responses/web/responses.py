@@ -29,7 +29,6 @@ from trt_responses.web.headers import (
 from trt_responses.web.jobs import installed, maker
 from trt_responses.web.stream.sse import Follow, Stream, shared_end, watched
 from trt_responses.wire.base import Options
-from trt_responses.wire.dialect import DIALECTS
 from trt_responses.wire.request import CountRequest
 
 if TYPE_CHECKING:
@@ -153,7 +152,7 @@ class Responses(Making):
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)
         self._jobs = shared.jobs
-        self._dialect = DIALECTS[shared.settings.dialect]
+        self._dialect = shared.dialect
         self._steps = shared.steps
 
     async def create(self, request: Request, owner: str) -> ASGIApp:

@@ -11,6 +11,7 @@ import yaml  # type: ignore[import-untyped]  # ships no types
 
 from tests.support import compose
 from tests.support.imports import ROOT
+from trt_responses.backends.keys import check_exposure
 from trt_responses.settings import Settings
 
 Json = dict[str, Any]
@@ -62,7 +63,7 @@ def test_a_name_that_is_missing_is_seen() -> None:
 def test_the_servers_settings_hold(names: tuple[str, ...]) -> None:
     given = compose.services(*names, key="me:key")["server"]["environment"]
     settings = Settings.from_environment(given)
-    settings.check_exposure()
+    check_exposure(settings)
     scrape = yaml.safe_load((MONITORING / "compose.yml").read_text("utf-8"))["scrape_configs"][0]
     for target in scrape["static_configs"][0]["targets"]:
         host, _, port = target.partition(":")

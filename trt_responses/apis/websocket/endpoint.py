@@ -20,7 +20,6 @@ from trt_responses.health.lifecycle import Lifecycle
 from trt_responses.web.endpoint import reply_of
 from trt_responses.web.guard import ANYONE
 from trt_responses.web.headers import dialect_of
-from trt_responses.wire.dialect import DIALECTS
 
 if TYPE_CHECKING:
     import asyncio
@@ -47,7 +46,7 @@ class Sockets:
     def __init__(self, shared: Shared, most: int) -> None:
         self._shared, self._most = shared, most
         self._intake = Intake()
-        self._dialect = DIALECTS[shared.settings.dialect]
+        self._dialect = shared.dialect
         self._open: set[Connection] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import orjson
 
+from trt_responses.backends.keys import admin_key
 from trt_responses.cli.commands import NAME, RUNNING_SERVER, add_command, settings_of
 from trt_responses.cli.drain import reply_of
 from trt_responses.errors import UsageError
@@ -73,7 +74,7 @@ def _exchange(options: argparse.Namespace, act: str, body: dict[str, Any]) -> in
     """Send the request and print the reply as JSON. Returns status 0 on success, 1 when the server
     refuses."""
     settings = settings_of(options, "host", "port")
-    if settings.admin_key is None:
+    if admin_key(settings) is None:
         raise UsageError(f"engine {act} needs an admin key: set {PREFIX}ADMIN_KEY.")
     path = f"/admin/engines/{quote(options.name, safe='')}/{act}"
     status, reply = reply_of(settings, "POST", path, orjson.dumps(body))  # loading can be slow

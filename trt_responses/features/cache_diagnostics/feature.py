@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from trt_responses.accept.accepted import Accepted
     from trt_responses.features.explain.explanations import Explanations
+    from trt_responses.features.run_traces.trace import Trace
     from trt_responses.run.draft import Draft
     from trt_responses.run.run import Run
-    from trt_responses.run.trace import Trace
     from trt_responses.wire.response import Response
 
     Json = dict[str, Any]

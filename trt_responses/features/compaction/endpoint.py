@@ -14,7 +14,6 @@ from trt_responses.web.endpoint import json_reply
 from trt_responses.web.headers import ignored_header
 from trt_responses.web.responses import Making, snapshot
 from trt_responses.web.stream.sse import watched
-from trt_responses.wire.dialect import DIALECTS
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -44,7 +43,7 @@ class Compact(Making):
 
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)
-        self._dialect = DIALECTS[shared.settings.dialect]
+        self._dialect = shared.dialect
 
     async def compact(self, request: Request, owner: str) -> ASGIApp:
         _, wanted = await self._parsed(request, CompactRequest)

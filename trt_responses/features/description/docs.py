@@ -14,6 +14,7 @@ from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annot
 from starlette.responses import HTMLResponse, Response
 
 from trt_responses import __version__
+from trt_responses.features.description.document import document_of
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import Anybody, ColdRoute
 from trt_responses.wire.fields import FIELDS
@@ -36,11 +37,11 @@ class Docs:
         return router
 
     async def schema(self, request: Request) -> Response:
-        document = await asyncio.to_thread(request.app.openapi)
+        document = await asyncio.to_thread(document_of, request.app)
         return json_reply(orjson.dumps(document), self._headers(request))
 
     async def page(self, request: Request) -> Response:
-        document = await asyncio.to_thread(request.app.openapi)
+        document = await asyncio.to_thread(document_of, request.app)
         page = page_of(document, address_of(request), self._model)
         return HTMLResponse(page, headers=self._headers(request))
 

@@ -14,6 +14,7 @@ from trt_responses.errors import Forbidden, NotFound
 from trt_responses.features.explain.explain import Explainer
 from trt_responses.features.explain.explanations import Explanations
 from trt_responses.features.explain.transcript import written
+from trt_responses.features.run_traces.settings import TraceSettings
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import ColdRoute, Owner, replies
 
@@ -32,7 +33,8 @@ class Explain:
     def __init__(self, shared: Shared, dialect_of: Callable[[str], Dialect]) -> None:
         self._kept = shared.of(Explanations)
         self._headers = shared.headers
-        self._level, self._card_of = shared.settings.explain, shared.card_of
+        self._level = TraceSettings.of(shared.settings).explain
+        self._card_of = shared.card_of
         self._dialect_of = dialect_of
 
     def router(self) -> APIRouter:

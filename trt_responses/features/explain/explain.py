@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from trt_responses.dialect import Dialect
     from trt_responses.features.explain.outline import Outline
+    from trt_responses.features.run_traces.trace import SegmentTrace
     from trt_responses.language.fragments import Fragment
-    from trt_responses.run.trace import SegmentTrace
 
     Json = dict[str, Any]
 

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from trt_responses.features.explain.outline import Outline, outline_of
+from trt_responses.features.run_traces.trace import trace_of
 
 if TYPE_CHECKING:
     from trt_responses.run.facts import RunFacts
@@ -27,7 +28,7 @@ class Explanations:
         return len(self._kept)
 
     def run_ended(self, facts: RunFacts) -> None:
-        size_bytes = facts.trace.size_bytes
+        size_bytes = trace_of(facts).size_bytes
         if not facts.response.store or size_bytes > self._max_bytes:
             return
         self._kept[facts.response.id] = outline_of(facts)

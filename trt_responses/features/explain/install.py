@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from trt_responses.features.explain.endpoint import Explain
 from trt_responses.features.explain.explanations import Explanations
 from trt_responses.features.explain.settings import ExplainNumbers
+from trt_responses.features.run_traces.settings import TraceSettings
 
 if TYPE_CHECKING:
     from trt_responses.setup.server import Server
@@ -17,6 +18,6 @@ def install(server: Server) -> None:
     kept = Explanations(ExplainNumbers.of(settings).explain_bytes)
     server.provide(kept)
     server.on_delete.append(kept.forget)
-    if settings.explain != "off":
+    if TraceSettings.of(settings).explain != "off":
         server.listeners.append(kept)
     server.add_routes(35, lambda shared: [Explain(shared, server.dialect_of)])

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trt_responses.features.run_traces.trace import trace_of
 from trt_responses.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from trt_responses.features.run_traces.trace import Trace
     from trt_responses.language.fragments import RepairKind
     from trt_responses.run.facts import RunFacts
-    from trt_responses.run.trace import Trace
     from trt_responses.wire.response import ResponseStatus
 
 
@@ -49,5 +50,5 @@ def outline_of(facts: RunFacts) -> Outline:
         first_token_ns=facts.first_token_ns,
         last_token_ns=facts.last_token_ns,
         end_ns=facts.end_ns,
-        trace=facts.trace,
+        trace=trace_of(facts),
     )

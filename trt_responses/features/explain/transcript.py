@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from trt_responses.dialect import Dialect
     from trt_responses.features.explain.outline import Outline
+    from trt_responses.features.run_traces.trace import Trace
     from trt_responses.language.reader import Reader
-    from trt_responses.run.trace import Trace
 
     Json = dict[str, Any]
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from trt_responses.errors import Forbidden
 from trt_responses.feature import Step
+from trt_responses.features.run_traces.trace import trace_of
 from trt_responses.frozen import dataclass, replace
 from trt_responses.wire.response import Response
 
@@ -74,7 +75,7 @@ class Inclusion:
         return InspectedResponse(**vars(last), **extra)
 
     def _messages(self, facts: RunFacts) -> Json:
-        trace, dialect = facts.trace, self._dialect_of(facts.response.model)
+        trace, dialect = trace_of(facts), self._dialect_of(facts.response.model)
         written = [i for s in trace.segments for i in (*s.forced, *s.kept)]
         return {
             "input_messages": [
@@ -117,7 +118,7 @@ def metrics_of(facts: RunFacts) -> Json:
     """The times of a run in milliseconds. `queue` ends when the engine gets the request; the
     engine's own queue is in `first_token`, and among its own metrics, if it has any."""
     arrived, first, last = facts.arrival_ns, facts.first_token_ns, facts.last_token_ns
-    usage, gap_ms = facts.response.usage, None
+    usage, trace, gap_ms = facts.response.usage, trace_of(facts), None
     tokens = usage.output_tokens if usage else 0
     if first is not None and last is not None and tokens > 1:
         gap_ms = (last - first) / 1e6 / (tokens - 1)
@@ -127,8 +128,8 @@ def metrics_of(facts: RunFacts) -> Json:
         "per_token_ms": gap_ms and round(gap_ms, 3),
         "tokens_per_second": round(1000 / gap_ms, 1) if gap_ms else None,
         "total_ms": _ms(arrived, facts.end_ns),
-        "input_tokens": len(facts.trace.prompt_ids),
-        "cached_tokens": facts.trace.cached_tokens,
+        "input_tokens": len(trace.prompt_ids),
+        "cached_tokens": trace.cached_tokens,
         "output_tokens": tokens,
         "segments": [
             {
@@ -140,7 +141,7 @@ def metrics_of(facts: RunFacts) -> Json:
                 "ms": _ms(segment.began_ns, segment.ended_ns),
                 "engine": segment.metrics,
             }
-            for segment in facts.trace.segments
+            for segment in trace.segments
         ],
         "repairs": dict(facts.repairs),
     }

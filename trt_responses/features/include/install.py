@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trt_responses.features.include.include import Inclusion
+from trt_responses.features.run_traces.settings import TraceSettings
 
 if TYPE_CHECKING:
     from trt_responses.setup.server import Server
 
 
 def install(server: Server) -> None:
-    shows = server.settings.explain == "full"
+    shows = TraceSettings.of(server.settings).explain == "full"
     server.features.append(Inclusion(server.dialect_of, tells_messages=shows))

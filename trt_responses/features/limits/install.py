@@ -12,7 +12,7 @@ from trt_responses.features.limits.counts import LocalCounts
 from trt_responses.features.limits.endpoint import routes
 from trt_responses.features.limits.key_file import WatchedKeys
 from trt_responses.features.limits.keys import KeyFault, KeyRing, OwnerLimits
-from trt_responses.features.limits.settings import LimitNumbers, LimitSettings
+from trt_responses.features.limits.settings import KeySettings, LimitNumbers, LimitSettings
 from trt_responses.settings import Settings
 from trt_responses.setup.server import Reading, Server
 
@@ -44,13 +44,13 @@ def install(server: Server) -> None:
 
 
 def _keys(settings: Settings) -> KeyRing:
-    own = LimitSettings.of(settings)
-    half = own.max_waiting // 2 if settings.asks_for_keys else None
+    own, named = LimitSettings.of(settings), KeySettings.of(settings)
+    half = own.max_waiting // 2 if named.asks_for_keys else None
     waiting = half if own.owner_waiting is None else own.owner_waiting
     return KeyRing(
-        settings.owners(),
-        from_file=settings.keys_file is not None,
-        admin_key=settings.admin_key,
+        named.owners(),
+        from_file=named.keys_file is not None,
+        admin_key=named.admin_key,
         limits=OwnerLimits(
             running=own.owner_running,
             waiting=waiting,
@@ -64,14 +64,14 @@ def _watched(
     settings: Settings, keys: KeyRing, sleep: Callable[[float], Awaitable[None]]
 ) -> WatchedKeys | None:
     """The file of keys, loaded. Raises a `UsageError` for one that cannot be used."""
-    if settings.keys_file is None:
+    if (path := KeySettings.of(settings).keys_file) is None:
         return None
-    watched = WatchedKeys(settings.keys_file, keys, audit_of(settings), sleep)
+    watched = WatchedKeys(path, keys, audit_of(settings), sleep)
     try:
         watched.load()
     except KeyFault as fault:
         raise UsageError(
-            f"{settings.option('keys_file')} {settings.keys_file}: {fault}; "
+            f"{settings.option('keys_file')} {path}: {fault}; "
             "`trt-responses keys new OWNER` makes a file of keys."
         ) from None
     return watched

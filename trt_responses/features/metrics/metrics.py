@@ -215,9 +215,9 @@ class Metrics:
             self._tool_s.observe(run.duration_ns / 1e9)
         for kind, count in facts.repairs.items():
             self._repairs.add(kind, by=count)
-        for segment in facts.trace.segments:
-            if segment.lost is not None:
-                self._pauses.add(segment.lost)
+        for end in facts.ends:
+            if end.lost is not None:
+                self._pauses.add(end.lost)
         for item in response.output:
             if item.type.endswith("_call"):
                 self._calls.add(item.type)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trt_responses.features.open_responses.dialect import OPEN_RESPONSES
+from trt_responses.features.open_responses.settings import SpellingSettings
 from trt_responses.wire.dialect import DIALECTS
 
 if TYPE_CHECKING:
@@ -14,3 +15,4 @@ if TYPE_CHECKING:
 
 def install(server: Server) -> None:
     DIALECTS[OPEN_RESPONSES.name] = OPEN_RESPONSES
+    server.spelling = DIALECTS[SpellingSettings.of(server.settings).dialect]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 from trt_responses.errors import ApiError
 from trt_responses.features.limits.keys import KeyRing
+from trt_responses.features.limits.settings import KeySettings
 from trt_responses.features.retention.feature import Retention
 from trt_responses.features.retention.store import RetainedStore
 from trt_responses.tasks import beside
@@ -22,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 def install(server: Server) -> None:
-    if server.settings.keys_file is None:
+    if KeySettings.of(server.settings).keys_file is None:
         return
     store = RetainedStore(server.store, server.of(KeyRing).kept_s)
     server.store = cast("Store", store)

@@ -13,6 +13,7 @@ from urllib.parse import quote
 from rich.console import Console
 from rich.table import Table
 
+from trt_responses.backends.keys import admin_key
 from trt_responses.cli.building import to_stderr
 from trt_responses.cli.client import NoAnswer, Server, ServerFault
 from trt_responses.cli.commands import NAME, add_command, number_from, settings_of
@@ -223,7 +224,7 @@ def _key(options: argparse.Namespace) -> str:
         key = (
             options.key.read_text("utf-8").strip()
             if options.key
-            else settings_of(options).admin_key
+            else admin_key(settings_of(options))
         )
     except (OSError, UnicodeError) as error:
         raise UsageError(f"--key {options.key}: cannot be read ({error}).") from None

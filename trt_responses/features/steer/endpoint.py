@@ -28,7 +28,6 @@ from trt_responses.web.framework import HotRoute, replies
 from trt_responses.web.headers import dialect_of
 from trt_responses.web.jobs import installed, maker
 from trt_responses.web.responses import Call, Making, snapshot
-from trt_responses.wire.dialect import DIALECTS
 from trt_responses.wire.parse import parse
 
 if TYPE_CHECKING:
@@ -80,7 +79,7 @@ class Steer(Making):
         super().__init__(shared)
         self._jobs = shared.jobs
         self._store = shared.parts.store
-        self._dialect = DIALECTS[shared.settings.dialect]
+        self._dialect = shared.dialect
 
     async def steer(self, request: Request, owner: str) -> ASGIApp:
         body, wanted = await self._parsed(request, SteerRequest)

@@ -23,7 +23,6 @@ from trt_responses.web.endpoint import Endpoint, json_reply
 from trt_responses.web.framework import ColdRoute, HotRoute, Owner, replies
 from trt_responses.web.headers import dialect_of
 from trt_responses.web.jobs import installed
-from trt_responses.wire.dialect import DIALECTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,7 +50,7 @@ class Stored:
         self._dialect_of = dialect_of
         self._jobs = shared.jobs
         self._headers = shared.headers
-        self._dialect = DIALECTS[shared.settings.dialect]
+        self._dialect = shared.dialect
         self._on_delete = shared.on_delete
 
     def router(self) -> APIRouter:

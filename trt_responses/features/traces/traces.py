@@ -143,7 +143,7 @@ def _values(facts: RunFacts) -> dict[str, Value]:
         "request_id": facts.origin.request_id,
         "finish": (response.status,),
         "repairs": sum(facts.repairs.values()),
-        "segments": len(facts.trace.segments),
+        "segments": len(facts.ends),
     }
     if usage is not None:
         values["input_tokens"] = usage.input_tokens

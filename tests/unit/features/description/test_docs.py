@@ -16,6 +16,7 @@ from tests.support.scripted.engine import ScriptedEngine
 from tests.support.served import SETTINGS, served
 from trt_responses.app import create_app
 from trt_responses.features.description.docs import page_of
+from trt_responses.features.description.document import document_of
 from trt_responses.settings import Settings
 from trt_responses.wire.judge import FIELDS
 
@@ -28,7 +29,7 @@ ERROR = "#/components/schemas/Error"
 
 @cache
 def document() -> dict[str, Any]:
-    return create_app(Settings(**SETTINGS), engine=ScriptedEngine([])).openapi()
+    return document_of(create_app(Settings(**SETTINGS), engine=ScriptedEngine([])))
 
 
 def references(node: Any) -> Iterator[str]:

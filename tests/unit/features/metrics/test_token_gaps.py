@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from trt_responses.features.metrics.families import Histogram
 from trt_responses.features.metrics.token_gaps import TokenGaps
 from trt_responses.run.facts import Progress, RunFacts
-from trt_responses.run.trace import Trace
 from trt_responses.wire.response import InputTokensDetails, OutputTokensDetails, Response, Usage
 
 MS = 1_000_000
-NO_TRACE = Trace("", "free", (), None, (), True, {})
 
 
 @dataclass
@@ -39,7 +37,7 @@ class Server:
         response = Response(id="resp_1", created_at=0, model="m", usage=used)
         first = self.run().first_token_ns
         last_ns, end_ns = last_ms * MS, 10**15
-        self.token_gaps.run_ended(RunFacts(response, {}, 0, 0, first, last_ns, end_ns, NO_TRACE))
+        self.token_gaps.run_ended(RunFacts(response, {}, 0, 0, first, last_ns, end_ns))
 
     def counts(self) -> tuple[float, ...]:
         """Of each bucket with all before it, of all, and their sum."""

@@ -25,6 +25,7 @@ from tests.support.turns import turn
 from trt_responses.engine import CONTINUATION_PRIORITY
 from trt_responses.errors import InvalidRequest, Unsupported
 from trt_responses.features.explain.transcript import compact
+from trt_responses.features.run_traces.listener import SegmentLines
 from trt_responses.harmony.dialect import harmony
 from trt_responses.harmony.steer.plans import Language, header_pattern
 from trt_responses.language.gate import Gate, GuidedGate, Words
@@ -225,8 +226,8 @@ def test_a_run_explains_its_plan_and_its_segments_in_one_line(
     tables: Tables,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level(logging.DEBUG, logger="trt_responses.run.generation")
-    s.play(s.load(name, vocabulary), vocabulary, tables)
+    caplog.set_level(logging.DEBUG, logger="trt_responses.features.run_traces.listener")
+    s.play(s.load(name, vocabulary), vocabulary, tables, listener=SegmentLines())
     assert [record.getMessage() for record in caplog.records] == [f"resp_0 {told}"]
 
 

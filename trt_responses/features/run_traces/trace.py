@@ -1,6 +1,6 @@
-"""What a run did, id by id: its prompt, its segments and its times. Values only.
+"""What a run did, id by id: its prompt, its segments and its times.
 
-A generation writes it down; `explain.py` presents it to a person.
+A run has it made while it lives, and its listeners read it.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from array import array
 from typing import TYPE_CHECKING, Literal
 
 from trt_responses.frozen import dataclass
+from trt_responses.run.generation import Recorder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from trt_responses.language.steering import Segment
     from trt_responses.log.item_events import Callee
     from trt_responses.run.ending import End
+    from trt_responses.run.facts import RunFacts
+    from trt_responses.run.generation import Generation
 
 Outcome = Literal["completed", "incomplete", "failed", "cancelled"]
 
@@ -83,6 +86,12 @@ class Trace:
         return 4096 + 4 * len(self.prompt_ids) + 4 * ids
 
 
+def trace_of(facts: RunFacts) -> Trace:
+    """The trace of a run that has ended."""
+    assert isinstance(facts.trace, Trace), "made by the recorder"
+    return facts.trace
+
+
 class SegmentNotes:
     """The notes of a segment that goes on: where the reader stood at its beginning."""
 
@@ -117,6 +126,23 @@ class SegmentNotes:
             ended_ns=now_ns,
             answer=self._answer,
         )
+
+
+def _trace(generation: Generation, owner: str) -> Trace:
+    cached = generation.cached_tokens
+    return Trace(
+        owner,
+        str(generation.plan),
+        generation.prompt_ids,
+        cached[0] if cached else None,
+        tuple(one for one in generation.segments if isinstance(one, SegmentTrace)),
+        generation.reader.call_ends,
+        generation.machine.callees,
+        generation.notes.offered,
+    )
+
+
+RECORDER = Recorder(SegmentNotes, _trace)
 
 
 def _merged(kept: array[int], dropped: Sequence[tuple[int, int]]) -> Sequence[int]:
