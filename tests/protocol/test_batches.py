@@ -167,6 +167,25 @@ async def test_each_request_is_answered_and_each_fault_is_a_row(tmp_path: Path, 
 
 
 @story
+async def test_a_batch_is_no_conversation(tmp_path: Path) -> None:
+    async with served(data_dir=tmp_path, **OWNERS) as app:
+        batch = await ended(app, (await begun(app, jsonl(request("one"))))["id"])
+        path = f"/v1/conversations/{batch['id']}"
+        item = {"items": [{"role": "user", "content": "x"}]}
+        body = {"model": "demo", "input": "x", "conversation": batch["id"]}
+        for method, at, sent in (
+            ("GET", path, None),
+            ("POST", path, {"metadata": {}}),
+            ("POST", f"{path}/items", item),
+            ("POST", RESPONSES, body),
+            ("DELETE", path, None),
+        ):
+            refused = await ask(app, method, at, sent)
+            assert (refused.status, refused.error["code"]) == (404, "not_found"), (method, at)
+        assert (await ask(app, "GET", f"/v1/batches/{batch['id']}")).json() == batch
+
+
+@story
 async def test_a_body_that_is_too_deep_is_a_fault_and_takes_no_place(tmp_path: Path) -> None:
     deep: Any = []
     for _ in range(250):

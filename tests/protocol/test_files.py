@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 
+from tests.support.asgi import until
 from tests.support.boxed import no_box
 from tests.support.files import FORM, form
 from tests.support.scripted_tool import ScriptedTool
@@ -38,6 +39,11 @@ async def upload(app: Served, data: bytes, key: str = "key-a", **fields: str) ->
 async def ask(app: Served, method: str, path: str, key: str = "key-a", body: Any = None) -> Call:
     data = b"" if body is None else orjson.dumps(body)
     return await app.client.send(method, path, data, headers(key))
+
+
+def opened_below(folder: Path) -> list[str]:
+    links = (os.path.realpath(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd"))
+    return [link for link in links if link.startswith(str(folder))]
 
 
 @story
@@ -108,13 +114,35 @@ async def test_a_malformed_upload_is_refused_and_leaves_nothing(
 
 
 @story
-async def test_a_client_that_hangs_up_leaves_nothing(tmp_path: Path) -> None:
+async def test_a_client_that_hangs_up_leaves_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async with served(data_dir=tmp_path, **OWNERS) as app:
-        call = app.client.open("POST", "/v1/files", [form(b"x" * 100)[:-30]], headers(kind=FORM))
+        body = [form(b"x" * 100)[:-30], b"never sent"]
+        call = app.client.open("POST", "/v1/files", body, headers(kind=FORM))
         call.cut_body()
+        call.hang_up()
         await call.done()
         assert (await ask(app, "GET", "/v1/files")).json()["data"] == []
         assert not [path for path in (tmp_path / "files").rglob("*") if path.is_file()]
+        assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+@pytest.mark.parametrize("path", ["/v1/files/{}/content", "/admin/owners/ann/export"])
+@story
+async def test_a_client_that_leaves_while_it_reads_leaves_no_open_file(
+    tmp_path: Path, path: str
+) -> None:
+    async with served(data_dir=tmp_path, admin_key="key-admin", **OWNERS) as app:
+        file_id = (await upload(app, bytes(3_000_000))).json()["id"]
+        key = "key-a" if "{}" in path else "key-admin"
+        calls = [app.client.open("GET", path.format(file_id), b"", headers(key)) for _ in range(5)]
+        for call in calls:
+            await call.until(lambda call: len(call.body) > 1000)
+            call.reading.clear()
+            call.hang_up()
+            await call.done()
+        await until(lambda: not opened_below(tmp_path / "files"))
 
 
 @pytest.mark.parametrize("before", [b"", form(b"x")])

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from openai.types.responses import Response
 
+from tests.support.asgi import asked
 from tests.support.background import ended
 from tests.support.sdk_judge import accumulated, refused
 from tests.support.served import ANSWER, served
@@ -208,6 +209,19 @@ def test_a_search_that_finds_nothing_says_so_and_a_wrong_one_too() -> None:
             ]
             assert "Give a 'query'" in s.prompt_text(1)
             assert "No tool was found" in s.prompt_text(2)
+
+    asyncio.run(story())
+
+
+def test_a_search_comes_back_with_arguments_of_any_size() -> None:
+    search = {"type": "tool_search_call", "arguments": {"query": "mail", "most": 2**70}}
+
+    async def story() -> None:
+        async with served(ANSWER) as s:
+            body = asked(input=[search, {"role": "user", "content": "Go on."}])
+            call = await s.client.send("POST", "/v1/responses", json.dumps(body).encode())
+            assert call.status == 200, call.body
+            assert f'{{"query":"mail","most":{2**70}}}' in s.prompt_text()
 
     asyncio.run(story())
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import Field, ValidationError
 
+import trt_responses
 from trt_responses.backends.keys import check_exposure
 from trt_responses.backends.settings import EngineSettings
 from trt_responses.backends.store_place import store_place
@@ -223,6 +224,12 @@ def test_a_variable_that_went_is_refused_with_what_to_do_instead(name: str) -> N
 
 def test_a_name_that_went_is_not_used_again() -> None:
     assert not {name.lower() for name in gone()} & {*variables()}
+
+
+def test_no_text_names_a_variable_that_went() -> None:
+    sources = Path(trt_responses.__file__).parent.rglob("*.py")
+    went = re.compile(f"{PREFIX}({'|'.join(gone())})\\b")
+    assert not [path.name for path in sources if went.search(path.read_text())]
 
 
 def test_the_list_has_every_setting_and_the_folder_that_declares_it() -> None:

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import Depends, FastAPI
 from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
 from fastapi.routing import APIRoute
-from starlette.requests import Request  # FastAPI reads the annotations
+from starlette.requests import ClientDisconnect, Request  # FastAPI reads the annotations
+from starlette.responses import Response
 
 from trt_responses.web.endpoint import note_status, reply_of
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
     from fastapi import APIRouter
     from fastapi.telemetry import TelemetryConfig
-    from starlette.responses import Response
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
@@ -88,6 +88,8 @@ class ColdRoute(APIRoute):
         async def answered(request: Request) -> Response:
             try:
                 reply = await handler(request)
+            except ClientDisconnect:
+                return Response()  # to nobody
             except Exception as error:
                 reply = reply_of(error, request, request.app.state.reply_headers(request))
             note_status(request, reply)

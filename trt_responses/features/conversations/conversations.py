@@ -107,7 +107,8 @@ class Conversations:
 
 async def conversation_of(conversation_id: str, records: Records, owner: str) -> Record:
     """The conversation of this id. Raises `NotFound` without one."""
-    record = await records.get(conversation_id, owner)
+    begins_so = conversation_id.startswith(f"{PREFIX}_")
+    record = await records.get(conversation_id, owner) if begins_so else None
     if isinstance(record, Record) and record.version:
         return record
     expired = isinstance(record, Expired)

@@ -58,7 +58,7 @@ class Explain:
         if (run := self._kept.get(response_id, owner)) is None:
             raise NotFound(
                 f"No explanation for '{response_id:.100}': only recent responses made by this "
-                "server process are kept (TRT_RESPONSES_EXPLAIN_BYTES).",
+                "server process are kept.",
                 param="response_id",
                 code="explanation_not_kept",
             )

@@ -19,6 +19,7 @@ from trt_responses.errors import (
 )
 from trt_responses.features.forms.form import Form, malformed
 from trt_responses.features.listing.listing import Order, Page, page_of
+from trt_responses.features.listing.pieces import in_threads
 from trt_responses.features.listing.query import whole_number
 from trt_responses.files import reason
 from trt_responses.web.body import LENGTH_DIGITS, too_large
@@ -27,7 +28,7 @@ from trt_responses.web.framework import ColdRoute, Owner, replies
 from trt_responses.web.headers import header, ignored_header
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Mapping
+    from collections.abc import Mapping
 
     from trt_responses.errors import ApiError
     from trt_responses.features.files.files import Facts, Files, Incoming
@@ -156,12 +157,6 @@ class FileRoutes:
         self, request: Request, body: Facts, headers: Mapping[str, str] | None = None
     ) -> Response:
         return json_reply(orjson.dumps(body), {**self._headers(request), **(headers or {})})
-
-
-async def in_threads(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """Pieces that are read from a disk."""
-    while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
-        yield piece
 
 
 def _purpose(given: str | None) -> str:

@@ -24,7 +24,7 @@ from trt_responses.frozen import dataclass
 from trt_responses.tools.containers import Upload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Generator, Iterator, Mapping
     from pathlib import Path
     from typing import BinaryIO
 
@@ -126,7 +126,7 @@ class Files:
         found = [each for each in read if each is not None and not self._is_due(each, kept_s)]
         return sorted(found, key=lambda each: (each["created_at"], each["id"]))
 
-    def content(self, owner: str, file_id: str) -> Iterator[bytes]:
+    def content(self, owner: str, file_id: str) -> Generator[bytes]:
         """What is in a file, in pieces."""
         return self._pieces(self._of(owner) / file_id, self.facts(owner, file_id))
 
@@ -139,7 +139,7 @@ class Files:
         self.facts(owner, file_id)
         (self._of(owner) / file_id).unlink(missing_ok=True)
 
-    def exported(self, owner: str) -> Iterator[bytes]:
+    def exported(self, owner: str) -> Generator[bytes]:
         """A line for each file, in pieces: its facts, and its content in base64."""
         for facts in self.of(owner):
             try:
@@ -208,7 +208,7 @@ class Files:
         facts: Facts = orjson.loads(self.opened(tail, path, 0))
         return facts
 
-    def _pieces(self, path: Path, facts: Facts) -> Iterator[bytes]:
+    def _pieces(self, path: Path, facts: Facts) -> Generator[bytes]:
         with path.open("rb") as file:
             sealed = not _tail(file).startswith(b"{")
             file.seek(0)

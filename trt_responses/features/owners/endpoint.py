@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import orjson
@@ -13,13 +14,14 @@ from starlette.responses import Response, StreamingResponse
 from trt_responses.features.limits.audit import Audit
 from trt_responses.features.limits.endpoint import note
 from trt_responses.features.listing.listing import whole
+from trt_responses.features.listing.pieces import in_threads
 from trt_responses.store import Job, Record
 from trt_responses.tools.containers import containers_of
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import Admin, ColdRoute, replies
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Generator
 
     from trt_responses.web.shared import Shared
 
@@ -39,7 +41,7 @@ class KeepsForOwners(Protocol):
     kept: str
     """What it keeps, in the plural."""
 
-    def exported(self, owner: str) -> Iterator[bytes]: ...
+    def exported(self, owner: str) -> Generator[bytes]: ...
 
     def erase(self, owner: str) -> int: ...
 
@@ -78,9 +80,9 @@ class OwnerActs:
             if isinstance(found, Record | Job):
                 yield exported(found)
         for one in self._keeping:
-            lines = one.exported(owner)
-            while (line := await asyncio.to_thread(next, lines, None)) is not None:
-                yield line
+            async with aclosing(in_threads(one.exported(owner))) as lines:
+                async for line in lines:
+                    yield line
 
     async def erase(self, request: Request, owner: str, admin: Admin) -> Response:
         """Erase what is kept now. What still runs may be stored after it: revoke the owner's keys,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, Final, Literal
-
-import orjson
 
 from trt_responses.accept.tools import client_tools
 from trt_responses.features.tool_search.texts import definitions
@@ -82,4 +81,7 @@ ITEMS: dict[str, type[PastCall]] = {
 
 
 def _json(value: object) -> str:
-    return value if isinstance(value, str) else orjson.dumps(value or {}).decode()
+    if isinstance(value, str):
+        return value
+    # orjson writes no integer beyond 64 bits, and a client may send one
+    return json.dumps(value or {}, ensure_ascii=False, separators=(",", ":"))
