@@ -22,13 +22,19 @@ if TYPE_CHECKING:
     from trt_responses.features.rollout.builds import Builds
     from trt_responses.setup.server import Server
 
-ELSEWHERE = {
+ANOTHERS = (
+    "The engine is not prepared here, and this server has no versions of it. If another server "
+    "runs it, start that one with another model: it is found again."
+)
+SEVERAL = (
+    "This server has several engines, and exchanges the version of none: restart it with the "
+    "version. An engine of another server can be drained, replaced there and resumed."
+)
+WHY_NONE = {
     "triton": "The engine is a Triton's: load and unload its versions there.",
-    "grpc": "The engine is another server's: start that one with another model, and it is found "
-    "again.",
+    "given": "The engine was given by the program that runs this server, which exchanges it.",
 }
-"""Why no version is exchanged here, for each kind of engine that another server serves."""
-GIVEN = "The engine was given by the program that runs this server, which exchanges it."
+"""Why no version is exchanged here, for some kinds of engines that are not prepared here."""
 NO_OTHERS = "The program that runs this server has given it no other versions."
 
 
@@ -66,7 +72,8 @@ def _first(server: Server) -> tuple[Loaded, Builds | str]:
         first = loaded(served.selection, settings, served.engine_of)
         return first, PreparedBuilds(served.selection.card.name, settings, served.engine_of)
     version = Version(served.model, served.kind)
-    return Loaded(version, served.new_engine(), card=served.card), ELSEWHERE.get(served.kind, GIVEN)
+    none = SEVERAL if served.dialects else WHY_NONE.get(served.kind, ANOTHERS)
+    return Loaded(version, served.new_engine(), card=served.card), none
 
 
 def _build(server: Server, versions: Versions, builds: Builds | str) -> None:
