@@ -65,6 +65,7 @@ FOLDERS = (
     "features.files",
     "features.containers",
     "features.owners",
+    "features.webhooks",
     "features.batches",
     "features.dense_text",
     "features.stored",
@@ -100,6 +101,7 @@ REQUIRED_BY = {
     "features.open_responses": "dialect",
     "features.summaries": "thought_summaries",
     "features.traces": "otlp_endpoint",
+    "features.webhooks": "webhook_url",
 }
 """The setting that requires each of these folders."""
 
