@@ -233,7 +233,7 @@ def begun_batch(client: openai.OpenAI) -> str:
     ).id
 
 
-def batch_when(client: openai.OpenAI, name: str, is_so: Callable[[Batch], bool]) -> Batch:
+def batch_when(client: openai.OpenAI, name: str, is_so: Callable[[Batch], object]) -> Batch:
     deadline_s = time.monotonic() + PATIENCE_S
     while not is_so(batch := client.batches.retrieve(name)):
         assert time.monotonic() < deadline_s, batch

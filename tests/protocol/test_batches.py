@@ -11,6 +11,12 @@ import orjson
 import pytest
 from openai import AsyncOpenAI
 from openai.types import Batch
+from openai.types.webhooks import (
+    BatchCancelledWebhookEvent,
+    BatchCompletedWebhookEvent,
+    BatchExpiredWebhookEvent,
+    BatchFailedWebhookEvent,
+)
 
 from tests.support.asgi import until
 from tests.support.files import FORM, form
@@ -32,6 +38,12 @@ if TYPE_CHECKING:
 
 OWNERS: dict[str, Any] = {"api_keys": "ann:key-a,bob:key-b"}
 RESPONSES, CHAT = "/v1/responses", "/v1/chat/completions"
+EVENTS = (
+    BatchCancelledWebhookEvent,
+    BatchCompletedWebhookEvent,
+    BatchExpiredWebhookEvent,
+    BatchFailedWebhookEvent,
+)
 CHAT_NAMES = {"input": "prompt", "output": "completion"}
 
 
@@ -64,7 +76,7 @@ async def created(
     return await ask(app, "POST", "/v1/batches", asked | {"metadata": {"a": "b"}} | more, key)
 
 
-async def begun(app: Served, lines: bytes, url: str = RESPONSES, **more: object) -> dict[str, Any]:
+async def begun(app: Served, lines: bytes, url: str = RESPONSES, **more: Any) -> dict[str, Any]:
     made = await created(app, lines, url, **more)
     assert made.status == 200, made.body
     batch: dict[str, Any] = made.json()
@@ -273,11 +285,16 @@ async def test_each_end_of_a_batch_is_an_event_for_the_webhook(
         await until(lambda: len(site.asked) > len(events))
         came = site.asked[-1]
         event = client.webhooks.unwrap(came.body, came.headers)
+        assert isinstance(event, EVENTS)
         assert event.data.id == batch["id"]
         events[status] = event.type
 
     async with site_of({"/": Page()}) as site:
-        given = {"data_dir": tmp_path, "webhook_url": site.url(), "webhook_secret": "secret"}
+        given: dict[str, Any] = {
+            "data_dir": tmp_path,
+            "webhook_url": site.url(),
+            "webhook_secret": "secret",
+        }
         async with served(**given, **OWNERS) as app:
             await arrived(app, await begun(app, jsonl(request("one"))), "completed")
             await arrived(app, await begun(app, b"{"), "failed")

@@ -359,7 +359,7 @@ def source_of(output_age_s: int | None) -> bytes:
 
 
 def output_age_s(job: Job) -> int | None:
-    """Seconds until the files of a batch expire, if its client has said so."""
+    """Seconds until the files of a batch expire, if its client has set that."""
     is_read = job.source.startswith(b"{")  # that of an older server is a path
     age_s: int | None = orjson.loads(job.source)["output_age_s"] if is_read else None
     return age_s
