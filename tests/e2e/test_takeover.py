@@ -24,13 +24,18 @@ from tests.support.paced_server import TEXT, WORDS
 from tests.support.server_processes import ROOT, asked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from openai.types import Batch
 
 Json = dict[str, Any]
 
 HEARD = 60
 """Events that the client has when the server goes."""
+LONG_ONES = 70
+"""More than the engine makes at once."""
+OPEN = ("validating", "in_progress", "finalizing", "cancelling")
 
 
 class Warm:
@@ -46,10 +51,10 @@ class Warm:
             bufsize=1,
         )
 
-    def start(self, store: str) -> Process:
+    def start(self, store: str, files: Path) -> Process:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(f"{store}\n")
+        self._process.stdin.write(f"{store} {files}\n")
         pid, port = (int(self._process.stdout.readline()) for _ in range(2))
         return Process(pid, port)
 
@@ -61,6 +66,9 @@ class Warm:
 class Process(NamedTuple):
     pid: int
     port: int
+
+    def client(self) -> openai.OpenAI:
+        return openai.OpenAI(base_url=f"http://127.0.0.1:{self.port}/v1", api_key="-")
 
     def signal(self, number: int) -> None:
         os.kill(self.pid, number)
@@ -83,11 +91,12 @@ def warm() -> Iterator[Warm]:
 
 
 @pytest.fixture
-def two(warm: Warm, store: str) -> Iterator[tuple[Process, Process]]:
+def two(warm: Warm, store: str, tmp_path: Path) -> Iterator[tuple[Process, Process]]:
+    files = tmp_path / "files"
     with ExitStack() as ends:
-        one = warm.start(store)
+        one = warm.start(store, files)
         ends.callback(one.end)
-        other = warm.start(store)
+        other = warm.start(store, files)
         ends.callback(other.end)
         yield one, other
 
@@ -207,6 +216,80 @@ def test_a_message_that_steers_is_kept_when_the_server_that_took_it_is_killed(
     sent = one.get(f"/v1/responses/{name}/input_items")["data"]
     assert [item["content"][0]["text"] for item in sent] == ["Again!"]
     assert one.get(f"/v1/responses/{first}")["incomplete_details"] == {"reason": "steered"}
+
+
+def begun_batch(client: openai.OpenAI) -> str:
+    """The id of a batch of one short answer, and of as many long ones as an engine makes in two
+    goes."""
+    long = {"model": "demo", "input": "Count!", "temperature": 0}
+    bodies = [long | {"max_output_tokens": 20}, *[long] * LONG_ONES]
+    lines = [
+        orjson.dumps({"custom_id": f"{n}", "method": "POST", "url": "/v1/responses", "body": body})
+        for n, body in enumerate(bodies)
+    ]
+    file = client.files.create(file=b"\n".join(lines), purpose="batch")
+    return client.batches.create(
+        input_file_id=file.id, endpoint="/v1/responses", completion_window="24h"
+    ).id
+
+
+def batch_when(client: openai.OpenAI, name: str, is_so: Callable[[Batch], object]) -> Batch:
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not is_so(batch := client.batches.retrieve(name)):
+        assert time.monotonic() < deadline_s, batch
+    return batch
+
+
+def answered(batch: Batch) -> int:
+    assert batch.request_counts is not None
+    return batch.request_counts.completed
+
+
+EVERY_STORE = pytest.mark.parametrize("store", ["sqlite", "redis", "postgres"], indirect=True)
+
+
+@pytest.mark.xdist_group("processes")
+@EVERY_STORE
+def test_a_batch_ends_at_another_server_when_its_own_is_killed(
+    two: tuple[Process, Process],
+) -> None:
+    one, other = two
+    with one.client() as first, other.client() as second:
+        name = begun_batch(first)
+        seen = batch_when(second, name, answered)
+        one.signal(signal.SIGKILL)
+        assert seen.status == "in_progress"
+        last = batch_when(second, name, lambda batch: batch.status not in OPEN)
+        assert (last.status, answered(last), last.error_file_id) == (
+            "completed",
+            LONG_ONES + 1,
+            None,
+        )
+        assert last.output_file_id is not None
+        text = second.files.content(last.output_file_id).text
+        rows = [orjson.loads(line) for line in text.splitlines()]
+        assert {row["custom_id"] for row in rows} == {f"{n}" for n in range(LONG_ONES + 1)}
+        assert len(rows) == LONG_ONES + 1
+        uses = [row["response"]["body"]["usage"]["total_tokens"] for row in rows]
+        assert last.usage is not None
+        assert last.usage.total_tokens == sum(uses)
+
+
+@pytest.mark.xdist_group("processes")
+@EVERY_STORE
+def test_a_batch_is_cancelled_at_a_server_that_does_not_make_it(
+    two: tuple[Process, Process],
+) -> None:
+    one, other = two
+    with one.client() as first, other.client() as second:
+        name = begun_batch(first)
+        batch_when(second, name, answered)
+        assert second.batches.cancel(name).status == "cancelling"
+        last = batch_when(second, name, lambda batch: batch.status not in OPEN)
+        assert last.status == "cancelled"
+        assert 1 <= answered(last) <= LONG_ONES
+        assert first.batches.retrieve(name) == last
+        assert [each.id for each in second.batches.list()] == [name]
 
 
 def until_idle(server: Process) -> None:

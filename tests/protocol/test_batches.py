@@ -9,15 +9,24 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
+from openai import AsyncOpenAI
 from openai.types import Batch
+from openai.types.webhooks import (
+    BatchCancelledWebhookEvent,
+    BatchCompletedWebhookEvent,
+    BatchExpiredWebhookEvent,
+    BatchFailedWebhookEvent,
+)
 
 from tests.support.asgi import until
 from tests.support.files import FORM, form
 from tests.support.served import served
+from tests.support.small_site import Page, site_of
 from tests.support.story import story
 from tests.support.ticks import settled
 from tests.support.turns import turn
 from trt_responses.backends.stores import store_of
+from trt_responses.features.batches import batches
 from trt_responses.settings import Settings
 from trt_responses.store import says_nothing
 
@@ -29,6 +38,12 @@ if TYPE_CHECKING:
 
 OWNERS: dict[str, Any] = {"api_keys": "ann:key-a,bob:key-b"}
 RESPONSES, CHAT = "/v1/responses", "/v1/chat/completions"
+EVENTS = (
+    BatchCancelledWebhookEvent,
+    BatchCompletedWebhookEvent,
+    BatchExpiredWebhookEvent,
+    BatchFailedWebhookEvent,
+)
 CHAT_NAMES = {"input": "prompt", "output": "completion"}
 
 
@@ -61,7 +76,7 @@ async def created(
     return await ask(app, "POST", "/v1/batches", asked | {"metadata": {"a": "b"}} | more, key)
 
 
-async def begun(app: Served, lines: bytes, url: str = RESPONSES, **more: object) -> dict[str, Any]:
+async def begun(app: Served, lines: bytes, url: str = RESPONSES, **more: Any) -> dict[str, Any]:
     made = await created(app, lines, url, **more)
     assert made.status == 200, made.body
     batch: dict[str, Any] = made.json()
@@ -276,6 +291,39 @@ async def test_a_server_that_ends_leaves_a_batch_to_the_next(
         file = (await ask(second, "GET", f"/v1/files/{last['output_file_id']}")).json()
         assert file["expires_at"] == file["created_at"] + 3600
         await until(lambda: not left_in(tmp_path))
+
+
+@story
+async def test_each_end_of_a_batch_is_an_event_for_the_webhook(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, events = AsyncOpenAI(api_key="-", webhook_secret="secret"), dict[str, str]()
+
+    async def arrived(app: Served, batch: dict[str, Any], status: str) -> None:
+        assert (await ended(app, batch["id"]))["status"] == status
+        await until(lambda: len(site.asked) > len(events))
+        came = site.asked[-1]
+        event = client.webhooks.unwrap(came.body, came.headers)
+        assert isinstance(event, EVENTS)
+        assert event.data.id == batch["id"]
+        events[status] = event.type
+
+    async with site_of({"/": Page()}) as site:
+        given: dict[str, Any] = {
+            "data_dir": tmp_path,
+            "webhook_url": site.url(),
+            "webhook_secret": "secret",
+        }
+        async with served(**given, **OWNERS) as app:
+            await arrived(app, await begun(app, jsonl(request("one"))), "completed")
+            await arrived(app, await begun(app, b"{"), "failed")
+        async with served(manual=True, **given, **OWNERS) as app:
+            batch = await begun(app, jsonl(request("one")))
+            await ask(app, "POST", f"/v1/batches/{batch['id']}/cancel")
+            await arrived(app, batch, "cancelled")
+            monkeypatch.setattr(batches, "WINDOW_S", 0)  # patched: a day
+            await arrived(app, await begun(app, jsonl(request("one"))), "expired")
+    assert events == {status: f"batch.{status}" for status in batches.OVER}
 
 
 @story

@@ -1,8 +1,8 @@
 """A server whose engine writes one long answer, an id every few milliseconds, to be killed.
 
 `python -m tests.support.paced_server STORE` says its port once it listens. Without a store it loads
-everything, and forks a server for each line that it reads, which is a store: the server says its
-process id, and then its port.
+everything, and forks a server for each line that it reads, which is a store and a folder for files:
+the server says its process id, and then its port.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import uvicorn
@@ -63,11 +64,11 @@ class Server(uvicorn.Server):
             await super().main_loop()
 
 
-def serve(store: str) -> None:
+def serve(store: str, *files: str) -> None:
     clock = StepClock.manual(settle_turns=1)
     model = Model(ids(f"<|channel|>final<|message|>{TEXT}<|return|>"))
     app = create_app(
-        Settings(**SETTINGS, store=store),
+        Settings(**SETTINGS, store=store, files=Path(*files) if files else None),
         engine=ScriptedEngine(model, clock=clock),
     )
     config = uvicorn.Config(app, port=0, log_level="error", ws="none", access_log=False)
@@ -82,7 +83,7 @@ def serve_each_line() -> None:
         if not os.fork():
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             print(os.getpid(), flush=True)
-            serve(line.strip())
+            serve(*line.split())
             os._exit(0)
 
 

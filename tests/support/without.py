@@ -180,6 +180,7 @@ REFUSED: Mapping[str, Sequence[Post | Ignored | Start | str]] = {
     ],
     "features.truncation": [Post(ASKED | {"truncation": "auto"}, "truncation")],
     "features.vocabularies": [],
+    "features.webhooks": [Start({"webhook_url": "http://127.0.0.1:1"})],
     "apis.chat": ["/v1/chat/completions"],
     "apis.decisions": ["/v1/decisions", "/v1/systemone"],
     "apis.kserve": ["GET /v2/health/ready"],

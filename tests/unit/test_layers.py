@@ -143,6 +143,7 @@ MAY_IMPORT = {
     "features.truncation": CORE,
     "features.turn_usage": CORE,
     "features.vocabularies": CORE,
+    "features.webhooks": CORE,
     # APIs
     "apis": "",
     "apis.chat": f"{CORE} features.shapes",

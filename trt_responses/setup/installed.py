@@ -66,6 +66,7 @@ FOLDERS = (
     "features.files",
     "features.containers",
     "features.owners",
+    "features.webhooks",
     "features.batches",
     "features.dense_text",
     "features.stored",
@@ -99,6 +100,7 @@ REQUIRED_BY = {
     "features.seal": "seal_keys",
     "features.summaries": "thought_summaries",
     "features.traces": "otlp_endpoint",
+    "features.webhooks": "webhook_url",
 }
 """The setting that requires each of these folders."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from trt_responses.features.batches.answers import AnswersBatches, ResponsesAnswers
 from trt_responses.features.batches.batches import Batches
@@ -13,8 +13,19 @@ from trt_responses.features.batches.settings import BatchSettings
 from trt_responses.features.files.files import Files
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from trt_responses.setup.server import Server
     from trt_responses.web.shared import Shared
+
+
+@runtime_checkable
+class Notifies(Protocol):
+    """Sends events about what has ended."""
+
+    def notify(self, kind: str, name: str) -> None:
+        """`name` is the id of what has ended."""
+        ...
 
 
 def install(server: Server) -> None:
@@ -32,6 +43,7 @@ def _build(server: Server) -> None:
         server.places,
         server.settings.max_body_bytes,
         server.sleep,
+        _notify(server),
     )
     batches = Batches(maker, server.parts.model, BatchSettings.of(server.settings).owner_batches)
 
@@ -43,3 +55,13 @@ def _build(server: Server) -> None:
 
     server.add_routes(60, routes)  # behind the APIs whose requests it answers
     server.lives.append(batches.life)
+
+
+def _notify(server: Server) -> Callable[[str, str], None]:
+    notifying = [part for part in server.by_class.values() if isinstance(part, Notifies)]
+
+    def notify(kind: str, name: str) -> None:
+        for part in notifying:
+            part.notify(kind, name)
+
+    return notify

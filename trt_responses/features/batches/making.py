@@ -62,14 +62,17 @@ class Maker:
         places: Callable[[], int],
         most_line_bytes: int,
         sleep: Callable[[float], Awaitable[None]],
+        notify: Callable[[str, str], None],
     ) -> None:
-        """`answers` by the APIs' paths. `places`: those of the engine, now."""
+        """`answers` by the APIs' paths. `places`: those of the engine, now. `notify` is called
+        with the kind of an event, and the id of the batch that has ended so."""
         self.parts = parts
         self.runs = runs
         self.files = files
         self.answers = answers
         self.most_line_bytes = most_line_bytes
         self.sleep = sleep
+        self.notify = notify
         self._places = places
         self._starting = 0
 
@@ -313,7 +316,10 @@ class Making:
         if self._end == "gone":
             return False
         record = Record(job.id, job.owner, body, (), 0, 0, False, "", job.created_at, version=1)
-        return await self._maker.parts.store.finish_job(record, term=job.term)
+        is_stored = await self._maker.parts.store.finish_job(record, term=job.term)
+        if is_stored:
+            self._maker.notify(f"batch.{self._body['status']}", job.id)
+        return is_stored
 
 
 def _written(body: object) -> bytes:
@@ -353,7 +359,7 @@ def source_of(output_age_s: int | None) -> bytes:
 
 
 def output_age_s(job: Job) -> int | None:
-    """Seconds until the files of a batch expire, if its client has said so."""
+    """Seconds until the files of a batch expire, if its client has set that."""
     is_read = job.source.startswith(b"{")  # that of an older server is a path
     age_s: int | None = orjson.loads(job.source)["output_age_s"] if is_read else None
     return age_s

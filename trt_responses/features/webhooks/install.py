@@ -1,0 +1,21 @@
+"""Signed events for the operator's own server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trt_responses.features.webhooks.settings import WebhookSettings
+
+if TYPE_CHECKING:
+    from trt_responses.setup.server import Server
+
+
+def install(server: Server) -> None:
+    own = WebhookSettings.of(server.settings)
+    if own.webhook_url is None:
+        return
+    from trt_responses.features.webhooks.webhooks import Webhooks, key_of, url_of
+
+    webhooks = Webhooks(url_of(own.webhook_url), key_of(own.webhook_secret), server.sleep)
+    server.provide(webhooks)
+    server.lives.append(webhooks.life)

@@ -1,0 +1,18 @@
+"""The settings of `features/webhooks/`."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from trt_responses.settings.values import SettingGroup
+
+
+class WebhookSettings(SettingGroup):
+    """Webhooks."""
+
+    webhook_url: str | None = Field(
+        None, description="URL that gets a signed event when a batch has ended (default: none)."
+    )
+    webhook_secret: str | None = Field(
+        None, description="Secret that signs these events: any text, or base64 after `whsec_`."
+    )

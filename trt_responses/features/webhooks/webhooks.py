@@ -1,0 +1,133 @@
+"""Events for a URL of the operator's, signed as OpenAI signs its webhooks: after the specification
+of Standard Webhooks.
+
+An event is repeated until the receiver answers with a status of 2xx, with the same id each time.
+Events that wait are in memory: those of a server that ends are lost. Knows nothing of batches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import hmac
+import logging
+import time
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import httpx2
+import orjson
+
+from trt_responses.errors import UsageError
+from trt_responses.run.parts import mint
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+logger = logging.getLogger(__name__)
+
+CONNECT_S, ANSWER_S = 5.0, 15.0
+WAITS_S = (1, 5, 30, 120, 600, 1800)
+"""Between two tries."""
+MOST_WAITING = 1000
+PREFIX = "whsec_"
+
+
+class Webhooks:
+    """The events of this server."""
+
+    def __init__(self, url: str, key: bytes, sleep: Callable[[float], Awaitable[None]]) -> None:
+        self._url = url
+        self._key = key
+        self._sleep = sleep
+        self._http: httpx2.AsyncClient | None = None
+        self._sending = set[asyncio.Task[None]]()
+
+    @property
+    def waiting(self) -> int:
+        """Events that have not arrived yet."""
+        return len(self._sending)
+
+    @asynccontextmanager
+    async def life(self) -> AsyncIterator[None]:
+        timeout = httpx2.Timeout(ANSWER_S, connect=CONNECT_S, pool=None)
+        async with httpx2.AsyncClient(timeout=timeout, trust_env=False) as self._http:
+            try:
+                yield
+            finally:
+                self._http, left = None, tuple(self._sending)
+                for task in left:
+                    task.cancel()
+                await asyncio.gather(*left, return_exceptions=True)
+                if left:
+                    logger.warning("webhooks are lost at shutdown: events=%d", len(left))
+
+    def notify(self, kind: str, name: str) -> None:
+        """Send an event of this kind about the object of this id, in the background."""
+        if self._http is None or self.waiting >= MOST_WAITING:
+            logger.warning("dropping webhook %s of %s: too many wait, or shutdown", kind, name)
+            return
+        task = asyncio.create_task(self._send(self._http, kind, name))
+        self._sending.add(task)
+        task.add_done_callback(self._sending.discard)
+
+    async def _send(self, http: httpx2.AsyncClient, kind: str, name: str) -> None:
+        event = {
+            "id": (event_id := mint("evt")),
+            "object": "event",
+            "created_at": int(time.time()),
+            "type": kind,
+            "data": {"id": name},
+        }
+        body, why = orjson.dumps(event), ""
+        for wait_s in (0, *WAITS_S):
+            if wait_s:
+                await self._sleep(wait_s)
+            if not (why := await self._fault(http, event_id, body)):
+                return
+        logger.warning("cannot deliver webhook %s of %s: %s", kind, name, why)
+
+    async def _fault(self, http: httpx2.AsyncClient, event_id: str, body: bytes) -> str:
+        """Send the event once. Returns why it did not arrive, or nothing."""
+        headers = signed(self._key, event_id, int(time.time()), body)
+        try:
+            async with http.stream("POST", self._url, content=body, headers=headers) as reply:
+                return "" if reply.is_success else f"status {reply.status_code}"
+        except httpx2.HTTPError as error:
+            return type(error).__name__
+
+
+def signed(key: bytes, event_id: str, at_s: int, body: bytes) -> dict[str, str]:
+    """The headers of an event."""
+    text = f"{event_id}.{at_s}.".encode() + body
+    signature = base64.b64encode(hmac.digest(key, text, hashlib.sha256)).decode()
+    return {
+        "content-type": "application/json",
+        "user-agent": "trt-responses",
+        "webhook-id": event_id,
+        "webhook-timestamp": str(at_s),
+        "webhook-signature": f"v1,{signature}",
+    }
+
+
+def url_of(given: str) -> str:
+    """The URL. Raises a `UsageError` if events cannot be sent to it."""
+    parts = urlsplit(given)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise UsageError("TRT_RESPONSES_WEBHOOK_URL must be a URL with http or https.")
+    return given
+
+
+def key_of(secret: str | None) -> bytes:
+    """The key that a secret stands for. Raises a `UsageError` without one."""
+    if not secret or secret == PREFIX:
+        raise UsageError("Set TRT_RESPONSES_WEBHOOK_SECRET: it signs what the webhook gets.")
+    if not secret.startswith(PREFIX):
+        return secret.encode()
+    try:
+        return base64.b64decode(secret.removeprefix(PREFIX), validate=True)
+    except binascii.Error:
+        raise UsageError("TRT_RESPONSES_WEBHOOK_SECRET has no base64 after whsec_.") from None
