@@ -99,7 +99,7 @@ REFUSED: Mapping[str, Sequence[Post | Ignored | Start | str]] = {
         Post(ASKED | {"conversation": "conv_1"}, "conversation"),
         "/v1/conversations",
     ],
-    "features.cors": [],
+    "features.cors": [Start({"allowed_origins": "https://app.example"})],
     "features.dense_text": [],
     "features.engine_headers": [],
     "features.description": ["GET /v1/fields", "GET /docs", "GET /openapi.json"],
