@@ -130,8 +130,7 @@ class Generation:
         self._sink: Sink = sink(reader, machine, log, self._beginnings)
         self._guided_from: int | None = None
         """Where the text of the present segment begins, if it is under a guide."""
-        self.ends: list[End] = []
-        """How each engine request ended."""
+        self._ends: list[End] = []
         self._recorder = recorder
         self.segments: list[object] = []
         """What the recorder notes of each."""
@@ -185,6 +184,11 @@ class Generation:
     def trace(self, owner: str) -> object:
         """What a recorder says of the generation, once it is over."""
         return None if self._recorder is None else self._recorder.trace(self, owner)
+
+    @property
+    def ends(self) -> tuple[End, ...]:
+        """How each engine request ended."""
+        return tuple(self._ends)
 
     @property
     def cached_tokens(self) -> Sequence[int | None]:
@@ -333,7 +337,7 @@ class Generation:
         try:
             end = await self._generate(segment)
         finally:
-            self.ends.append(end)
+            self._ends.append(end)
             if notes is not None:
                 self.segments.append(notes.ended(end, self._clock_ns(), self._sink.metrics))
             self._beginnings.hear()
