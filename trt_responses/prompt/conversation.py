@@ -5,7 +5,6 @@ One table of item kinds. Knows the renderer; knows no store, no HTTP and no engi
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterable, Sequence
@@ -33,8 +32,6 @@ ID_PREFIXES = {
     "function_call": "fc",
     "function_call_output": "fco",
     "reasoning": "rs",
-    "custom_tool_call": "ctc",
-    "custom_tool_call_output": "ctco",
     "compaction": "cmp",
     "additional_tools": "at",
     "configuration_update": "cu",
@@ -177,10 +174,7 @@ def _shown(item: i.InputItem, callees: dict[str, str], place: i.ItemPlace) -> Sh
         case i.FunctionCall():
             callee = callee_of(item.name, item.namespace)
             return Shown("call", call_message(callee, item.arguments), item.call_id, callee)
-        case i.CustomToolCall():
-            callee = callee_of(item.name, item.namespace)
-            return Shown("call", call_message(callee, wrapped(item.input)), item.call_id, callee)
-        case i.FunctionCallOutput() | i.CustomToolCallOutput():
+        case i.FunctionCallOutput():
             call_id = item.call_id or ""
             return Shown("result", _result(call_id, joined(item.output), callees, place))
         case i.Reasoning():
@@ -200,17 +194,12 @@ def callee_of(name: str, namespace: str | None = None) -> str:
     return FUNCTIONS + (name if namespace is None else f"{namespace}{SEPARATOR}{name}")
 
 
-def wrapped(text: str) -> str:
-    """A custom tool's text, as the model writes it."""
-    return f'{{"input": {json.dumps(text, ensure_ascii=False)}}}'
-
-
 def _past_call(text: CallText, callees: dict[str, str], place: i.ItemPlace) -> Shown:
     if text.message is not None:
         return Shown("user", Message("user", text.message))
     if text.name is None:
         return Shown("result", _result(text.call_id or "", text.result or "", callees, place))
-    callee = FUNCTIONS + NOT_IN_NAMES.sub("_", text.name)
+    callee = FUNCTIONS + (text.name if text.as_sent else NOT_IN_NAMES.sub("_", text.name))
     result = None if text.result is None else result_message(callee, text.result)
     call = call_message(callee, text.arguments or "{}")
     return Shown("call" if text.lasts else "reasoning", call, text.call_id, callee, result)
@@ -222,7 +211,7 @@ def _refuse_media(item: i.InputItem, place: i.ItemPlace) -> None:
             where = "content"
         case i.FunctionCallOutput(output=list() as parts):
             where = "output"
-        case i.CustomToolCallOutput(output=list() as parts):
+        case PastCall() if isinstance(parts := item.__dict__.get("output"), list):
             where = "output"
         case _:
             return

@@ -88,28 +88,6 @@ class FunctionCallOutput(ClientObject):
     status: Literal["in_progress", "completed", "incomplete"] | None = None
 
 
-class CustomToolCall(ClientObject):
-    """A call of a client's custom tool: its input is a text."""
-
-    type: Literal["custom_tool_call"]
-    call_id: NonEmpty
-    name: NonEmpty
-    input: str
-    namespace: str | None = None
-    id: str | None = None
-    status: Literal["in_progress", "completed", "incomplete"] | None = None
-
-
-class CustomToolCallOutput(ClientObject):
-    """What a client's custom tool gave."""
-
-    type: Literal["custom_tool_call_output"]
-    call_id: str
-    output: TextOrParts
-    id: str | None = None
-    status: Literal["in_progress", "completed", "incomplete"] | None = None
-
-
 class SummaryText(ClientObject):
     """A part of a thought's summary."""
 
@@ -185,8 +163,6 @@ InputItem = Annotated[
     | FunctionCall
     | FunctionCallOutput
     | Reasoning
-    | CustomToolCall
-    | CustomToolCallOutput
     | Installed
     | AdditionalTools
     | ConfigurationUpdate

@@ -32,6 +32,8 @@ class CallText(NamedTuple):
     """The id that joins a call without its result, and a result without its call."""
     message: str | None = None
     """A text that is neither, and that the model reads as a user's."""
+    as_sent: bool = False
+    """Whether the model reads the name as the client has sent it."""
 
     @property
     def lasts(self) -> bool:
@@ -86,6 +88,10 @@ class PastCall(ClientObject):
     def approved_by(self) -> str | None:
         """The request for approval of which this is the outcome."""
         return None
+
+
+class PlainPastCall(PastCall):
+    """One that, without an id, refers to nothing but a call."""
 
 
 KINDS: dict[str, type[PastCall]] = {}

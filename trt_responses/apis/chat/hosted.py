@@ -136,6 +136,11 @@ def item_of(call: Ran, item_id: str | None = None) -> PastCall:
             sources = [{"type": "url", "url": url} for url in urls]
             fields["action"] = {**call.input, "sources": sources, "output": call.output}
             fields["status"] = "failed" if call.failed else "completed"
+    return past_call(fields)
+
+
+def past_call(fields: Mapping[str, Any]) -> PastCall:
+    """An item of a kind that a folder brings, by its fields."""
     if (kind := KINDS.get(fields["type"])) is None:
         raise unsupported_value("messages", f"'{fields['type']}' items are not installed here")
     return kind.model_validate(fields)
