@@ -111,6 +111,10 @@ REFUSED: Mapping[str, Sequence[Post | Ignored | Start | str]] = {
     "features.hosted_tools": [Post(ASKED | {"tools": [CODE]}, "tools[0]")],
     "features.idempotency": [Post(ASKED, "idempotency-key", headers={"idempotency-key": "k"})],
     "features.include": [Post(ASKED | {"include": ["metrics"]}, "include")],
+    "features.input_settings": [
+        Post({"input": [{"type": "additional_tools", "role": "developer"}]}, "input[0]"),
+        Post({"input": [{"type": "configuration_update"}]}, "input[0]"),
+    ],
     "features.known_tools": [],
     "features.limits": [Start({"keys_file": "keys.json"}), "/admin/drain"],
     "features.listing": ["GET /v1/responses/resp_1/input_items", "/v1/conversations"],

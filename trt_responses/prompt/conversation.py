@@ -22,7 +22,7 @@ from trt_responses.prompt.calls import result_message
 from trt_responses.store import Block, Kind, lasting_json
 from trt_responses.wire import items as i
 from trt_responses.wire import output as o
-from trt_responses.wire.past_calls import CallText, PastCall
+from trt_responses.wire.past_calls import Amending, CallText, PastCall
 from trt_responses.wire.tools import SEPARATOR
 
 ITEM: TypeAdapter[i.InputItem] = TypeAdapter(i.InputItem)
@@ -33,8 +33,6 @@ ID_PREFIXES = {
     "function_call_output": "fco",
     "reasoning": "rs",
     "compaction": "cmp",
-    "additional_tools": "at",
-    "configuration_update": "cu",
 }
 
 NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]")
@@ -181,8 +179,8 @@ def _shown(item: i.InputItem, callees: dict[str, str], place: i.ItemPlace) -> Sh
             parts = item.content or item.summary
             text = "\n".join(part.text for part in parts)
             return Shown("reasoning", reasoning_message(text) if text else None)
-        case i.AdditionalTools() | i.ConfigurationUpdate():
-            return Shown("developer", None)  # they count as the request's own fields
+        case Amending():
+            return Shown("developer", None)
         case i.Compaction() | i.CompactionTrigger():
             return Shown("summary", None)  # its ids are sealed
         case _:

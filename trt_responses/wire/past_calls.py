@@ -18,6 +18,8 @@ from trt_responses.wire.base import ClientObject
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from trt_responses.wire.tools import Tool
+
 NOT_KEPT = "[The output of this call was not kept.]"
 
 
@@ -92,6 +94,19 @@ class PastCall(ClientObject):
 
 class PlainPastCall(PastCall):
     """One that, without an id, refers to nothing but a call."""
+
+
+class Amending(PastCall):
+    """An item that changes what its request asks for, and says nothing to the model."""
+
+    @property
+    def offered(self) -> Sequence[Tool] | None:
+        """Tools that count as the request's own; None: it brings none."""
+        return None
+
+    def amended(self, request: Any) -> Any:
+        """The request with what the item changes."""
+        raise NotImplementedError
 
 
 KINDS: dict[str, type[PastCall]] = {}
