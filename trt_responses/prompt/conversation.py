@@ -22,7 +22,7 @@ from trt_responses.prompt.calls import result_message
 from trt_responses.store import Block, Kind, lasting_json
 from trt_responses.wire import items as i
 from trt_responses.wire import output as o
-from trt_responses.wire.past_calls import Amending, CallText, PastCall
+from trt_responses.wire.past_calls import Amending, CallText, FolderItem, PastCall
 from trt_responses.wire.tools import SEPARATOR
 
 ITEM: TypeAdapter[i.InputItem] = TypeAdapter(i.InputItem)
@@ -209,8 +209,8 @@ def _refuse_media(item: i.InputItem, place: i.ItemPlace) -> None:
             where = "content"
         case i.FunctionCallOutput(output=list() as parts):
             where = "output"
-        case PastCall() if isinstance(parts := item.__dict__.get("output"), list):
-            where = "output"
+        case PastCall() if isinstance(output := item.__dict__.get("output"), list):
+            where, parts = "output", output
         case _:
             return
     for step, part in enumerate(parts):
@@ -318,5 +318,5 @@ def _plain_content(item: i.InputMessage) -> object:
 
 
 def _item_id(item: i.InputItem) -> str:
-    prefix = item.prefix if isinstance(item, PastCall) else ID_PREFIXES[item.type]
+    prefix = item.prefix if isinstance(item, FolderItem) else ID_PREFIXES[item.type]
     return f"{prefix}_{os.urandom(12).hex()}"

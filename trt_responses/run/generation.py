@@ -349,18 +349,12 @@ class Generation:
         tokens, sink = len(self.reader.kept), self._sink
         run = self._beginnings.pauses = self._beginnings.pauses or recovery.pauses()
         logger.info("pausing %s until the engine is back: loss=%s", self.options.request_id, loss)
-        decided = sink.wait()
-        waiting = asyncio.create_task(run.back(loss, silent=silent, tokens=tokens))
         try:
-            await asyncio.wait((waiting, decided), return_when=asyncio.FIRST_COMPLETED)
-            if sink.verdict is not None:
-                return sink.verdict
-            await waiting
+            await self._wait_for(run.back(loss, silent=silent, tokens=tokens))
         except EngineLost as error:
             return End("failed", error)
-        finally:
-            waiting.cancel()
-            await asyncio.wait((waiting,))
+        if sink.verdict is not None:
+            return sink.verdict
         sink.awaited = True
         logger.info("resuming %s after %d tokens (engine back)", self.options.request_id, tokens)
         return None

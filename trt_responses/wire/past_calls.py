@@ -1,6 +1,7 @@
 """The seam of items that say what tools did, which clients send back as history.
 
-A folder brings the kinds, each a class of `PastCall` that it adds to `KINDS`. Three rules bind it:
+A folder brings the kinds, each a class of `PastCall` that it adds to `KINDS`, as it does items that
+change their request (`Amending`). Three rules bind a `PastCall`:
 
 1. Only what is shown to the model is read; other keys are kept as they came.
 2. A kind says by itself what the model reads of it, and never raises.
@@ -44,13 +45,23 @@ class CallText(NamedTuple):
         return self.result is not NOT_KEPT
 
 
-class PastCall(ClientObject):
-    """An item of a tool's call, as it is sent back."""
+class FolderItem(ClientObject):
+    """An item of a kind that a folder brings."""
 
     prefix: ClassVar[str]
     """The beginning of the ids of its kind."""
     id: str | None = None
     type: str
+
+    @staticmethod
+    def digested(item: Any) -> tuple[str, ...] | None:
+        """What tells an item of this kind from another, sent or written; None where no model writes
+        such items."""
+        return None
+
+
+class PastCall(FolderItem):
+    """An item of a tool's call, as it is sent back."""
 
     def text(self) -> CallText:
         raise NotImplementedError
@@ -59,12 +70,6 @@ class PastCall(ClientObject):
         """The same behind calls with these ids. Raises an `InvalidRequest` with the item's place,
         where it belongs to none of them."""
         return self.text()
-
-    @staticmethod
-    def digested(item: Any) -> tuple[str, ...] | None:
-        """What tells an item of this kind from another, sent or written; None where no model writes
-        such items."""
-        return None
 
     @property
     def ran_here(self) -> bool:
@@ -96,7 +101,7 @@ class PlainPastCall(PastCall):
     """One that, without an id, refers to nothing but a call."""
 
 
-class Amending(PastCall):
+class Amending(FolderItem):
     """An item that changes what its request asks for, and says nothing to the model."""
 
     @property
@@ -109,12 +114,12 @@ class Amending(PastCall):
         raise NotImplementedError
 
 
-KINDS: dict[str, type[PastCall]] = {}
+KINDS: dict[str, type[PastCall] | type[Amending]] = {}
 """The kinds by their types."""
 
 
 if TYPE_CHECKING:
-    Installed = PastCall
+    Installed = PastCall | Amending
 else:
     Installed = Any  # FastAPI describes each class of a union, and this one is no kind
 """Stands in a union for the kinds that folders bring."""

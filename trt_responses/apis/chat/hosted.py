@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from trt_responses.wire.output import OutputItem
-    from trt_responses.wire.past_calls import PastCall
     from trt_responses.wire.tools import FolderTool
 
 BuiltIn = Mapping[str, Sequence[str]]
@@ -120,7 +119,7 @@ def ran(item: OutputItem) -> Ran | None:
             return None
 
 
-def item_of(call: Ran, item_id: str | None = None) -> PastCall:
+def item_of(call: Ran, item_id: str | None = None) -> Installed:
     """Such a call as an item of the conversation, of one that a client sends back."""
     fields: dict[str, Any] = {"type": f"{call.kind}_call", "id": item_id}
     match call.kind:
@@ -139,7 +138,7 @@ def item_of(call: Ran, item_id: str | None = None) -> PastCall:
     return past_call(fields)
 
 
-def past_call(fields: Mapping[str, Any]) -> PastCall:
+def past_call(fields: Mapping[str, Any]) -> Installed:
     """An item of a kind that a folder brings, by its fields."""
     if (kind := KINDS.get(fields["type"])) is None:
         raise unsupported_value("messages", f"'{fields['type']}' items are not installed here")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from trt_responses.accept.echo import NO_REASONING, NO_TEXT
 from trt_responses.wire.base import ClientObject, ListOf
 from trt_responses.wire.choice import Effort, TextFormat
-from trt_responses.wire.past_calls import Amending, PastCall
+from trt_responses.wire.past_calls import Amending
 from trt_responses.wire.tools import Tool
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class ConfigurationUpdate(Amending):
         return request.model_copy(update=changes)
 
 
-ITEMS: Mapping[str, type[PastCall]] = {
+ITEMS: Mapping[str, type[Amending]] = {
     "additional_tools": AdditionalTools,
     "configuration_update": ConfigurationUpdate,
 }
