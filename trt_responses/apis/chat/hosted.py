@@ -20,7 +20,7 @@ from trt_responses.errors import Unsupported, invalid_value, unsupported_value
 from trt_responses.tool import NO_ITEMS
 from trt_responses.wire.output import OutputHostedCall
 from trt_responses.wire.parse import fault_of
-from trt_responses.wire.past_calls import KINDS
+from trt_responses.wire.past_calls import KINDS, Installed
 from trt_responses.wire.tools import TOOLS
 
 if TYPE_CHECKING:
