@@ -23,6 +23,7 @@ from trt_responses.features.action_tools.tools import KINDS as ACTION_TOOLS
 from trt_responses.features.agent_messages.items import AgentMessage
 from trt_responses.features.hosted_tools.tools import TOOLS as HOSTED_TOOLS
 from trt_responses.features.hosted_tools.tools import McpChoice
+from trt_responses.features.input_settings.items import ITEMS as SETTING_ITEMS
 from trt_responses.features.known_tools.known import KNOWN
 from trt_responses.features.open_responses.dialect import OPEN_RESPONSES
 from trt_responses.features.tool_items.custom_calls import CustomCall
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 pytest.register_assert_rewrite("tests.support")
 
 # For tests without a server, which would install them.
-KINDS.update({**ITEMS, **SEARCH_ITEMS, "agent_message": AgentMessage})
+KINDS.update({**ITEMS, **SEARCH_ITEMS, **SETTING_ITEMS, "agent_message": AgentMessage})
 TOOLS.update({**ACTION_TOOLS, **HOSTED_TOOLS, "tool_search": ToolSearchTool})
 CHOICES["mcp"] = McpChoice
 DIALECTS[OPEN_RESPONSES.name] = OPEN_RESPONSES

@@ -109,6 +109,7 @@ MAY_IMPORT = {
     "tools",
     "features.idempotency": CORE,
     "features.include": f"{CORE} features.run_traces",
+    "features.input_settings": CORE,
     "features.known_tools": CORE,
     "features.limits": CORE,
     "features.listing": CORE,

@@ -14,6 +14,7 @@ from trt_responses.backends.settings import EngineSettings
 from trt_responses.backends.store_place import store_place
 from trt_responses.backends.stores import store_of
 from trt_responses.errors import StartupError
+from trt_responses.features.cors.settings import CorsSettings
 from trt_responses.features.limits.settings import KeySettings
 from trt_responses.settings import PREFIX, Settings, variables, whole
 from trt_responses.settings.core import CoreSettings
@@ -208,8 +209,13 @@ def test_a_misspelt_variable_is_named_with_the_nearest_setting(
 
 
 def test_origins_are_compared_as_browsers_write_them() -> None:
-    settings = Settings(allowed_origins="https://App.example, http://localhost:3000, null")
-    assert settings.allowed_origins == ("https://app.example", "http://localhost:3000", "null")
+    given = Settings(allowed_origins="https://App.example, http://localhost:3000, null")
+    origins = CorsSettings.of(given).allowed_origins
+    assert origins == (
+        "https://app.example",
+        "http://localhost:3000",
+        "null",
+    )
 
 
 @pytest.mark.parametrize("name", [*gone(), *FIXED])

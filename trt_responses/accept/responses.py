@@ -6,7 +6,7 @@ the options that it takes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from trt_responses.accept.accepted import Accepted, AnswerFormat
 from trt_responses.accept.echo import NO_REASONING, NO_TEXT, echo_of
@@ -19,12 +19,11 @@ from trt_responses.wire.choice import JsonObject, JsonSchema
 from trt_responses.wire.dialect import OPENAI
 from trt_responses.wire.fields import FIELDS
 from trt_responses.wire.items import (
-    AdditionalTools,
     CompactionTrigger,
-    ConfigurationUpdate,
 )
 from trt_responses.wire.judge import LOGPROBS, OVER_HTTP, Column, judge
 from trt_responses.wire.known_tools import known
+from trt_responses.wire.past_calls import Amending
 from trt_responses.wire.request import Request
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ def accept(
     """What a request asks for. Raises an `InvalidRequest` for the first thing that is wrong.
     `built_in` are the kinds of tools that the server runs, each with the model's names for them;
     `column` is what the endpoint does with each field."""
-    echoed, request = known(request.tools or ()), _updated(request)
+    echoed, request = known(request.tools or ()), _amended(request)
     lists = _lists_of_tools(echoed, request)
     placed, tools = _placed(lists)
     items, trigger = _without_trigger(request.input)
@@ -141,27 +140,17 @@ def _lists_of_tools(tools: Known[t.Tool], request: Request) -> list[Listed]:
     lists: list[Listed] = [("tools", tools)]
     items = () if isinstance(request.input, str) else request.input
     for number, item in enumerate(items):
-        if isinstance(item, AdditionalTools):
-            lists.append((f"input[{number}].tools", known(item.tools)))
+        if isinstance(item, Amending) and item.offered is not None:
+            lists.append((f"input[{number}].tools", known(item.offered)))
     return lists
 
 
-def _updated(request: Request) -> Request:
-    """The request with the tools that its items bring and with the settings that they change."""
-    tools, changes = list(request.tools or ()), dict[str, Any]()
+def _amended(request: Request) -> Request:
+    """The request with what its items change."""
     for item in () if isinstance(request.input, str) else request.input:
-        if isinstance(item, AdditionalTools):
-            tools += item.tools
-            changes["tools"] = tools
-        elif isinstance(item, ConfigurationUpdate):
-            if item.reasoning is not None:
-                effort = {"effort": item.reasoning.effort}
-                before = changes.get("reasoning") or request.reasoning or NO_REASONING
-                changes["reasoning"] = before.model_copy(update=effort)
-            if item.text is not None:
-                form = {"format": item.text.format}
-                changes["text"] = (request.text or NO_TEXT).model_copy(update=form)
-    return request.model_copy(update=changes) if changes else request
+        if isinstance(item, Amending):
+            request = item.amended(request)
+    return request
 
 
 def _without_trigger(items: str | Sequence[SentItem]) -> tuple[str | Sequence[SentItem], bool]:

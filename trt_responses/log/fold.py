@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, assert_never
 from trt_responses.frozen import replace
 from trt_responses.wire import events as e
 from trt_responses.wire.output import (
-    OutputCustomCall,
     OutputFunctionCall,
     OutputMessage,
     OutputReasoning,
@@ -73,11 +72,6 @@ def _changed(item: OutputItem, event: e.ItemEvent) -> OutputItem:
             return replace(call, arguments=call.arguments + event.delta)
         case e.FunctionCallArgumentsDone():
             return replace(_call(item), arguments=event.arguments)
-        case e.CustomToolCallInputDelta():
-            custom = _custom(item)
-            return replace(custom, input=custom.input + event.delta)
-        case e.CustomToolCallInputDone():
-            return replace(_custom(item), input=event.input)
         case e.FolderDelta() | e.FolderEvent():
             return event.changed(item)
         case _:
@@ -116,10 +110,4 @@ def _parts(item: OutputItem) -> tuple[OutputPart, ...]:
 def _call(item: OutputItem) -> OutputFunctionCall:
     if not isinstance(item, OutputFunctionCall):
         raise TypeError(f"a {item.type} has no arguments")
-    return item
-
-
-def _custom(item: OutputItem) -> OutputCustomCall:
-    if not isinstance(item, OutputCustomCall):
-        raise TypeError(f"a {item.type} has no input")
     return item

@@ -5,7 +5,6 @@ One table of item kinds. Knows the renderer; knows no store, no HTTP and no engi
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterable, Sequence
@@ -23,7 +22,7 @@ from trt_responses.prompt.calls import result_message
 from trt_responses.store import Block, Kind, lasting_json
 from trt_responses.wire import items as i
 from trt_responses.wire import output as o
-from trt_responses.wire.past_calls import CallText, PastCall
+from trt_responses.wire.past_calls import Amending, CallText, FolderItem, PastCall
 from trt_responses.wire.tools import SEPARATOR
 
 ITEM: TypeAdapter[i.InputItem] = TypeAdapter(i.InputItem)
@@ -33,11 +32,7 @@ ID_PREFIXES = {
     "function_call": "fc",
     "function_call_output": "fco",
     "reasoning": "rs",
-    "custom_tool_call": "ctc",
-    "custom_tool_call_output": "ctco",
     "compaction": "cmp",
-    "additional_tools": "at",
-    "configuration_update": "cu",
 }
 
 NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]")
@@ -177,18 +172,15 @@ def _shown(item: i.InputItem, callees: dict[str, str], place: i.ItemPlace) -> Sh
         case i.FunctionCall():
             callee = callee_of(item.name, item.namespace)
             return Shown("call", call_message(callee, item.arguments), item.call_id, callee)
-        case i.CustomToolCall():
-            callee = callee_of(item.name, item.namespace)
-            return Shown("call", call_message(callee, wrapped(item.input)), item.call_id, callee)
-        case i.FunctionCallOutput() | i.CustomToolCallOutput():
+        case i.FunctionCallOutput():
             call_id = item.call_id or ""
             return Shown("result", _result(call_id, joined(item.output), callees, place))
         case i.Reasoning():
             parts = item.content or item.summary
             text = "\n".join(part.text for part in parts)
             return Shown("reasoning", reasoning_message(text) if text else None)
-        case i.AdditionalTools() | i.ConfigurationUpdate():
-            return Shown("developer", None)  # they count as the request's own fields
+        case Amending():
+            return Shown("developer", None)
         case i.Compaction() | i.CompactionTrigger():
             return Shown("summary", None)  # its ids are sealed
         case _:
@@ -200,17 +192,12 @@ def callee_of(name: str, namespace: str | None = None) -> str:
     return FUNCTIONS + (name if namespace is None else f"{namespace}{SEPARATOR}{name}")
 
 
-def wrapped(text: str) -> str:
-    """A custom tool's text, as the model writes it."""
-    return f'{{"input": {json.dumps(text, ensure_ascii=False)}}}'
-
-
 def _past_call(text: CallText, callees: dict[str, str], place: i.ItemPlace) -> Shown:
     if text.message is not None:
         return Shown("user", Message("user", text.message))
     if text.name is None:
         return Shown("result", _result(text.call_id or "", text.result or "", callees, place))
-    callee = FUNCTIONS + NOT_IN_NAMES.sub("_", text.name)
+    callee = FUNCTIONS + (text.name if text.as_sent else NOT_IN_NAMES.sub("_", text.name))
     result = None if text.result is None else result_message(callee, text.result)
     call = call_message(callee, text.arguments or "{}")
     return Shown("call" if text.lasts else "reasoning", call, text.call_id, callee, result)
@@ -222,8 +209,8 @@ def _refuse_media(item: i.InputItem, place: i.ItemPlace) -> None:
             where = "content"
         case i.FunctionCallOutput(output=list() as parts):
             where = "output"
-        case i.CustomToolCallOutput(output=list() as parts):
-            where = "output"
+        case PastCall() if isinstance(output := item.__dict__.get("output"), list):
+            where, parts = "output", output
         case _:
             return
     for step, part in enumerate(parts):
@@ -331,5 +318,5 @@ def _plain_content(item: i.InputMessage) -> object:
 
 
 def _item_id(item: i.InputItem) -> str:
-    prefix = item.prefix if isinstance(item, PastCall) else ID_PREFIXES[item.type]
+    prefix = item.prefix if isinstance(item, FolderItem) else ID_PREFIXES[item.type]
     return f"{prefix}_{os.urandom(12).hex()}"

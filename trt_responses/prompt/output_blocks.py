@@ -24,12 +24,11 @@ if TYPE_CHECKING:
         o.OutputMessage
         | o.OutputReasoning
         | o.OutputFunctionCall
-        | o.OutputCustomCall
         | o.OutputHostedCall
         | o.OutputActionCall
     )
 
-CALLS = (o.OutputFunctionCall, o.OutputCustomCall, o.OutputActionCall)
+CALLS = (o.OutputFunctionCall, o.OutputActionCall)
 
 
 async def output_blocks(response: Response, reader: Reader, renderer: Renderer) -> list[Block]:
@@ -102,7 +101,7 @@ def _kind(item: WrittenItem, span: Span) -> Kind:
             return "reasoning"
         case o.OutputMessage():
             return "preamble" if item.phase == "commentary" else "final"
-        case o.OutputFunctionCall() | o.OutputCustomCall() | o.OutputActionCall():
+        case o.OutputFunctionCall() | o.OutputActionCall():
             return "call"
         case _:
             assert_never(item)
@@ -116,10 +115,10 @@ def _callee(item: o.OutputItem, span: Span) -> str:
     if span.recipient is not None:
         return span.recipient
     if isinstance(item, o.OutputActionCall):
-        return c.callee_of(item.type.removesuffix("_call"))
-    if isinstance(item, o.OutputNamespacedCall | o.OutputNamespacedCustomCall):
+        return c.callee_of(*item.called)
+    if isinstance(item, o.OutputNamespacedCall):
         return c.callee_of(item.name, item.namespace)
-    assert isinstance(item, o.OutputFunctionCall | o.OutputCustomCall)
+    assert isinstance(item, o.OutputFunctionCall)
     return c.callee_of(item.name)
 
 
@@ -131,8 +130,6 @@ async def _rendered(item: WrittenItem, span: Span, renderer: Renderer) -> array[
             message = c.answer_message(item.phase, "".join(part.text for part in item.content))
         case o.OutputFunctionCall():
             message = c.call_message(_callee(item, span), item.arguments)
-        case o.OutputCustomCall():
-            message = c.call_message(_callee(item, span), c.wrapped(item.input))
         case o.OutputActionCall():
             message = c.call_message(_callee(item, span), item.text())
         case o.OutputHostedCall():

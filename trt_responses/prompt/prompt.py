@@ -21,14 +21,12 @@ from trt_responses.prompt.history import spoken_here
 from trt_responses.steering.tools import shown
 from trt_responses.wire.items import (
     Compaction,
-    CustomToolCall,
-    CustomToolCallOutput,
     FunctionCall,
     FunctionCallOutput,
     InputMessage,
     ItemReference,
 )
-from trt_responses.wire.past_calls import settled_places
+from trt_responses.wire.past_calls import PlainPastCall, settled_places
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -57,8 +55,7 @@ ALONE = (
     InputMessage,
     FunctionCall,
     FunctionCallOutput,
-    CustomToolCall,
-    CustomToolCallOutput,
+    PlainPastCall,
 )
 """Kinds of items that, without an id, refer to nothing and carry nothing sealed."""
 OLD_CONTEXTS = 8

@@ -130,8 +130,7 @@ class Generation:
         self._sink: Sink = sink(reader, machine, log, self._beginnings)
         self._guided_from: int | None = None
         """Where the text of the present segment begins, if it is under a guide."""
-        self.ends: list[End] = []
-        """How each engine request ended."""
+        self._ends: list[End] = []
         self._recorder = recorder
         self.segments: list[object] = []
         """What the recorder notes of each."""
@@ -185,6 +184,11 @@ class Generation:
     def trace(self, owner: str) -> object:
         """What a recorder says of the generation, once it is over."""
         return None if self._recorder is None else self._recorder.trace(self, owner)
+
+    @property
+    def ends(self) -> tuple[End, ...]:
+        """How each engine request ended."""
+        return tuple(self._ends)
 
     @property
     def cached_tokens(self) -> Sequence[int | None]:
@@ -333,7 +337,7 @@ class Generation:
         try:
             end = await self._generate(segment)
         finally:
-            self.ends.append(end)
+            self._ends.append(end)
             if notes is not None:
                 self.segments.append(notes.ended(end, self._clock_ns(), self._sink.metrics))
             self._beginnings.hear()
@@ -345,18 +349,12 @@ class Generation:
         tokens, sink = len(self.reader.kept), self._sink
         run = self._beginnings.pauses = self._beginnings.pauses or recovery.pauses()
         logger.info("pausing %s until the engine is back: loss=%s", self.options.request_id, loss)
-        decided = sink.wait()
-        waiting = asyncio.create_task(run.back(loss, silent=silent, tokens=tokens))
         try:
-            await asyncio.wait((waiting, decided), return_when=asyncio.FIRST_COMPLETED)
-            if sink.verdict is not None:
-                return sink.verdict
-            await waiting
+            await self._wait_for(run.back(loss, silent=silent, tokens=tokens))
         except EngineLost as error:
             return End("failed", error)
-        finally:
-            waiting.cancel()
-            await asyncio.wait((waiting,))
+        if sink.verdict is not None:
+            return sink.verdict
         sink.awaited = True
         logger.info("resuming %s after %d tokens (engine back)", self.options.request_id, tokens)
         return None

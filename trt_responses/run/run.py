@@ -228,7 +228,7 @@ class Run:
             last_token_ns=self._generation.last_token_ns,
             end_ns=self._clock_ns(),
             trace=self._generation.trace(self.owner),
-            ends=tuple(self._generation.ends),
+            ends=self._generation.ends,
             origin=self._origin,
             tool_runs=self._generation.notes.tool_runs,
         )

@@ -19,7 +19,6 @@ from trt_responses.settings.values import (
     Words,
     day,
     hosts,
-    origins,
 )
 
 
@@ -53,11 +52,6 @@ class CoreSettings(SettingGroup):
     )
     allowed_hosts: Annotated[Words, AfterValidator(hosts)] = Field(
         (), description="Host headers to accept besides loopback names; `*` accepts any."
-    )
-    allowed_origins: Annotated[Words, AfterValidator(origins)] = Field(
-        (),
-        description="Origins whose web pages may call the API, `https://app.example,…`; `*` "
-        "accepts any.",
     )
     insecure: bool = Field(
         False,

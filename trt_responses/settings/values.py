@@ -46,17 +46,6 @@ def hosts(values: tuple[str, ...]) -> tuple[str, ...]:
     return values
 
 
-def origins(values: tuple[str, ...]) -> tuple[str, ...]:
-    """Origins of web pages, such as https://app.example, in the spelling of browsers."""
-    for value in values:
-        if not re.fullmatch(r"\*|null|[a-z][a-z0-9+.-]*://[^\s/?#@]+", value, re.IGNORECASE):
-            raise ValueError(
-                f"{value!r} is no origin: expected scheme://host or scheme://host:port, "
-                "without a path and without a slash at the end"
-            )
-    return tuple(map(str.lower, values))
-
-
 class Auto(int):
     """A number that the server chooses; 0 until then."""
 

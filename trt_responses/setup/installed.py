@@ -44,6 +44,7 @@ FOLDERS = (
     "features.compaction",
     "features.tool_items",
     "features.agent_messages",
+    "features.input_settings",
     "features.action_tools",
     "features.hosted_tools",
     "features.tool_search",

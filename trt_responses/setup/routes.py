@@ -30,7 +30,7 @@ def add_routes(app: FastAPI, server: Server) -> None:
     raw = [each for each in made if isinstance(each, BaseRoute)]
     cold = [each for each in made if not isinstance(each, BaseRoute)]
     app.state.guard, app.state.reply_headers = shared.guard, shared.headers
-    app.state.anybody = Guard(hosts=("*",), origins=("*",))
+    app.state.anybody = Guard(hosts=("*",), origins=lambda origin: True)
     app.state.sockets = next((r.endpoint for r in raw if isinstance(r, WebSocketRoute)), None)
     app.state.endpoints = {type(each).__qualname__: each for each in cold}
     app.router.routes += sorted(raw, key=lambda route: "{" in getattr(route, "path", ""))
@@ -43,7 +43,7 @@ def _shared(server: Server) -> Shared:
     limits = _limits(settings)
     guard = Guard(
         hosts=settings.hosts(),
-        origins=settings.allowed_origins,
+        origins=server.allows_origin,
         keys=server.keys,
         lifecycle=server.lifecycle,
     )

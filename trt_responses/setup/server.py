@@ -33,7 +33,8 @@ from trt_responses.run.parts import Parts, mint
 from trt_responses.run.runs import Runs
 from trt_responses.steering.steering import Steering
 from trt_responses.tasks import beside
-from trt_responses.web.headers import Origins, ReplyHeaders
+from trt_responses.web.guard import own_alone
+from trt_responses.web.headers import ReplyHeaders
 from trt_responses.web.stream.keepalive import KeepAlive
 from trt_responses.web.stream.sse import StreamLimits
 from trt_responses.wire import parse
@@ -143,8 +144,9 @@ class Server:
         self.tools = _tools_of(settings) if tools is None else tools
         self.sleep = sleep
         self.lifecycle = Lifecycle(time.monotonic)
-        self.origins = Origins(settings.allowed_origins)
-        self.headers = ReplyHeaders(time.monotonic_ns, self.origins, self.lifecycle)
+        self.headers = ReplyHeaders(time.monotonic_ns, self.lifecycle)
+        self.allows_origin: Callable[[str], bool] = own_alone
+        """Whether pages of another origin may send requests."""
         self.mint: Callable[[str], str] = mint
         self.engine: Engine | None = None
         """None: the one that is served, as it is."""

@@ -10,10 +10,10 @@ import re
 from typing import TYPE_CHECKING, Protocol
 
 from trt_responses.errors import Forbidden, InvalidRequest, Unauthorized
-from trt_responses.web.headers import Origins, header, origin_refused
+from trt_responses.web.headers import header, origin_refused
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from starlette.requests import Request
 
@@ -23,6 +23,11 @@ ANYONE = ""
 """The owner of everything on a server without keys."""
 KNOWN_HOSTS = 64
 """The most Host headers that are remembered: with `*` a client can send any."""
+
+
+def own_alone(origin: str) -> bool:
+    """Lets no other page in than this server's own."""
+    return False
 
 
 class Keys(Protocol):
@@ -47,16 +52,16 @@ class Guard:
         self,
         *,
         hosts: Iterable[str],
-        origins: Iterable[str],
+        origins: Callable[[str], bool] = own_alone,
         keys: Keys | None = None,
         lifecycle: Lifecycle | None = None,
     ) -> None:
-        """Without `keys` no request needs one. With a `lifecycle`, requests pass only while the
-        server is open."""
+        """`origins` says which other origins' pages may send requests. Without `keys` no request
+        needs one. With a `lifecycle`, requests pass only while the server is open."""
         self._hosts = frozenset(map(str.lower, hosts))
         self._known_hosts: set[bytes] = set()
         """Host headers that were allowed."""
-        self._origins = Origins(origins)
+        self._allows_origin = origins
         self._keys = keys
         self._lifecycle = lifecycle
 
@@ -110,7 +115,7 @@ class Guard:
             self._known_hosts.update(hosts)
 
     def _check_origin(self, origin: str, request: Request) -> None:
-        if self._origins.allow(origin):
+        if self._allows_origin(origin):
             return
         scheme, _, authority = origin.partition("://")
         if not authority or (scheme, _with_port(scheme, authority)) != _own_origin(request):

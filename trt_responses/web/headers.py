@@ -10,7 +10,7 @@ from trt_responses.errors import Forbidden, InvalidRequest
 from trt_responses.wire.dialect import DIALECTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from starlette.requests import Request
 
@@ -28,42 +28,6 @@ CLOSE = {"connection": "close"}
 NAMED, NAMED_CHARS = 32, 64
 """How many names stand in a header, and how many characters of each."""
 
-EXPOSED = ", ".join(
-    (
-        *("x-request-id", "openai-processing-ms", "retry-after", "x-should-retry"),
-        *("x-trt-dropped-tools", "x-trt-engine", "x-trt-engine-gone", "x-trt-idempotent-replay"),
-        *("x-trt-ignored", "x-trt-schema-left", "x-trt-truncated"),
-        *(
-            f"x-ratelimit-{part}-{what}"
-            for part in ("limit", "remaining", "reset")
-            for what in ("requests", "tokens")
-        ),
-    )
-)
-"""Headers of our replies that a page of another origin may read."""
-
-
-class Origins:
-    """The origins whose pages may use the API; `*` stands for all of them."""
-
-    def __init__(self, allowed: Iterable[str]) -> None:
-        self._allowed = frozenset(allowed)
-        self.any = bool(self._allowed)
-
-    def allow(self, origin: str) -> bool:
-        return origin in self._allowed or "*" in self._allowed
-
-    def reply_headers(self, request: Request) -> dict[str, str]:
-        """Headers by which a browser shows a reply to the page that requested it."""
-        origin = header(request, b"origin")
-        if origin is None or not self.allow(origin):
-            return {"vary": "Origin"}
-        return {
-            "access-control-allow-origin": origin,
-            "access-control-expose-headers": EXPOSED,
-            "vary": "Origin",
-        }
-
 
 def origin_refused(origin: str) -> Forbidden:
     """The refusal of a page's origin."""
@@ -77,14 +41,13 @@ def origin_refused(origin: str) -> Forbidden:
 class ReplyHeaders:
     """The headers of every reply."""
 
-    def __init__(
-        self, clock_ns: Callable[[], int], origins: Origins, lifecycle: Lifecycle | None = None
-    ) -> None:
+    def __init__(self, clock_ns: Callable[[], int], lifecycle: Lifecycle | None = None) -> None:
         """With a `lifecycle`, a draining server announces that the connection closes, so that
         clients go elsewhere with the next request."""
         self._clock_ns = clock_ns
-        self._origins = origins
         self._lifecycle = lifecycle
+        self.for_pages: Callable[[Request], dict[str, str]] | None = None
+        """Gives the headers by which a browser shows a reply to a page of another origin."""
 
     def __call__(self, request: Request) -> dict[str, str]:
         state = request.scope.get("state", {})
@@ -94,7 +57,7 @@ class ReplyHeaders:
             "x-request-id": state.get("request_id", ""),
             "openai-processing-ms": str(spent_ms),
             "cache-control": "no-store",
-            **(self._origins.reply_headers(request) if self._origins.any else {}),
+            **(self.for_pages(request) if self.for_pages is not None else {}),
             **(CLOSE if closing else {}),
         }
 

@@ -172,22 +172,6 @@ class FunctionCallArgumentsDone(OfItem):
     type: Literal["response.function_call_arguments.done"] = "response.function_call_arguments.done"
 
 
-@dataclass(frozen=True)
-class CustomToolCallInputDelta(OfItem):
-    """A piece of a custom tool's input."""
-
-    delta: str
-    type: Literal["response.custom_tool_call_input.delta"] = "response.custom_tool_call_input.delta"
-
-
-@dataclass(frozen=True)
-class CustomToolCallInputDone(OfItem):
-    """The whole input of a custom tool."""
-
-    input: str
-    type: Literal["response.custom_tool_call_input.done"] = "response.custom_tool_call_input.done"
-
-
 class FolderEvent:
     """An event of an item, of a kind that a folder brings."""
 
@@ -218,13 +202,7 @@ class Error:
 
 Terminal = Completed | Incomplete | Failed
 Lifecycle = Created | Queued | InProgress | Terminal
-Delta = (
-    OutputTextDelta
-    | ReasoningTextDelta
-    | FunctionCallArgumentsDelta
-    | CustomToolCallInputDelta
-    | FolderDelta
-)
+Delta = OutputTextDelta | ReasoningTextDelta | FunctionCallArgumentsDelta | FolderDelta
 ItemEvent = (
     ContentPartAdded
     | ContentPartDone
@@ -232,7 +210,6 @@ ItemEvent = (
     | OutputTextDone
     | ReasoningTextDone
     | FunctionCallArgumentsDone
-    | CustomToolCallInputDone
     | FolderEvent
 )
 """What changes an item that was added before."""

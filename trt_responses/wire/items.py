@@ -19,10 +19,8 @@ from trt_responses.wire.base import (
     NonEmpty,
     TextOrListOf,
 )
-from trt_responses.wire.choice import Effort, TextFormat
 from trt_responses.wire.fields import honoured
 from trt_responses.wire.past_calls import KINDS, Installed
-from trt_responses.wire.tools import Tool
 
 
 class TextPart(ClientObject):
@@ -88,28 +86,6 @@ class FunctionCallOutput(ClientObject):
     status: Literal["in_progress", "completed", "incomplete"] | None = None
 
 
-class CustomToolCall(ClientObject):
-    """A call of a client's custom tool: its input is a text."""
-
-    type: Literal["custom_tool_call"]
-    call_id: NonEmpty
-    name: NonEmpty
-    input: str
-    namespace: str | None = None
-    id: str | None = None
-    status: Literal["in_progress", "completed", "incomplete"] | None = None
-
-
-class CustomToolCallOutput(ClientObject):
-    """What a client's custom tool gave."""
-
-    type: Literal["custom_tool_call_output"]
-    call_id: str
-    output: TextOrParts
-    id: str | None = None
-    status: Literal["in_progress", "completed", "incomplete"] | None = None
-
-
 class SummaryText(ClientObject):
     """A part of a thought's summary."""
 
@@ -135,36 +111,6 @@ class Reasoning(ClientObject):
     status: Literal["in_progress", "completed", "incomplete"] | None = None
 
 
-class AdditionalTools(ClientObject):
-    """Tools that come with a conversation's items; they count as the request's own."""
-
-    type: Literal["additional_tools"]
-    role: Literal["developer"]
-    tools: ListOf[Tool]
-    id: str | None = None
-
-
-class UpdatedReasoning(ClientObject):
-    """New settings of reasoning."""
-
-    effort: Effort | None = None
-
-
-class UpdatedText(ClientObject):
-    """New settings of the answer's form."""
-
-    format: TextFormat
-
-
-class ConfigurationUpdate(ClientObject):
-    """Settings that replace the request's own, and those of updates before it."""
-
-    type: Literal["configuration_update"]
-    reasoning: UpdatedReasoning | None = None
-    text: UpdatedText | None = None
-    id: str | None = None
-
-
 class Compaction(ClientObject):
     """A compaction item, sent back unchanged: it replaces a conversation's older messages."""
 
@@ -185,11 +131,7 @@ InputItem = Annotated[
     | FunctionCall
     | FunctionCallOutput
     | Reasoning
-    | CustomToolCall
-    | CustomToolCallOutput
     | Installed
-    | AdditionalTools
-    | ConfigurationUpdate
     | Compaction
     | CompactionTrigger,
     InstalledKinds(

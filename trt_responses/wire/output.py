@@ -136,25 +136,6 @@ class OutputNamespacedCall(OutputFunctionCall):
     namespace: str = ""
 
 
-@dataclass(frozen=True)
-class OutputCustomCall:
-    """A call of a client's custom tool."""
-
-    id: str
-    call_id: str
-    name: str
-    input: str = ""
-    status: Status = "in_progress"
-    type: Literal["custom_tool_call"] = "custom_tool_call"
-
-
-@dataclass(frozen=True)
-class OutputNamespacedCustomCall(OutputCustomCall):
-    """A call of a custom tool that stands in a namespace."""
-
-    namespace: str = ""
-
-
 class OutputActionCall:
     """A call of a tool that the API knows and the client runs, of a kind that a folder brings."""
 
@@ -162,6 +143,11 @@ class OutputActionCall:
     call_id: str
     status: Status
     type: str
+
+    @property
+    def called(self) -> tuple[str, str | None]:
+        """The tool's name, and its namespace."""
+        return self.type.removesuffix("_call"), None
 
     def text(self) -> str:
         """The text that the model writes to make this call."""
@@ -202,7 +188,6 @@ OutputItem = (
     OutputMessage
     | OutputReasoning
     | OutputFunctionCall
-    | OutputCustomCall
     | OutputActionCall
     | OutputHostedCall
     | OutputBeside

@@ -1,6 +1,7 @@
 """The seam of items that say what tools did, which clients send back as history.
 
-A folder brings the kinds, each a class of `PastCall` that it adds to `KINDS`. Three rules bind it:
+A folder brings the kinds, each a class of `PastCall` that it adds to `KINDS`, as it does items that
+change their request (`Amending`). Three rules bind a `PastCall`:
 
 1. Only what is shown to the model is read; other keys are kept as they came.
 2. A kind says by itself what the model reads of it, and never raises.
@@ -18,6 +19,8 @@ from trt_responses.wire.base import ClientObject
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from trt_responses.wire.tools import Tool
+
 NOT_KEPT = "[The output of this call was not kept.]"
 
 
@@ -32,6 +35,8 @@ class CallText(NamedTuple):
     """The id that joins a call without its result, and a result without its call."""
     message: str | None = None
     """A text that is neither, and that the model reads as a user's."""
+    as_sent: bool = False
+    """Whether the model reads the name as the client has sent it."""
 
     @property
     def lasts(self) -> bool:
@@ -40,13 +45,23 @@ class CallText(NamedTuple):
         return self.result is not NOT_KEPT
 
 
-class PastCall(ClientObject):
-    """An item of a tool's call, as it is sent back."""
+class FolderItem(ClientObject):
+    """An item of a kind that a folder brings."""
 
     prefix: ClassVar[str]
     """The beginning of the ids of its kind."""
     id: str | None = None
     type: str
+
+    @staticmethod
+    def digested(item: Any) -> tuple[str, ...] | None:
+        """What tells an item of this kind from another, sent or written; None where no model writes
+        such items."""
+        return None
+
+
+class PastCall(FolderItem):
+    """An item of a tool's call, as it is sent back."""
 
     def text(self) -> CallText:
         raise NotImplementedError
@@ -55,12 +70,6 @@ class PastCall(ClientObject):
         """The same behind calls with these ids. Raises an `InvalidRequest` with the item's place,
         where it belongs to none of them."""
         return self.text()
-
-    @staticmethod
-    def digested(item: Any) -> tuple[str, ...] | None:
-        """What tells an item of this kind from another, sent or written; None where no model writes
-        such items."""
-        return None
 
     @property
     def ran_here(self) -> bool:
@@ -88,12 +97,29 @@ class PastCall(ClientObject):
         return None
 
 
-KINDS: dict[str, type[PastCall]] = {}
+class PlainPastCall(PastCall):
+    """One that, without an id, refers to nothing but a call."""
+
+
+class Amending(FolderItem):
+    """An item that changes what its request asks for, and says nothing to the model."""
+
+    @property
+    def offered(self) -> Sequence[Tool] | None:
+        """Tools that count as the request's own; None: it brings none."""
+        return None
+
+    def amended(self, request: Any) -> Any:
+        """The request with what the item changes."""
+        raise NotImplementedError
+
+
+KINDS: dict[str, type[PastCall] | type[Amending]] = {}
 """The kinds by their types."""
 
 
 if TYPE_CHECKING:
-    Installed = PastCall
+    Installed = PastCall | Amending
 else:
     Installed = Any  # FastAPI describes each class of a union, and this one is no kind
 """Stands in a union for the kinds that folders bring."""

@@ -15,8 +15,8 @@ from scripts.reference.pages import DOCS, MARKED, PAGES, PARTS, written
 from tests.support.imports import PACKAGE, modules
 from tests.support.served import served
 from trt_responses.cli.setting_list import groups
+from trt_responses.features.cors.cors import EXPOSED
 from trt_responses.settings import whole
-from trt_responses.web.headers import EXPOSED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

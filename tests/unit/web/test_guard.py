@@ -8,6 +8,7 @@ import pytest
 from starlette.requests import Request
 
 from trt_responses.errors import Forbidden, InvalidRequest, Unauthorized
+from trt_responses.features.cors.cors import Origins
 from trt_responses.features.limits.keys import KeyRing
 from trt_responses.web.guard import ANYONE, KNOWN_HOSTS, Guard
 
@@ -19,7 +20,7 @@ def request(**headers: str) -> Request:
 
 
 def guard(hosts: str = "localhost", origins: str = "", **owners: str) -> Guard:
-    return Guard(hosts=hosts.split(), origins=origins.split(), keys=KeyRing(owners))
+    return Guard(hosts=hosts.split(), origins=Origins(origins.split()).allow, keys=KeyRing(owners))
 
 
 def test_without_keys_anyone_at_a_known_host_is_one_owner() -> None:
@@ -161,7 +162,7 @@ def test_the_host_is_checked_before_the_key() -> None:
 
 
 def test_a_server_without_the_feature_of_keys_asks_for_none_and_has_no_admin() -> None:
-    bare = Guard(hosts=("localhost",), origins=())
+    bare = Guard(hosts=("localhost",))
     brings = request(host="localhost", authorization="Bearer anything")
     assert bare.owner(brings) == ANYONE
     with pytest.raises(Forbidden, match="no admin's"):

@@ -28,6 +28,7 @@ from trt_responses.apis.chat.hosted import (
     arguments_of,
     item_of,
     offered,
+    past_call,
     run_here,
 )
 from trt_responses.engine import GenerateOptions
@@ -158,12 +159,8 @@ def _written(message: c.AssistantMessage) -> Iterator[i.InputItem]:
         )
     for call in calls:
         if isinstance(call, c.CustomCall):
-            yield i.CustomToolCall(
-                type="custom_tool_call",
-                call_id=call.id,
-                name=call.custom.name,
-                input=call.custom.input,
-            )
+            written = {"name": call.custom.name, "input": call.custom.input}
+            yield past_call({"type": "custom_tool_call", "call_id": call.id, **written})
         else:
             yield i.FunctionCall(
                 type="function_call",

@@ -20,14 +20,13 @@ from trt_responses.errors import Unsupported, invalid_value, unsupported_value
 from trt_responses.tool import NO_ITEMS
 from trt_responses.wire.output import OutputHostedCall
 from trt_responses.wire.parse import fault_of
-from trt_responses.wire.past_calls import KINDS
+from trt_responses.wire.past_calls import KINDS, Installed
 from trt_responses.wire.tools import TOOLS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from trt_responses.wire.output import OutputItem
-    from trt_responses.wire.past_calls import PastCall
     from trt_responses.wire.tools import FolderTool
 
 BuiltIn = Mapping[str, Sequence[str]]
@@ -120,7 +119,7 @@ def ran(item: OutputItem) -> Ran | None:
             return None
 
 
-def item_of(call: Ran, item_id: str | None = None) -> PastCall:
+def item_of(call: Ran, item_id: str | None = None) -> Installed:
     """Such a call as an item of the conversation, of one that a client sends back."""
     fields: dict[str, Any] = {"type": f"{call.kind}_call", "id": item_id}
     match call.kind:
@@ -136,6 +135,11 @@ def item_of(call: Ran, item_id: str | None = None) -> PastCall:
             sources = [{"type": "url", "url": url} for url in urls]
             fields["action"] = {**call.input, "sources": sources, "output": call.output}
             fields["status"] = "failed" if call.failed else "completed"
+    return past_call(fields)
+
+
+def past_call(fields: Mapping[str, Any]) -> Installed:
+    """An item of a kind that a folder brings, by its fields."""
     if (kind := KINDS.get(fields["type"])) is None:
         raise unsupported_value("messages", f"'{fields['type']}' items are not installed here")
     return kind.model_validate(fields)

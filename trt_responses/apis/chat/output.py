@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from trt_responses.apis.chat.hosted import ran
 from trt_responses.wire.output import (
-    OutputCustomCall,
+    OutputActionCall,
     OutputFunctionCall,
     OutputMessage,
     OutputReasoning,
@@ -87,8 +87,8 @@ def call_of(item: OutputItem) -> Object | None:
         case OutputFunctionCall():
             function = {"name": item.name, "arguments": item.arguments}
             return {"id": item.call_id, "type": "function", "function": function}
-        case OutputCustomCall():
-            custom = {"name": item.name, "input": item.input}
+        case OutputActionCall(type="custom_tool_call"):
+            custom = {key: vars(item)[key] for key in ("name", "input")}
             return {"id": item.call_id, "type": "custom", "custom": custom}
         case _:
             return None

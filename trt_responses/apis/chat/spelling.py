@@ -96,9 +96,9 @@ class ChatSpelling:
             name = self._thought[0] if self._thought else ""
             head = self._delta_head(b'{"%b":"' % name.encode())
             return kind(first, template, head, TEXT_TAILS, lambda _: TEXT_TAIL)
-        if isinstance(template, e.FolderDelta):  # of a call that the server runs
+        custom = template.type == "response.custom_tool_call_input.delta"
+        if isinstance(template, e.FolderDelta) and not custom:  # of a call that the server runs
             return SilentDeltas(first, template, b"", TEXT_TAILS, lambda _: TEXT_TAIL)
-        custom = isinstance(template, e.CustomToolCallInputDelta)
         key = b'"custom":{"input' if custom else b'"function":{"arguments'
         head = self._delta_head(
             b'{"tool_calls":[{"index":%d,%b":"' % (self._place(template.item_id), key)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from trt_responses.accept.accepted import BuiltInTool
     from trt_responses.apis.chat.hosted import BuiltIn
     from trt_responses.wire.output import OutputItem, UrlCitation
-    from trt_responses.wire.past_calls import PastCall
+    from trt_responses.wire.past_calls import Installed
     from trt_responses.wire.response import Response
 
     Object = dict[str, Any]
@@ -159,7 +159,7 @@ def _mcp_tool(
 # --- in its history ------------------------------------------------------------------------------
 
 
-def past_call(block: m.ServerToolUse | m.McpToolUse, result: m.ServerResult | None) -> PastCall:
+def past_call(block: m.ServerToolUse | m.McpToolUse, result: m.ServerResult | None) -> Installed:
     """A call that a server ran, with what it gave, as the item of it."""
     content = None if result is None else result.content
     item_id = block.id.removeprefix(USE).removeprefix(MCP_USE)

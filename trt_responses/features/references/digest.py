@@ -32,8 +32,6 @@ def _content(item: i.InputItem | o.OutputItem) -> Texts | None:
             return ("reasoning", *(part.text for part in item.content or item.summary))
         case i.FunctionCall() | o.OutputFunctionCall():
             return ("function_call", item.call_id, item.name, canonical(item.arguments))
-        case i.CustomToolCall() | o.OutputCustomCall():
-            return ("custom_tool_call", item.call_id, item.name, item.input)
         case o.OutputMessage():
             return ("message", item.phase, *(part.text for part in item.content))
         case i.InputMessage(role="assistant"):

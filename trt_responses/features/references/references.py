@@ -19,7 +19,7 @@ from trt_responses.prompt.conversation import joined
 from trt_responses.run.parts import NUMBER_CHARS
 from trt_responses.store import Record
 from trt_responses.wire import items as i
-from trt_responses.wire.past_calls import PastCall
+from trt_responses.wire.past_calls import PastCall, PlainPastCall
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -141,8 +141,11 @@ def _words(item: i.InputItem) -> Mapping[str, object]:
     match item:
         case i.InputMessage():
             return {"role": item.role, "text": joined(item.content)}
-        case i.FunctionCallOutput() | i.CustomToolCallOutput():
+        case i.FunctionCallOutput():
             return {"call_id": item.call_id, "text": joined(item.output)}
+        case PlainPastCall():
+            text = item.text()
+            return {"call_id": text.call_id, "text": text.result}
         case _:
             return item.model_dump(exclude={"id", "status"}, exclude_none=True)
 

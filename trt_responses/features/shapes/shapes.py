@@ -16,10 +16,11 @@ from trt_responses.accept.responses import accept
 from trt_responses.frozen import bytes_of, replace
 from trt_responses.wire.base import Options
 from trt_responses.wire.dialect import Dialect
-from trt_responses.wire.items import AdditionalTools, CompactionTrigger, ConfigurationUpdate
+from trt_responses.wire.items import CompactionTrigger
 from trt_responses.wire.known_tools import Known
 from trt_responses.wire.limits import RequestLimits
 from trt_responses.wire.parse import read_lists, request_json, steps_of
+from trt_responses.wire.past_calls import Amending
 from trt_responses.wire.request import Request
 
 R = TypeVar("R", bound=Options)
@@ -34,7 +35,7 @@ of, and for each byte of its tools' JSON."""
 OBJECT_BYTES, OPENINGS = 400, (b"{", b"[")
 """The most that a map or a list of its fields takes besides, and the bytes with which each begins
 in what a key is made of. A text may have them too: it then counts for more."""
-MEANS_MORE = (AdditionalTools, ConfigurationUpdate, CompactionTrigger)
+MEANS_MORE = (Amending, CompactionTrigger)
 """Kinds of input items that change what a request asks for."""
 
 

@@ -14,7 +14,6 @@ from trt_responses.wire.base import ClosedObject
 from trt_responses.wire.items import InputMessage
 from trt_responses.wire.output import (
     OutputActionCall,
-    OutputCustomCall,
     OutputFunctionCall,
     OutputHostedCall,
 )
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 STEERED = End("incomplete", reason="steered")
 NOT_SUPPORTED = "steering_not_supported"
 NOT_ACTIVE = "response_not_active"
-CLIENT_CALLS = (OutputFunctionCall, OutputCustomCall, OutputActionCall)
+CLIENT_CALLS = (OutputFunctionCall, OutputActionCall)
 
 
 class Steering(ClosedObject):
@@ -110,7 +109,7 @@ def required_input(last: Response) -> list[Json]:
     return stubs
 
 
-def _stub(call: OutputFunctionCall | OutputCustomCall | OutputActionCall) -> Json:
+def _stub(call: OutputFunctionCall | OutputActionCall) -> Json:
     if call.type == "tool_search_call":
         return {"type": "tool_search_output", "call_id": call.call_id, "execution": "client"}
     stub = {"type": f"{call.type}_output", "call_id": call.call_id}

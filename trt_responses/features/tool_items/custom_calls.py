@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trt_responses.features.tool_items.custom_input import Unwrapper
+from trt_responses.features.tool_items.events import CustomInputDelta, CustomInputDone
+from trt_responses.features.tool_items.output import OutputCustomCall, OutputNamespacedCustomCall
 from trt_responses.log.item_events import FolderCall
 from trt_responses.wire import events as e
 from trt_responses.wire import output as o
@@ -29,19 +31,19 @@ class CustomCall(FolderCall):
         return (e.OutputItemAdded(self.index, self._item("", "in_progress")),)
 
     def delta(self) -> e.Delta:
-        return e.CustomToolCallInputDelta(self.id, self.index, "")
+        return CustomInputDelta(self.id, self.index, "")
 
     def end(self, item: o.OutputItem, status: o.Status) -> tuple[e.Event, ...]:
-        assert isinstance(item, o.OutputCustomCall)
+        assert isinstance(item, OutputCustomCall)
         return (
-            e.CustomToolCallInputDone(self.id, self.index, item.input),
+            CustomInputDone(self.id, self.index, item.input),
             e.OutputItemDone(self.index, self._item(item.input, status)),
         )
 
-    def _item(self, written: str, status: o.Status) -> o.OutputCustomCall:
+    def _item(self, written: str, status: o.Status) -> OutputCustomCall:
         name, namespace, *_ = self._callee
         if namespace is None:
-            return o.OutputCustomCall(self.id, self._call_id, name, written, status)
-        return o.OutputNamespacedCustomCall(
+            return OutputCustomCall(self.id, self._call_id, name, written, status)
+        return OutputNamespacedCustomCall(
             self.id, self._call_id, name, written, status, namespace=namespace
         )

@@ -1,4 +1,5 @@
-"""The stream events of calls of shells, of code and of MCP tools, and what each changes."""
+"""The stream events of calls of shells, of code, of custom and of MCP tools, and what each
+changes."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from typing import Literal
 from trt_responses.features.tool_items.output import (
     OutputCodeCall,
     OutputContainerShellCall,
+    OutputCustomCall,
     OutputMcpCall,
     OutputShellCall,
     OutputShellResult,
@@ -36,6 +38,12 @@ def _with_command(item: OutputItem, index: int, command: str) -> OutputItem:
 def _code_call(item: OutputItem) -> OutputCodeCall:
     if not isinstance(item, OutputCodeCall):
         raise TypeError(f"a {item.type} has no code")
+    return item
+
+
+def _custom_call(item: OutputItem) -> OutputCustomCall:
+    if not isinstance(item, OutputCustomCall):
+        raise TypeError(f"a {item.type} has no input")
     return item
 
 
@@ -176,3 +184,25 @@ class McpArgumentsDone(OfItem, FolderEvent):
 
     def changed(self, item: OutputItem) -> OutputItem:
         return replace(_mcp_call(item), arguments=self.arguments)
+
+
+@dataclass(frozen=True)
+class CustomInputDelta(FolderDelta):
+    """A piece of a custom tool's input."""
+
+    type: Literal["response.custom_tool_call_input.delta"] = "response.custom_tool_call_input.delta"
+
+    def changed(self, item: OutputItem) -> OutputItem:
+        call = _custom_call(item)
+        return replace(call, input=call.input + self.delta)
+
+
+@dataclass(frozen=True)
+class CustomInputDone(OfItem, FolderEvent):
+    """The whole input of a custom tool."""
+
+    input: str
+    type: Literal["response.custom_tool_call_input.done"] = "response.custom_tool_call_input.done"
+
+    def changed(self, item: OutputItem) -> OutputItem:
+        return replace(_custom_call(item), input=self.input)

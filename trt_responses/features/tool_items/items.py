@@ -13,10 +13,13 @@ from typing import Any, Literal
 import orjson
 
 from trt_responses.errors import InvalidRequest
-from trt_responses.features.tool_items.output import arguments_of
+from trt_responses.features.tool_items.output import arguments_of, wrapped
+from trt_responses.prompt.conversation import joined
 from trt_responses.tool import function_name
 from trt_responses.wire.base import Label, ListOf, NonEmpty
-from trt_responses.wire.past_calls import NOT_KEPT, CallText, PastCall, canonical
+from trt_responses.wire.items import TextOrParts
+from trt_responses.wire.past_calls import NOT_KEPT, CallText, PastCall, PlainPastCall, canonical
+from trt_responses.wire.tools import SEPARATOR
 
 Texts = tuple[str, ...]
 
@@ -266,6 +269,40 @@ class ApplyPatchCallOutput(PastCall):
         return CallText(None, None, "\n".join(lines) or "completed", self.call_id)
 
 
+class CustomToolCall(PlainPastCall):
+    """A call of a client's custom tool: its input is a text."""
+
+    prefix = "ctc"
+    type: Literal["custom_tool_call"]
+    call_id: NonEmpty
+    name: NonEmpty
+    input: str
+    namespace: str | None = None
+    status: Literal["in_progress", "completed", "incomplete"] | None = None
+
+    def text(self) -> CallText:
+        space = "" if self.namespace is None else f"{self.namespace}{SEPARATOR}"
+        called = f"{space}{self.name}", wrapped(self.input), None, self.call_id
+        return CallText(*called, as_sent=True)
+
+    @staticmethod
+    def digested(item: Any) -> Texts:
+        return ("custom_tool_call", item.call_id, item.name, item.input)
+
+
+class CustomToolCallOutput(PlainPastCall):
+    """What a client's custom tool gave."""
+
+    prefix = "ctco"
+    type: Literal["custom_tool_call_output"]
+    call_id: str
+    output: TextOrParts
+    status: Literal["in_progress", "completed", "incomplete"] | None = None
+
+    def text(self) -> CallText:
+        return CallText(result=joined(self.output), call_id=self.call_id)
+
+
 def _texts(outputs: Sequence[Mapping[str, Any]], *keys: str) -> str:
     """The texts of a tool's outputs, a line each; what is no text is named."""
     lines = []
@@ -314,6 +351,8 @@ ITEMS: Mapping[str, type[PastCall]] = {
     "mcp_list_tools": McpListTools,
     "mcp_approval_request": McpApprovalRequest,
     "mcp_approval_response": McpApprovalResponse,
+    "custom_tool_call": CustomToolCall,
+    "custom_tool_call_output": CustomToolCallOutput,
     "local_shell_call": LocalShellCall,
     "local_shell_call_output": LocalShellCallOutput,
     "shell_call": ShellCall,

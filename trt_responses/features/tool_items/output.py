@@ -34,6 +34,11 @@ def arguments_of(action: Mapping[str, Any]) -> str:
     return json.dumps(present, ensure_ascii=False)
 
 
+def wrapped(text: str) -> str:
+    """A custom tool's text, as the model writes it."""
+    return f'{{"input": {json.dumps(text, ensure_ascii=False)}}}'
+
+
 @dataclass(frozen=True)
 class ContainerFileCitation(Annotation):
     """`text[start_index:end_index]`, in code points, names a file of a container. The span is empty
@@ -153,6 +158,36 @@ class OutputLocalShellCall(OutputActionCall):
 
     def text(self) -> str:
         return arguments_of(vars(self.action))
+
+
+@dataclass(frozen=True)
+class OutputCustomCall(OutputActionCall):
+    """A call of a client's custom tool."""
+
+    id: str
+    call_id: str
+    name: str
+    input: str = ""
+    status: Status = "in_progress"
+    type: Literal["custom_tool_call"] = "custom_tool_call"
+
+    @property
+    def called(self) -> tuple[str, str | None]:
+        return self.name, None
+
+    def text(self) -> str:
+        return wrapped(self.input)
+
+
+@dataclass(frozen=True)
+class OutputNamespacedCustomCall(OutputCustomCall):
+    """A call of a custom tool that stands in a namespace."""
+
+    namespace: str = ""
+
+    @property
+    def called(self) -> tuple[str, str | None]:
+        return self.name, self.namespace
 
 
 @dataclass(frozen=True)
