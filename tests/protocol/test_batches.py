@@ -364,6 +364,23 @@ async def test_a_faulty_expiry_is_refused(
         assert (refused.status, refused.error["param"]) == (400, param)
 
 
+@story
+async def test_what_a_drain_breaks_off_is_answered_by_the_next_server(tmp_path: Path) -> None:
+    def store() -> Store:
+        return store_of(Settings(store=f"sqlite:///{tmp_path}/kept.db"), says_nothing)
+
+    async with served(store=store(), data_dir=tmp_path, manual=True, **OWNERS) as first:
+        batch = await begun(first, jsonl(request("one"), request("two")))
+        await until(lambda: len(first.engine.requests) == 2)
+        first.drain()
+        first.runs.shut_down()
+        await until(lambda: not len(first.runs))
+    async with served(store=store(), data_dir=tmp_path, **OWNERS) as second:
+        last = await ended(second, batch["id"])
+        assert last["request_counts"] == {"total": 2, "completed": 2, "failed": 0}
+        assert (await rows(second, last["output_file_id"])).keys() == {"one", "two"}
+
+
 @pytest.mark.slow  # it asks until a heartbeat of a second has told what it waits for
 @story
 async def test_a_batch_waits_for_all_others_and_ends_when_cancelled(tmp_path: Path) -> None:

@@ -168,6 +168,15 @@ async def test_a_full_disk_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert not [path for path in (tmp_path / "files").rglob("*") if path.is_file()]
 
 
+@story
+async def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+    async with served(data_dir=tmp_path, files=tmp_path / "kept", **OWNERS) as app:
+        (tmp_path / "kept").write_bytes(b"")
+        reply = await upload(app, b"x")
+        assert (reply.status, reply.headers["retry-after"]) == (503, "60")
+        assert "could not be stored" in reply.error["message"]
+
+
 def png(width: int = 2) -> bytes:
     """A picture of one colour."""
 
@@ -247,6 +256,28 @@ async def test_a_file_of_a_message_is_in_the_box_and_the_model_reads_its_name(
         assert foreign.error["param"] == "input[0].content[1].file_id"
         without = await ask(app, "POST", "/v1/responses", body=asked | {"tools": []})
         assert (without.status, without.error["param"]) == (400, "input[0].content[1]")
+
+
+@boxed
+@story
+async def test_files_of_one_name_stand_beside_each_other(tmp_path: Path) -> None:
+    code = calling("import glob\nfor n in sorted(glob.glob('*.csv')): print(n, open(n).read())")
+    async with served(code, ANSWER, python="boxed", data_dir=tmp_path, **OWNERS) as app:
+        one, two = [(await upload(app, text, name="in.csv")).json() for text in (b"1", b"2")]
+        parts = [{"type": "input_file", "file_id": sent["id"]} for sent in (one, two, one)]
+        tool = {"type": "code_interpreter", "container": {"type": "auto"}}
+        asked = {"model": "demo", "input": [{"role": "user", "content": parts}], "tools": [tool]}
+        asked |= {"include": ["code_interpreter_call.outputs"]}
+        last = (await ask(app, "POST", "/v1/responses", body=asked)).json()
+        other = f"{two['id'][-8:]}-in.csv"
+        printed = "".join(sorted([f"{other} 2\n", "in.csv 1\n"]))
+        assert last["output"][0]["outputs"] == [{"type": "logs", "logs": printed}]
+        prompt = app.prompt_text(0)
+        assert (prompt.count("file 'in.csv' is"), prompt.count(f"file '{other}' is")) == (2, 1)
+        body = {"name": "x", "file_ids": [one["id"], two["id"]]}
+        made = (await ask(app, "POST", "/v1/containers", body=body)).json()
+        listed = await ask(app, "GET", f"/v1/containers/{made['id']}/files")
+        assert {each["path"] for each in listed.json()["data"]} == {other, "in.csv"}
 
 
 @story

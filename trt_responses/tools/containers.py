@@ -8,9 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from trt_responses.tool import Opening
+
+
+NAME_BYTES = 240
+"""Of a name that is made longer: a folder takes 255."""
 
 
 class ContainerFacts(NamedTuple):
@@ -89,7 +93,11 @@ class ContainerFileStore(Protocol):
         ...
 
     async def copy(self, owner: str, container_id: str, file_id: str) -> FileFacts:
-        """Copy an uploaded file into a container."""
+        """Copy an uploaded file into a container, in place of one of its name."""
+        ...
+
+    async def copy_all(self, owner: str, container_id: str, file_ids: Sequence[str]) -> None:
+        """Copy uploaded files into a container, each by a name of its own."""
         ...
 
     async def facts(self, owner: str, container_id: str, file_id: str) -> FileFacts: ...
@@ -125,6 +133,14 @@ def wanted_files(opening: Opening, container: object) -> Sequence[str]:
     own = container.get("file_ids") if isinstance(container, dict) else None
     files: Sequence[str] = opening.options.get("file_ids") or own or ()
     return files
+
+
+def name_beside(others: Collection[str], name: str, file_id: str) -> str:
+    """An uploaded file's name in a folder: with the end of its id, where another has its name."""
+    if name not in others:
+        return name
+    kept = name.encode()[-NAME_BYTES:].decode("utf-8", "ignore")
+    return f"{file_id[-8:]}-{kept}"
 
 
 def containers_of(tools: Iterable[object]) -> ContainerStore | None:

@@ -89,7 +89,7 @@ class ColdRoute(APIRoute):
             try:
                 reply = await handler(request)
             except ClientDisconnect:
-                return Response()  # to nobody
+                return Response()  # which is sent nowhere
             except Exception as error:
                 reply = reply_of(error, request, request.app.state.reply_headers(request))
             note_status(request, reply)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import orjson
 
-from trt_responses.errors import ApiError, InvalidRequest, error_body, invalid_value
+from trt_responses.errors import ApiError, InvalidRequest, ServerShutdown, error_body, invalid_value
 from trt_responses.features.batches.answers import Wanted
 from trt_responses.features.batches.work import Answer, Work, lines_of
 from trt_responses.frozen import replace
@@ -39,8 +39,9 @@ LOOK_S = 0.1
 """Seconds between two looks for an idle place."""
 BEHIND_ALL = 0.0
 """The engine's priority of a batch's requests."""
-AGAIN = (429, 503)
-"""Statuses after which a request is tried again."""
+DRAINED = 503
+AGAIN = (429, DRAINED)
+"""Statuses after which a request is tried again: where this server ends, by the next one."""
 
 GENERAL = "The server failed ({0.__class__.__name__}); the log has the details."
 
@@ -297,7 +298,8 @@ class Making:
             error = fault if isinstance(fault, ApiError) else ApiError(GENERAL.format(fault))
             if error is not fault:
                 logger.exception("failed to answer a request of %s", self._job.id)
-            return Reply(error.status, orjson.dumps({"error": error_body(error)}))
+            status = DRAINED if isinstance(error, ServerShutdown) else error.status
+            return Reply(status, orjson.dumps({"error": error_body(error)}))
 
     async def _write_out(self, work: Work) -> None:
         self._note("finalizing")

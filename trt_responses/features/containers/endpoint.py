@@ -61,8 +61,7 @@ class ContainerRoutes:
         idle_s = None if wanted.expires_after is None else 60.0 * wanted.expires_after.minutes
         await self._containers.files.check(owner, wanted.file_ids or (), "file_ids")
         made = await self._containers.create(owner, wanted.name, idle_s)
-        for file_id in wanted.file_ids or ():
-            await self._containers.files.copy(owner, made.id, file_id)
+        await self._containers.files.copy_all(owner, made.id, wanted.file_ids or ())
         return json_reply(orjson.dumps(container_body(*made)), self._headers(request))
 
     async def list(

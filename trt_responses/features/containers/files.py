@@ -55,7 +55,7 @@ class ContainerFileRoutes:
     async def create(self, request: Request, container_id: str, owner: Owner) -> Response:
         self._containers.facts(owner, container_id)  # before a body of any size is read
         kind, files = header(request, b"content-type") or "", self._containers.files
-        if kind == JSON:
+        if kind.partition(";")[0].strip().lower() == JSON:
             body = await read_json(request, self._limits)
             sent = (await parsed(body, SentFile, self._limits)).file_id
             await files.check(owner, [sent], "file_id")

@@ -75,20 +75,26 @@ class FileRoutes:
         declared = header(request, b"content-length") or ""
         if declared.isdecimal() and (len(declared) > LENGTH_DIGITS or int(declared) > self._most):
             raise self._too_large()
-        incoming = await asyncio.to_thread(self._files.new, owner)
         try:
-            name, fields = await self._read(request, form, incoming)
-            kept = await asyncio.to_thread(
-                incoming.keep, name, _purpose(fields.get("purpose")), _age_s(fields)
-            )
+            kept, fields = await self._stored(request, form, owner)
         except OSError as error:
             raise StoreUnavailable(
                 f"The file could not be stored: {reason(error)}.", retry_after_s=RETRY_AFTER_S
             ) from error
-        finally:
-            await asyncio.shield(asyncio.to_thread(incoming.drop))
         ignored = ignored_header(sorted(fields.keys() - set(FIELDS)))
         return self._reply(request, kept, ignored)
+
+    async def _stored(
+        self, request: Request, form: Form, owner: str
+    ) -> tuple[Facts, dict[str, str]]:
+        """The form's file, once it is kept, and its other fields."""
+        incoming = await asyncio.to_thread(self._files.new, owner)
+        try:
+            name, fields = await self._read(request, form, incoming)
+            purpose, age_s = _purpose(fields.get("purpose")), _age_s(fields)
+            return await asyncio.to_thread(incoming.keep, name, purpose, age_s), fields
+        finally:
+            await asyncio.shield(asyncio.to_thread(incoming.drop))
 
     @property
     def _most(self) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from trt_responses.errors import InvalidRequest
 from trt_responses.feature import Step
+from trt_responses.tools.containers import name_beside
 from trt_responses.wire.items import InputMessage, ItemPlace, MediaPart, TextPart
 
 if TYPE_CHECKING:
@@ -46,21 +47,21 @@ class _CopiesFiles(Step):
         self._places = places
 
     async def offer(self, draft: Draft) -> None:
-        accepted, names = draft.accepted, dict[str, None]()
+        accepted, names = draft.accepted, dict[str, str]()
         items: list[SentItem] = [item for item in accepted.input if not isinstance(item, str)]
         for number in self._places:
             place = accepted.places[number] if accepted.places else ItemPlace(f"input[{number}]")
             items[number] = await self._read(items[number], place, draft.owner, names)
         container = self._tool.options.get("container") or self._tool.options.get("environment")
         given = container.get("file_ids") or () if isinstance(container, dict) else ()
-        options = {**self._tool.options, "file_ids": [*dict.fromkeys((*given, *names))]}
+        options = {**self._tool.options, "file_ids": [*dict.fromkeys((*names, *given))]}
         built_in = [
             replace(one, options=options) if one is self._tool else one for one in accepted.built_in
         ]
         draft.accepted = replace(accepted, input=items, built_in=built_in)
 
     async def _read(
-        self, item: SentItem, place: ItemPlace, owner: str, names: dict[str, None]
+        self, item: SentItem, place: ItemPlace, owner: str, names: dict[str, str]
     ) -> SentItem:
         assert isinstance(item, InputMessage), "only a message has such parts"
         parts = [*_parts(item)]
@@ -72,8 +73,9 @@ class _CopiesFiles(Step):
             except InvalidRequest as error:
                 error.param = f"{place.part(number, 'content')}.file_id"
                 raise
-            names[name] = None
-            text = COPIED.format(upload.name, self._tool.kind)
+            if name not in names:
+                names[name] = name_beside(names.values(), upload.name, name)
+            text = COPIED.format(names[name], self._tool.kind)
             parts[number] = TextPart(type="input_text", text=text)
         return item.model_copy(update={"content": parts})
 

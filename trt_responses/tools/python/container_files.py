@@ -15,7 +15,7 @@ from contextlib import suppress
 
 from trt_responses.errors import ApiError, InvalidRequest, invalid_value, unsupported_value
 from trt_responses.files import reason
-from trt_responses.tools.containers import FileFacts, Upload, Uploads
+from trt_responses.tools.containers import FileFacts, Upload, Uploads, name_beside
 from trt_responses.tools.python import files
 from trt_responses.tools.python.container import Container, not_found
 from trt_responses.tools.python.directories import Usage, usage
@@ -74,16 +74,29 @@ class ContainerFiles:
 
     async def copy(self, owner: str, container_id: str, file_id: str) -> FileFacts:
         upload = await asyncio.to_thread(self._upload, owner, file_id)
-        facts = await self.add(owner, container_id, upload.name, upload)
-        self._find(owner, container_id).copied[file_id] = upload.name
-        return facts
+        return await self._copied(self._find(owner, container_id), file_id, upload)
+
+    async def copy_all(self, owner: str, container_id: str, file_ids: Sequence[str]) -> None:
+        await self.copy_missing(self._find(owner, container_id), file_ids)
 
     async def copy_missing(self, container: Container, file_ids: Sequence[str]) -> None:
         """Copy those uploaded files into a container that it has not been given, or has lost."""
-        for file_id in file_ids:
+        names = set[str]()
+        for file_id in dict.fromkeys(file_ids):
             name = container.copied.get(file_id)
-            if name is None or _is_lost(container, name):
-                await self.copy(container.owner, container.id, file_id)
+            if name is None or name in names or _is_lost(container, name):
+                upload = await asyncio.to_thread(self._upload, container.owner, file_id)
+                name = name_beside(names, upload.name, file_id)
+                await self._copied(container, file_id, upload._replace(name=name))
+            names.add(name)
+
+    async def _copied(self, container: Container, file_id: str, upload: Upload) -> FileFacts:
+        facts = await self.add(container.owner, container.id, upload.name, upload)
+        replaced = [one for one, name in container.copied.items() if name == upload.name]
+        for one in replaced:
+            del container.copied[one]
+        container.copied[file_id] = upload.name
+        return facts
 
     def _upload(self, owner: str, file_id: str) -> Upload:
         assert self.uploads is not None, "checked when the request was accepted"
