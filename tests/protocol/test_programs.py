@@ -121,7 +121,7 @@ def test_a_program_s_calls_go_to_the_client_and_its_result_to_the_model(way: str
             assert answer["content"][0]["text"] == "Hello there, friend."
             assert len(s.engine.requests) == 2, "the model writes and reads once"
             prompt = s.prompt_text()
-            assert '{"left"' not in prompt, "what a program reads is no part of the prompt"
+            assert '"left": 3' not in prompt, "what a program reads is no part of the prompt"
             assert prompt.endswith(
                 "<|start|>functions.programmatic_tool_calling to=assistant<|channel|>commentary"
                 "<|message|>desk ordered\n<|end|><|start|>assistant"
@@ -129,6 +129,6 @@ def test_a_program_s_calls_go_to_the_client_and_its_result_to_the_model(way: str
             fourth = await go_on(third, [{"role": "user", "content": "Thanks"}])
             assert fourth["output"][0]["type"] == "message"
             assert "desk ordered" in s.prompt_text()
-            assert '{"left"' not in s.prompt_text()
+            assert '"left": 3' not in s.prompt_text()
 
     asyncio.run(story())

@@ -77,7 +77,8 @@ class ProgramSession:
             "began_s": self.began_ms / 1000,
             "seed": self.began_ms,
         }
-        answer = await self._ran(f"{SOURCE}\nprint(json.dumps(report({setup!r})))")
+        given = json.dumps(setup)
+        answer = await self._ran(f"{SOURCE}\nprint(json.dumps(report(json.loads({given!r}))))")
         return answer if answer.failed else _read(answer.text)
 
     async def _ran(self, source: str) -> ToolAnswer:

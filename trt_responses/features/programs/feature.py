@@ -111,7 +111,7 @@ class ProgramStep(Step):
         accepted = draft.accepted
         if draft.prior is None:
             draft.prior = await prior_of(accepted, draft.records, draft.owner)
-        found = found_in(accepted, draft.prior.blocks, callee_of)
+        found = found_in(accepted, draft.prior.blocks)
         draft.silent = {*draft.silent, *found.silent}
         if (waiting := found.waiting) is not None:
             self._check(waiting, draft.owner)
@@ -195,9 +195,7 @@ class ProgramStep(Step):
         self._reader = draft.reader
         options, sign = draft.machine_options, self._feature.signer.signature
         signed = partial(sign, owner=draft.owner)
-        options["runners"] = NewCalls(
-            self._loop.tools, signed, options.get("runners", NO_CALLS)
-        )
+        options["runners"] = NewCalls(self._loop.tools, signed, options.get("runners", NO_CALLS))
 
     async def before(self, generation: Generation) -> Turn | End | None:
         return None if self._loop is None else await self._loop.resume(generation)

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 
 from trt_responses.errors import InvalidRequest, invalid_value
+from trt_responses.language.messages import FUNCTIONS
+from trt_responses.prompt.conversation import callee_of
 from trt_responses.wire.items import ItemReference
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from trt_responses.accept.accepted import Accepted
     from trt_responses.store import Block
@@ -49,11 +51,9 @@ class Found(NamedTuple):
     them."""
 
 
-def found_in(
-    accepted: Accepted, prior: Sequence[Block], name_of: Callable[[str, str | None], str]
-) -> Found:
+def found_in(accepted: Accepted, prior: Sequence[Block]) -> Found:
     """What the request and the conversation before it say of programs. Raises an `InvalidRequest`
-    where a program's call has no output. `name_of` gives the model's name for a tool."""
+    where a program's call has no output."""
     sent = [*_sent(accepted)]
     program: Item | None = None
     calls: dict[str, Item] = {}
@@ -81,7 +81,7 @@ def found_in(
         raise _missing(program, missing[0])
     recorded = [
         Recorded(
-            name_of(call["name"], call.get("namespace")),
+            callee_of(call["name"], call.get("namespace")).removeprefix(FUNCTIONS),
             call.get("arguments", call.get("input", "")),
             outputs[one],
         )

@@ -52,7 +52,8 @@ class Clock:
         """Have this clock be the one that the program reads."""
         for name in ("time", "monotonic", "perf_counter"):
             setattr(time, name, self.time)
-        time.time_ns, time.sleep = self.time_ns, self.sleep
+        time.time_ns = self.time_ns
+        time.sleep = self.sleep  # type: ignore[assignment]  # seconds are a number here
         clock = self
 
         class Fixed(datetime.datetime):

@@ -102,9 +102,7 @@ class ProgramLoop(ToolLoop):
         generation.log.wake()
         return bool(calls)
 
-    async def _go_on_with(
-        self, answer: ToolAnswer, generation: Generation, began_ns: int
-    ) -> Turn:
+    async def _go_on_with(self, answer: ToolAnswer, generation: Generation, began_ns: int) -> Turn:
         """The turn behind a result."""
         room = self._context_tokens - generation.context_used
         message = await self._message(answer, RECIPIENT, CHANNEL, generation, room)
