@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ from trt_responses.features.programs.loop import ProgramLoop
 from trt_responses.features.programs.output import OutputLaterResult
 from trt_responses.language.messages import FUNCTIONS
 from trt_responses.log.item_events import Callee
-from trt_responses.prompt.conversation import callee_of
+from trt_responses.prompt.conversation import ID_PREFIXES, callee_of
 from trt_responses.prompt.history import prior_of
 from trt_responses.prompt.output_blocks import answer_ids
 from trt_responses.store import Block, lasting_json
@@ -85,6 +86,19 @@ def callers_of(accepted: Accepted) -> Mapping[tuple[str | None, str], Mapping[st
     return found
 
 
+def with_ids(accepted: Accepted, places: Sequence[int]) -> Accepted:
+    """The request with ids for these items of its input: one without an id is always shown."""
+    if not places or isinstance(accepted.input, str):
+        return accepted
+    items = list(accepted.input)
+    for place in places:
+        if items[place].id is None:
+            prefix = ID_PREFIXES[items[place].type or ""]
+            named = {"id": f"{prefix}_{os.urandom(12).hex()}"}
+            items[place] = items[place].model_copy(update=named)
+    return replace(accepted, input=items)
+
+
 class ProgramStep(Step):
     """The programs of one run."""
 
@@ -113,6 +127,7 @@ class ProgramStep(Step):
             draft.prior = await prior_of(accepted, draft.records, draft.owner)
         found = found_in(accepted, draft.prior.blocks)
         draft.silent = {*draft.silent, *found.silent}
+        accepted = with_ids(accepted, found.silent)
         if (waiting := found.waiting) is not None:
             self._check(waiting, draft.owner)
             self._waiting, draft.at_call = waiting, True
