@@ -18,7 +18,7 @@ from trt_responses.features.hosted_tools.used import NO_CALLS, Both, NewCalls, U
 from trt_responses.features.programs.box import Programs, ProgramSession
 from trt_responses.features.programs.calls import PROGRAM
 from trt_responses.features.programs.history import found_in
-from trt_responses.features.programs.items import NAME, PARAMETERS
+from trt_responses.features.programs.items import NAME, PARAMETERS, ProgramTool
 from trt_responses.features.programs.loop import ProgramLoop
 from trt_responses.features.programs.output import OutputLaterResult
 from trt_responses.language.messages import FUNCTIONS
@@ -99,6 +99,14 @@ def with_ids(accepted: Accepted, places: Sequence[int]) -> Accepted:
     return replace(accepted, input=items)
 
 
+def _names_python(accepted: Accepted) -> bool:
+    """Whether the choice of tools lets the model call the Python tool, if it is offered."""
+    asked = accepted.echo.tool_choice
+    if isinstance(asked, str):
+        return asked != "none"
+    return any(one["type"] == ProgramTool.of_kind for one in asked.get("tools") or [asked])
+
+
 class ProgramStep(Step):
     """The programs of one run."""
 
@@ -155,7 +163,9 @@ class ProgramStep(Step):
         callee = Callee(NAME, action=NAME)
         own = Tool(NAME, place.place, callee, described, PARAMETERS)
         built_in = [one for one in accepted.built_in if one is not place]
-        kinds = choice.built_in if any(one.kind == place.kind for one in built_in) else ()
+        kinds = set(choice.built_in)
+        if not (_names_python(accepted) and any(one.kind == place.kind for one in built_in)):
+            kinds.discard(place.kind)
         servers = {label: one for label, one in (choice.servers or {}).items() if label != NAME}
         return replace(
             accepted,
@@ -184,7 +194,7 @@ class ProgramStep(Step):
         signed = (PROGRAM, waiting.call_id, began_ms, waiting.code)
         if not (began_ms.isdecimal() and self._feature.signer.has_signed(signature, signed, owner)):
             what = "this server wrote no such program: send the 'program' item as it was given"
-            raise invalid_value("input", what, code="invalid_fingerprint")
+            raise invalid_value("input", what)
 
     async def planned(self, draft: Draft) -> None:
         kinds = {name: self._kind(name) for name in self._called}

@@ -131,5 +131,4 @@ def _missing(program: Item, call_id: str) -> InvalidRequest:
         "input",
         f"the program '{program['call_id']:.100}' waits for the output of its call "
         f"'{call_id:.100}': send an output for each of its calls",
-        code="missing_output",
     )

@@ -37,16 +37,17 @@ class Clock:
     """Seconds that pass only while the program sleeps."""
 
     def __init__(self, began_s: float) -> None:
-        self.now_s = began_s
+        self._began_s = began_s
+        self.passed_s = 0.0
 
     def time(self) -> float:
-        return self.now_s
+        return self._began_s + self.passed_s
 
     def time_ns(self) -> int:
-        return int(self.now_s * 1e9)
+        return int(self.time() * 1e9)
 
     def sleep(self, seconds: float) -> None:
-        self.now_s += seconds
+        self.passed_s += seconds
 
     def replace_times(self) -> None:
         """Have this clock be the one that the program reads."""
@@ -59,7 +60,7 @@ class Clock:
         class Fixed(datetime.datetime):
             @classmethod
             def now(cls, tz: datetime.tzinfo | None = None) -> Fixed:
-                return cls.fromtimestamp(clock.now_s, tz)
+                return cls.fromtimestamp(clock.time(), tz)
 
             today = now
 
@@ -94,7 +95,7 @@ class Loop(asyncio.SelectorEventLoop):
         super().__init__(Selector(clock))
 
     def time(self) -> float:
-        return self._program_clock.now_s
+        return self._program_clock.passed_s
 
 
 class Tools:
