@@ -99,7 +99,7 @@ class ProgramSession:
 
 
 def _read(text: str) -> ToolAnswer:
-    """What the program said when it stopped."""
+    """The report of a program that has stopped."""
     try:
         report: dict[str, Any] = json.loads(text.strip().rpartition("\n")[2])
         if "calls" in report:

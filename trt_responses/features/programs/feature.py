@@ -18,7 +18,7 @@ from trt_responses.features.hosted_tools.used import NO_CALLS, Both, NewCalls, U
 from trt_responses.features.programs.box import Programs, ProgramSession
 from trt_responses.features.programs.calls import PROGRAM
 from trt_responses.features.programs.history import found_in
-from trt_responses.features.programs.items import NAME, PARAMETERS, ProgramTool
+from trt_responses.features.programs.items import NAME, PARAMETERS
 from trt_responses.features.programs.loop import ProgramLoop
 from trt_responses.features.programs.output import OutputLaterResult
 from trt_responses.language.messages import FUNCTIONS
@@ -99,12 +99,13 @@ def with_ids(accepted: Accepted, places: Sequence[int]) -> Accepted:
     return replace(accepted, input=items)
 
 
-def _names_python(accepted: Accepted) -> bool:
-    """Whether the choice of tools lets the model call the Python tool, if it is offered."""
-    asked = accepted.echo.tool_choice
-    if isinstance(asked, str):
-        return asked != "none"
-    return any(one["type"] == ProgramTool.of_kind for one in asked.get("tools") or [asked])
+def _allows(accepted: Accepted, kind: str | None) -> bool:
+    """Whether the choice of tools lets the model call one of this type: an accepted choice does not
+    tell programs from the Python tool."""
+    choice = accepted.echo.tool_choice
+    if isinstance(choice, str):
+        return choice != "none"
+    return any(one["type"] == kind for one in choice.get("tools") or [choice])
 
 
 class ProgramStep(Step):
@@ -155,8 +156,7 @@ class ProgramStep(Step):
             if "direct" not in (self._sent_as(tool) or {})["allowed_callers"]
         }
         choice, place = accepted.choice, self._tool
-        chosen = NAME in choice.servers if choice.servers is not None else bool(choice.built_in)
-        names = {*choice.names} - hidden | ({NAME} if chosen else set())
+        names = {*choice.names} - hidden | ({NAME} if _allows(accepted, NAME) else set())
         if choice.names and not names and not choice.built_in:
             raise invalid_value("tool_choice", "only programs may call the tools that it names")
         described = "\n".join((DESCRIPTION, *map(self._line, callable_)))
@@ -164,20 +164,14 @@ class ProgramStep(Step):
         own = Tool(NAME, place.place, callee, described, PARAMETERS)
         built_in = [one for one in accepted.built_in if one is not place]
         kinds = set(choice.built_in)
-        if not (_names_python(accepted) and any(one.kind == place.kind for one in built_in)):
+        if not (_allows(accepted, place.kind) and any(one.kind == place.kind for one in built_in)):
             kinds.discard(place.kind)
-        servers = {label: one for label, one in (choice.servers or {}).items() if label != NAME}
         return replace(
             accepted,
             tools=[*(tool for tool in accepted.tools if tool.name not in hidden), own],
             built_in=built_in,
             parallel_calls=False,  # a call that is run here ends a turn
-            choice=replace(
-                choice,
-                names=names,
-                built_in=frozenset(kinds),
-                servers=servers or None,
-            ),
+            choice=replace(choice, names=names, built_in=kinds),
         )
 
     def _line(self, tool: Tool) -> str:

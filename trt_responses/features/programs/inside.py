@@ -178,6 +178,7 @@ def run(code: str, tools: Tools, loop: Loop) -> bool:
 
 
 def shortened(text: str) -> str:
+    """The beginning and the end of a long text."""
     data = text.encode("utf-8", "replace")
     if len(data) <= MOST_BYTES:
         return data.decode()
@@ -215,4 +216,5 @@ def report(setup: dict[str, Any]) -> dict[str, Any]:
 
 
 def failed(why: str) -> dict[str, Any]:
+    """The report of a program that was ended, with the reason for the model."""
     return {"result": f"The program was ended: {why}.", "failed": True}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from typing import Any, Final, Literal
 
 from trt_responses.wire.base import NonEmpty
@@ -21,7 +20,7 @@ PARAMETERS: dict[str, Any] = {
 
 
 class ProgramTool(FolderTool):
-    """A tool that runs the model's programs where its Python runs: it is there if that is."""
+    """A tool that runs the model's programs where its Python runs, and is offered with that."""
 
     type: Literal["programmatic_tool_calling"]
     of_kind = "code_interpreter"
@@ -39,9 +38,6 @@ class ProgramChoice(FolderChoice):
     """A program must be written."""
 
     type: Literal["programmatic_tool_calling"]
-
-    def part(self, run_here: Sequence[Any], place: str) -> tuple[str, str | None] | None:
-        return NAME, None
 
 
 class Program(PastCall):
