@@ -26,6 +26,8 @@ from trt_responses.features.hosted_tools.tools import McpChoice
 from trt_responses.features.input_settings.items import ITEMS as SETTING_ITEMS
 from trt_responses.features.known_tools.known import KNOWN
 from trt_responses.features.open_responses.dialect import OPEN_RESPONSES
+from trt_responses.features.programs.items import ITEMS as PROGRAM_ITEMS
+from trt_responses.features.programs.items import ProgramChoice, ProgramTool
 from trt_responses.features.tool_items.custom_calls import CustomCall
 from trt_responses.features.tool_items.items import ITEMS
 from trt_responses.features.tool_search.items import ITEMS as SEARCH_ITEMS
@@ -46,8 +48,11 @@ if TYPE_CHECKING:
 pytest.register_assert_rewrite("tests.support")
 
 # For tests without a server, which would install them.
-KINDS.update({**ITEMS, **SEARCH_ITEMS, **SETTING_ITEMS, "agent_message": AgentMessage})
+PAST = {**ITEMS, **SEARCH_ITEMS, **SETTING_ITEMS, **PROGRAM_ITEMS}
+KINDS.update({**PAST, "agent_message": AgentMessage})
 TOOLS.update({**ACTION_TOOLS, **HOSTED_TOOLS, "tool_search": ToolSearchTool})
+TOOLS["programmatic_tool_calling"] = ProgramTool
+CHOICES["programmatic_tool_calling"] = ProgramChoice
 CHOICES["mcp"] = McpChoice
 DIALECTS[OPEN_RESPONSES.name] = OPEN_RESPONSES
 MEMORIES[:] = [KNOWN]

@@ -25,7 +25,7 @@ MCP = {"type": "mcp_call", "server_label": "s", "name": "f", "arguments": "{}"}
 ODD_FORMATS: list[Any] = [5, "text", [], {"type": "x"}]
 REFUSED_ITEMS = [
     *("file_search_call", "computer_call", "computer_call_output", "image_generation_call"),
-    *("program", "program_output", "Message", "", " message"),
+    *("Message", "", " message"),
 ]
 HOSTED = [
     *("web_search", "web_search_preview", "file_search", "computer_use_preview"),

@@ -139,6 +139,10 @@ REFUSED: Mapping[str, Sequence[Post | Ignored | Start | str]] = {
         Ignored(CHAT | {"logit_bias": {"1": 1}}, "logit_bias", "/v1/chat/completions"),
     ],
     "features.prefill": [],
+    "features.programs": [
+        Post({"input": [{"type": "program", "id": "p", "call_id": "c"}]}, "input[0]"),
+        Post(ASKED | {"tools": [{"type": "programmatic_tool_calling"}]}, "tools[0]"),
+    ],
     "features.recovery": [],
     "features.references": [
         Post({"input": [{"type": "item_reference", "id": "msg_1"}]}, "input[0]"),

@@ -48,6 +48,7 @@ FOLDERS = (
     "features.action_tools",
     "features.hosted_tools",
     "features.tool_search",
+    "features.programs",
     "features.stop",
     "features.summaries",
     "features.known_tools",

@@ -112,6 +112,8 @@ MINIMAL: dict[str, dict[str, Any]] = {
     "apply_patch_call_output": {"call_id": "c", "status": "completed"},
     "tool_search_call": {"id": "t", "arguments": {}, "execution": "client", "call_id": "c"},
     "tool_search_output": {"call_id": "c", "tools": []},
+    "program": {"id": "p", "call_id": "c", "code": "1", "fingerprint": "f"},
+    "program_output": {"id": "p", "call_id": "c", "result": "1", "status": "completed"},
 }
 """An item of each kind that is taken, as the SDK requires it."""
 

@@ -80,7 +80,7 @@ class ToolsStep(Step):
         listing = [one for one in accepted.built_in if lists_functions(tools[one.kind])]
         approves = "mcp" in tools and has_approvals(accepted)
         if not (listing or approves) or accepted.compacts:
-            draft.silent = silent_places(accepted, ())
+            draft.silent = {*draft.silent, *silent_places(accepted, ())}
             return
         if draft.prior is None:
             draft.prior = await prior_of(accepted, draft.records, draft.owner)
@@ -99,8 +99,9 @@ class ToolsStep(Step):
             if call.tool(opened.used) is None:
                 raise not_offered(call)
         draft.accepted = opened.shown(accepted)
-        draft.silent = silent_places(draft.accepted, {call.request_id for call in approved})
-        draft.at_call = bool(approved)
+        ran = {call.request_id for call in approved}
+        draft.silent = {*draft.silent, *silent_places(draft.accepted, ran)}
+        draft.at_call = draft.at_call or bool(approved)
 
     def _signed(self, owner: str, request: McpApprovalRequest) -> bool:
         plain, _, signature = (request.id or "").partition(".")

@@ -90,6 +90,7 @@ class McpTool(HostedTool):
         ]
         | None
     ) = None
+    allowed_callers: ListOf[Literal["direct", "programmatic"]] | None = None
     require_approval: (
         Annotated[Literal["always", "never"] | McpApprovals, TEXT_OR_OBJECT] | None
     ) = None
