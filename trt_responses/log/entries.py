@@ -19,6 +19,7 @@ from trt_responses.wire.events import (
     OutputTextDelta,
     Queued,
 )
+from trt_responses.wire.response import json_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -83,7 +84,7 @@ class ResponsesSpelling:
 
     def json_of(self, response: Response) -> bytes:
         if response is not self._snapshot:
-            self._snapshot, self._json = response, orjson.dumps(response)
+            self._snapshot, self._json = response, json_of(response)
         return self._json
 
     def frame(self, event: Event, number: int) -> bytes:
