@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from trt_responses.wire import tools as t
 from trt_responses.wire.known_tools import known
 from trt_responses.wire.request import ReasoningOptions, Request, TextOptions
-from trt_responses.wire.response import Response
+from trt_responses.wire.response import EchoedTools, Response
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -71,11 +71,11 @@ def _conversation(request: Request) -> Mapping[str, str] | None:
     return None if wanted is None else {"id": wanted if isinstance(wanted, str) else wanted.id}
 
 
-def _tools(tools: Known[t.Tool], built_in: Collection[str]) -> tuple[Mapping[str, Any], ...]:
+def _tools(tools: Known[t.Tool], built_in: Collection[str]) -> EchoedTools:
     """The tools as the API gives them back."""
 
-    def echoed() -> tuple[Mapping[str, Any], ...]:
-        return tuple(_tool(tool) for tool in tools if not t.runs_nowhere(tool, built_in))
+    def echoed() -> EchoedTools:
+        return EchoedTools(_tool(tool) for tool in tools if not t.runs_nowhere(tool, built_in))
 
     return tools.once(("echoed", tuple(built_in)), echoed)
 

@@ -6,6 +6,7 @@ begins is the log's affair.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
 import orjson
@@ -18,6 +19,7 @@ from trt_responses.wire.events import (
     OutputTextDelta,
     Queued,
 )
+from trt_responses.wire.response import json_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -36,6 +38,12 @@ def tail(number: int) -> bytes:
 TABLED = 16_384
 TAILS = tuple(map(tail, range(TABLED)))
 """The end of a delta's frame, by its number: to format it costs as much as all the rest."""
+
+
+@lru_cache(maxsize=256)
+def _line(name: str) -> bytes:
+    """The beginning of a frame, by the event's name."""
+    return b"event: %b\ndata: " % name.encode()
 
 
 def unnumbered(tail: bytes) -> tuple[bytes, ...]:
@@ -76,7 +84,7 @@ class ResponsesSpelling:
 
     def json_of(self, response: Response) -> bytes:
         if response is not self._snapshot:
-            self._snapshot, self._json = response, orjson.dumps(response)
+            self._snapshot, self._json = response, json_of(response)
         return self._json
 
     def frame(self, event: Event, number: int) -> bytes:
@@ -85,11 +93,11 @@ class ResponsesSpelling:
             body = b'{"response":%b,"type":"%b"}' % (self.json_of(event.response), name.encode())
         else:
             name, body = self._dialect.spelled(event)
-        return b'%b,"sequence_number":%d}\n\n' % (self._begun(name, body), number)
+        return self._begun(name, body) + b',"sequence_number":%d}\n\n' % number
 
     def _begun(self, name: str, body: bytes) -> bytes:
         """The part of a frame before further keys."""
-        return b"event: %b\ndata: %b" % (name.encode(), body[:-1])
+        return _line(name) + body[:-1]
 
     def repeated(self, response: Response, number: int) -> bytes:
         kind = Queued if response.status == "queued" else InProgress

@@ -215,7 +215,9 @@ class Log:
     def _since(self, number: int) -> bytes:
         """The frames from this number on, which are the last few entries'."""
         entries = self.entries
-        place = len(entries) - 1
+        if (entry := entries[-1]).first <= number:  # as after most steps
+            return b"".join(entry.frames(number - entry.first))
+        place = len(entries) - 2
         while entries[place].first > number:
             place -= 1
         frames = entries[place].frames(number - entries[place].first)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from trt_responses.frozen import dataclass
+import orjson
+
+from trt_responses.frozen import dataclass, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Sequence
 
     from trt_responses.wire.output import OutputItem
 
@@ -56,6 +60,14 @@ class IncompleteDetails:
     reason: Literal["max_output_tokens", "content_filter", "steered"]
 
 
+class EchoedTools(list[Mapping[str, Any]]):
+    """A request's tools as its response has them. Requests like it share them, and their JSON."""
+
+    @cached_property
+    def json(self) -> Any:
+        return orjson.Fragment(orjson.dumps(self))
+
+
 @dataclass(frozen=True)
 class Response:
     """A snapshot. The first block of fields is this response's own; the rest echoes the request.
@@ -89,8 +101,16 @@ class Response:
     temperature: float = 1.0
     text: Mapping[str, Any] = field(default_factory=lambda: {"format": {"type": "text"}})
     tool_choice: str | Mapping[str, Any] = "auto"
-    tools: tuple[Mapping[str, Any], ...] = ()
+    tools: Sequence[Mapping[str, Any]] = ()
     top_logprobs: int = 0
     top_p: float = 1.0
     truncation: Literal["disabled", "auto"] = "disabled"
     object: Literal["response"] = "response"
+
+
+def json_of(response: Response) -> bytes:
+    """A snapshot as JSON."""
+    tools = response.tools
+    if isinstance(tools, EchoedTools) and tools:
+        response = replace(response, tools=tools.json)
+    return orjson.dumps(response)

@@ -136,6 +136,9 @@ class Reader(ReaderBase):
             pieces = list[bytes]()
             if self.text(token_ids, pieces):
                 return [Text(pieces)] if pieces else []
+        if len(token_ids) == 1:
+            self._take(token_ids[0])
+            return self._flush()
         texts, at, count = list(map(self._plain.get, token_ids)), 0, len(token_ids)
         texts.append(None)
         while at < count:
@@ -144,10 +147,7 @@ class Reader(ReaderBase):
                 self._pieces += texts[at:end]  # type: ignore[arg-type]  # none of these is None
                 at = end
                 continue
-            if self._state != "done":
-                self._step(token_ids[at])
-            else:
-                self._drop(token_ids[at])
+            self._take(token_ids[at])
             at += 1
         return self._flush()
 
@@ -230,7 +230,11 @@ class Reader(ReaderBase):
         self._state = "done"
         return self._flush()
 
-    def _step(self, token_id: int) -> None:
+    def _take(self, token_id: int) -> None:
+        """Read one id of any kind."""
+        if self._state == "done":
+            self._drop(token_id)
+            return
         raw = self._raw(token_id)
         if raw is None:
             self._repair("undecodable")
