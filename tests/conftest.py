@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 pytest.register_assert_rewrite("tests.support")
 
 # For tests without a server, which would install them.
-PAST = {**ITEMS, **SEARCH_ITEMS, **SETTING_ITEMS, **PROGRAM_ITEMS}
-KINDS.update({**PAST, "agent_message": AgentMessage})
+KINDS.update({**ITEMS, **SEARCH_ITEMS, **SETTING_ITEMS, "agent_message": AgentMessage})
+KINDS.update(PROGRAM_ITEMS)
 TOOLS.update({**ACTION_TOOLS, **HOSTED_TOOLS, "tool_search": ToolSearchTool})
 TOOLS["programmatic_tool_calling"] = ProgramTool
 CHOICES["programmatic_tool_calling"] = ProgramChoice

@@ -122,7 +122,7 @@ MAY_IMPORT = {
     "features.parallel_calls": CORE,
     "features.peer_words": CORE,
     "features.prefill": CORE,
-    "features.programs": f"{CORE} features.hosted_tools features.references tools",
+    "features.programs": f"{CORE} features.hosted_tools features.references features.tool_items tools",
     "features.recovery": CORE,
     "features.references": CORE,
     "features.regions": f"{CORE} stores",

@@ -8,6 +8,8 @@ from pydantic_core import from_json
 
 from trt_responses.features.hosted_tools.hosted_calls import Row
 from trt_responses.features.programs import output as po
+from trt_responses.features.tool_items.events import CustomInputDelta, CustomInputDone
+from trt_responses.features.tool_items.output import OutputCustomCall
 from trt_responses.frozen import replace
 from trt_responses.log.item_events import FolderCall
 from trt_responses.wire import events as e
@@ -75,12 +77,12 @@ class ProgramsToolCall(FolderCall):
 
     def delta(self) -> e.Delta:
         if self._callee.custom:
-            return e.CustomToolCallInputDelta(self.id, self.index, "")
+            return CustomInputDelta(self.id, self.index, "")
         return e.FunctionCallArgumentsDelta(self.id, self.index, "")
 
     def end(self, item: o.OutputItem, status: o.Status) -> tuple[e.Event, ...]:
-        if isinstance(item, o.OutputCustomCall):
-            whole: e.Event = e.CustomToolCallInputDone(self.id, self.index, item.input)
+        if isinstance(item, OutputCustomCall):
+            whole: e.Event = CustomInputDone(self.id, self.index, item.input)
             return whole, e.OutputItemDone(self.index, replace(item, status=status))
         assert isinstance(item, o.OutputFunctionCall)
         name = self._callee.name

@@ -9,11 +9,11 @@ from dataclasses import field
 from typing import Literal
 
 from trt_responses.features.programs.items import written
+from trt_responses.features.tool_items.output import OutputCustomCall
 from trt_responses.frozen import dataclass
 from trt_responses.wire.output import (
     HostedStatus,
     OutputBeside,
-    OutputCustomCall,
     OutputFunctionCall,
     OutputHostedCall,
 )
