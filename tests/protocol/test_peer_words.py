@@ -137,6 +137,17 @@ def test_what_cannot_be_done_is_refused_before_any_token(fields: dict[str, Any])
     asyncio.run(story())
 
 
+def test_a_least_number_of_tokens_names_what_guides_the_answer() -> None:
+    async def story() -> None:
+        async with served(ANSWER, guides=ALL) as s:
+            call = await s.client.create(min_tokens=5, reasoning={"effort": "none"})
+            assert call.error["message"].startswith(
+                "Unsupported value for 'min_tokens': its answer"
+            )
+
+    asyncio.run(story())
+
+
 def test_values_that_ask_for_nothing_are_accepted() -> None:
     nothing: dict[str, Any] = {field.path: None for field in FIELDS}
     nothing |= {"logit_bias": {}, "repetition_penalty": 1.0, "echo": False}

@@ -122,7 +122,8 @@ MAY_IMPORT = {
     "features.parallel_calls": CORE,
     "features.peer_words": CORE,
     "features.prefill": CORE,
-    "features.programs": f"{CORE} features.hosted_tools features.references features.tool_items tools",
+    "features.programs": f"{CORE} features.hosted_tools features.references features.tool_items "
+    "tools",
     "features.recovery": CORE,
     "features.references": CORE,
     "features.regions": f"{CORE} stores",

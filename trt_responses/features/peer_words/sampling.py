@@ -114,9 +114,13 @@ class SamplingStep(Step):
 
     async def planned(self, draft: Draft) -> None:
         """Refuse the least number of tokens for an answer of a given form."""
-        free = isinstance(draft.plan_for(len(draft.prompt.ids)), Free)
-        if self._sampling.min_tokens and not (free and "banned_ids" not in draft.limits.ignores):
-            raise unsupported_value("min_tokens", "the form of the answer or the engine forbids it")
+        if not self._sampling.min_tokens:
+            return
+        if "banned_ids" in draft.limits.ignores:
+            raise unsupported_value("min_tokens", "this engine has nothing like it")
+        if not isinstance(draft.plan_for(len(draft.prompt.ids)), Free):
+            why = "its answer is guided, by a form, a tool's schema or a limit of reasoning"
+            raise unsupported_value("min_tokens", why)
 
     def write(self, draft: Draft) -> None:
         sampling, bans = self._sampling, self._sampling.bans
