@@ -463,8 +463,27 @@ def test_an_engine_that_was_given_has_no_versions_to_load(tmp_path: Path) -> Non
             client = Client(app, lambda: 0)
             reply = await client.send("POST", "/admin/engines/demo/load", b"{}", ADMIN)
             assert (reply.status, reply.error["code"]) == (400, "versions_not_here")
+            assert "given by the program" in reply.error["message"]
 
     asyncio.run(story())
+
+
+def test_an_engine_of_another_server_and_several_ones_say_why_they_load_no_version() -> None:
+    whys = {
+        "vllm://127.0.0.1:1/demo": "start its server with another model",
+        "script://auto": "not prepared here",
+        "several://demo=script://auto,demo=script://auto": "Of several engines none is exchanged",
+    }
+
+    async def refusal(engine: str) -> str:
+        app = create_app(Settings(**(SETTINGS | {"admin_key": "boss", "engine": engine})))
+        client = Client(app, lambda: 0)
+        reply = await client.send("POST", "/admin/engines/demo/load", b'{"version": 2}', ADMIN)
+        assert (reply.status, reply.error["code"]) == (400, "versions_not_here")
+        return str(reply.error["message"])
+
+    for engine, why in whys.items():
+        assert why in asyncio.run(refusal(engine))
 
 
 @pytest.mark.parametrize("rest", ["aZ3" + "b" * 19, "0" * 48])

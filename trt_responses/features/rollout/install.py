@@ -22,13 +22,12 @@ if TYPE_CHECKING:
     from trt_responses.features.rollout.builds import Builds
     from trt_responses.setup.server import Server
 
-ELSEWHERE = {
+WHY_NONE = {  # by the kind of engine; others are `ANOTHERS`
     "triton": "The engine is a Triton's: load and unload its versions there.",
-    "grpc": "The engine is another server's: start that one with another model, and it is found "
-    "again.",
+    "given": "The engine was given by the program that runs this server, which exchanges it.",
+    "several": "Of several engines none is exchanged: restart the server with the version.",
 }
-"""Why no version is exchanged here, for each kind of engine that another server serves."""
-GIVEN = "The engine was given by the program that runs this server, which exchanges it."
+ANOTHERS = "The engine is not prepared here: start its server with another model."
 NO_OTHERS = "The program that runs this server has given it no other versions."
 
 
@@ -66,7 +65,8 @@ def _first(server: Server) -> tuple[Loaded, Builds | str]:
         first = loaded(served.selection, settings, served.engine_of)
         return first, PreparedBuilds(served.selection.card.name, settings, served.engine_of)
     version = Version(served.model, served.kind)
-    return Loaded(version, served.new_engine(), card=served.card), ELSEWHERE.get(served.kind, GIVEN)
+    none = WHY_NONE.get("several" if served.dialects else served.kind, ANOTHERS)
+    return Loaded(version, served.new_engine(), card=served.card), none
 
 
 def _build(server: Server, versions: Versions, builds: Builds | str) -> None:
