@@ -1,7 +1,8 @@
 """`serve --engine vllm://…` in one command: schemas, forced calls, stored history, Codex, and a
-server below that is killed under a response.
+server below that is killed under a response. Over a server in the place of vLLM, and over vLLM's
+own where VLLM_PYTHON names a Python that has it.
 
-Budget: 8 s on one core, most of it processes that begin.
+Budget: 8 s on one core, most of it processes that begin; 2 minutes more with vLLM's own.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import shutil
 import subprocess
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import httpx2 as httpx
@@ -21,11 +23,15 @@ import pytest
 from tests.support.id_servers import server_process
 from tests.support.polling import PATIENCE_S
 from tests.support.serve_command import Command
+from tests.support.vllm_app import PYTHON, vllm_app
 from trt_responses.settings import PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractAsyncContextManager
     from pathlib import Path
+
+    Begin = Callable[[int, str], AbstractAsyncContextManager[tuple[Any, int]]]
 
 pytestmark = pytest.mark.xdist_group("http_engines")  # one process loads its engines
 
@@ -68,6 +74,7 @@ class Bench:
 
     place: Path
     command: Command
+    begin: Begin
     process: Any
     port: int
     runner: asyncio.Runner
@@ -76,21 +83,30 @@ class Bench:
     async def restart(self) -> None:
         """Kill the server below, and start another one on its port."""
         self.process.kill()
-        begun = server_process("vllm", self.port, str(self.place / "script.yaml"))
+        begun = self.begin(self.port, str(self.place / "script.yaml"))
         self.process, _ = await self.stack.enter_async_context(begun)
 
 
-@pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+own = pytest.mark.skipif(PYTHON is None, reason="VLLM_PYTHON names no Python that has vLLM")
+SERVERS = [
+    pytest.param(partial(server_process, "vllm"), id="double"),
+    pytest.param(vllm_app, id="vllm", marks=own),
+]
+
+
+@pytest.fixture(scope="module", params=SERVERS)
+def bench(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Bench]:
+    begin: Begin = request.param
     place = tmp_path_factory.mktemp("over-ids")
     script = place / "script.yaml"
     script.write_text(SCRIPT)
     with asyncio.Runner() as runner:
         stack = AsyncExitStack()
-        begun = server_process("vllm", script=str(script))
-        process, port = runner.run(stack.enter_async_context(begun))
+        process, port = runner.run(stack.enter_async_context(begin(0, str(script))))
         with _served(place, ("--engine", f"vllm://127.0.0.1:{port}/demo")) as command:
-            yield Bench(place, command, process, port, runner, stack)
+            yield Bench(place, command, begin, process, port, runner, stack)
         runner.run(stack.aclose())
 
 
