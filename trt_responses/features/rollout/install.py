@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from trt_responses.features.rollout.builds import Builds
     from trt_responses.setup.server import Server
 
-WHY_NONE = {  # by the kind of engine; others are `ANOTHERS`
+WHY_NONE = {  # by the kind of engine
     "triton": "The engine is a Triton's: load and unload its versions there.",
     "given": "The engine was given by the program that runs this server, which exchanges it.",
     "several": "Of several engines none is exchanged: restart the server with the version.",
