@@ -470,9 +470,9 @@ def test_an_engine_that_was_given_has_no_versions_to_load(tmp_path: Path) -> Non
 
 def test_an_engine_of_another_server_and_several_ones_say_why_they_load_no_version() -> None:
     whys = {
-        "vllm://127.0.0.1:1/demo": "If another server runs it",
+        "vllm://127.0.0.1:1/demo": "start its server with another model",
         "script://auto": "not prepared here",
-        "several://demo=script://auto,demo=script://auto": "This server has several engines",
+        "several://demo=script://auto,demo=script://auto": "Of several engines none is exchanged",
     }
 
     async def refusal(engine: str) -> str:

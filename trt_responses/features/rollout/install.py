@@ -22,19 +22,12 @@ if TYPE_CHECKING:
     from trt_responses.features.rollout.builds import Builds
     from trt_responses.setup.server import Server
 
-ANOTHERS = (
-    "The engine is not prepared here, and this server has no versions of it. If another server "
-    "runs it, start that one with another model: it is found again."
-)
-SEVERAL = (
-    "This server has several engines, and exchanges the version of none: restart it with the "
-    "version. An engine of another server can be drained, replaced there and resumed."
-)
-WHY_NONE = {
+WHY_NONE = {  # by the kind of engine
     "triton": "The engine is a Triton's: load and unload its versions there.",
     "given": "The engine was given by the program that runs this server, which exchanges it.",
+    "several": "Of several engines none is exchanged: restart the server with the version.",
 }
-"""Why no version is exchanged here, for some kinds of engines that are not prepared here."""
+ANOTHERS = "The engine is not prepared here: start its server with another model."
 NO_OTHERS = "The program that runs this server has given it no other versions."
 
 
@@ -72,7 +65,7 @@ def _first(server: Server) -> tuple[Loaded, Builds | str]:
         first = loaded(served.selection, settings, served.engine_of)
         return first, PreparedBuilds(served.selection.card.name, settings, served.engine_of)
     version = Version(served.model, served.kind)
-    none = SEVERAL if served.dialects else WHY_NONE.get(served.kind, ANOTHERS)
+    none = WHY_NONE.get("several" if served.dialects else served.kind, ANOTHERS)
     return Loaded(version, served.new_engine(), card=served.card), none
 
 
