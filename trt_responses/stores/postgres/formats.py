@@ -47,6 +47,7 @@ async def upgraded(connection: Connection, where: str) -> None:
             )
         for number in range(version + 1, FORMAT + 1):
             await _run(connection, f"format_{number}")
+        await _run(connection, "put")
         await connection.execute("UPDATE trt_responses.format SET version = %s", [FORMAT])
 
 

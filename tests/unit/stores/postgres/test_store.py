@@ -16,7 +16,7 @@ from tests.support.asgi import until
 from tests.support.histories import FREE, LEASE_S, PostgresHistory, block, letters, record
 from tests.support.redis_server import free_port
 from trt_responses.errors import StartupError, StoreUnavailable
-from trt_responses.store import Expired, Frames, Job, Lock, Record
+from trt_responses.store import Block, Expired, Frames, Job, Lock, Record
 from trt_responses.stores.limits import Bounds
 
 if TYPE_CHECKING:
@@ -302,5 +302,27 @@ def test_a_slow_answer_is_waited_for_and_not_looked_for(history: PostgresHistory
         await server.rows("SELECT pg_sleep(0.3)")
         assert time.thread_time() - began < 0.1
         await server.close()
+
+    asyncio.run(story())
+
+
+def test_a_put_reads_as_many_rows_whatever_is_stored(history: PostgresHistory) -> None:
+    """Its plans are made while the tables are empty, and stay."""
+    puts, blocks = 60, 5
+    rows = (
+        "SELECT (SELECT sum(seq_tup_read) FROM pg_stat_user_tables WHERE relname IN "
+        "('records', 'blocks')) + (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE "
+        "indexrelname IN ('blocks_owner_digest_key', 'records_by_expiry'))"
+    )
+
+    async def story() -> None:
+        await (store := opened(history.url)).start()
+        before, sent = int(history.value(rows)), list[Block]()
+        for number in range(puts):
+            sent.append(block(f"message {number}"))
+            await store.put(record(f"r{number}", *sent[-blocks:]))
+        await store.stop()  # a connection that ends reports what it has read
+        await until(lambda: history.value(rows) > before + puts)
+        assert history.value(rows) - before <= puts * 3 * blocks
 
     asyncio.run(story())
