@@ -19,22 +19,8 @@ from trt_responses.wire.output import (
 
 if TYPE_CHECKING:
     from trt_responses.wire.output import OutputItem, OutputPart
-    from trt_responses.wire.response import Response
 
     Output = tuple[OutputItem, ...]
-
-
-def apply(response: Response, event: e.Event) -> Response:
-    """The response after the event."""
-    match event:
-        case (
-            e.Created() | e.Queued() | e.InProgress() | e.Completed() | e.Incomplete() | e.Failed()
-        ):
-            return event.response
-        case e.Error():
-            return response
-        case _:
-            return replace(response, output=output_after(response.output, event))
 
 
 def output_after(output: Output, event: e.OutputEvent) -> Output:

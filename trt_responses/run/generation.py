@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from trt_responses.log.machine import Machine
     from trt_responses.run.admission import Place
     from trt_responses.run.recovery import Recovery
-    from trt_responses.run.turns import Turn, UsageOfBoth
+    from trt_responses.run.turns import Turn
     from trt_responses.wire.response import Usage
 
 logger = logging.getLogger(__name__)
@@ -107,8 +107,6 @@ class Generation:
         """With a `place`, the engine gets a request when its turn has come; with a `recovery`, the
         run resumes when the engine was lost and is back."""
         self._joints = joints
-        self._aside: Generation | None = None
-        """Makes something in the same log before the first turn."""
         self.notes = Notes() if notes is None else notes
         self.reader = reader
         self.machine = machine
@@ -166,19 +164,15 @@ class Generation:
         """Stop now. Returns whether nothing had been decided yet."""
         if not self._sink.decide(end):
             return False
-        if self._aside is not None:
-            self._aside.decide(end)
         self.leave()
         return True
 
     def pause(self) -> bool:
         """Take the present request from the engine, which is exchanged: the segment goes on with
         the next one. Returns whether there was a request."""
-        return (self._aside is not None and self._aside.pause()) or self._sink.lose()
+        return self._sink.lose()
 
     def abort(self) -> None:
-        if self._aside is not None:
-            self._aside.abort()
         self._sink.abort()
 
     def trace(self, owner: str) -> object:
@@ -197,12 +191,7 @@ class Generation:
 
     def usage(self, output: Output) -> Usage:
         """The tokens of all engine requests."""
-        notes, cached = self.notes, self.cached_tokens
-        first = notes.usage_first
-        if first is not None and not cached:  # there was no answer
-            return first
-        used = notes.usage_of(self.prompt_tokens, self.reader, output, cached)
-        return used if first is None else notes.usage_of_both(first, used)
+        return self.notes.usage_of(self.prompt_tokens, self.reader, output, self.cached_tokens)
 
     def leave(self) -> None:
         """Give up the place in the engine, since no more requests come."""
@@ -263,22 +252,6 @@ class Generation:
             working.cancel()
             await asyncio.wait((working,))
             self.log.wake()
-
-    async def make_first(self, other: Generation, usage_of_both: UsageOfBoth) -> End:
-        """Make something in the same log before the first turn. Verdicts and pauses reach it."""
-        self.requested_ns, self._aside = self._clock_ns(), other
-        self.notes.usage_of_both = usage_of_both
-        try:
-            return await other.end()
-        finally:
-            self.notes.usage_first = other.usage(())
-            self.abort()
-            self._aside = None
-
-    def begin_from(self, prompt_ids: Sequence[int]) -> None:
-        """Have the answer go on from another prompt than the one that was planned."""
-        self.prompt_ids = self.base = prompt_ids
-        self.prompt_tokens = len(prompt_ids)
 
     @property
     def first_token_ns(self) -> int | None:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from trt_responses.wire.response import Usage
 
     UsageOf = Callable[[int, Reader, Output, Sequence[int | None]], Usage]
-    UsageOfBoth = Callable[[Usage, Usage], Usage]
     NextPlan = Callable[[int, int, int, bool], SteeringPlan]
     """Of a later turn: for so many tokens, behind so many that were written and so many that were
     thought; whether all calls of the server's tools are spent."""
@@ -88,7 +87,3 @@ class Notes:
     tool_runs: list[ToolRun] = field(default_factory=list)
     usage_of: UsageOf = usage
     """The tokens of a prompt, and of what was written behind it."""
-    usage_first: Usage | None = None
-    """The tokens of what was made before the answer."""
-    usage_of_both: UsageOfBoth = lambda first, then: then
-    """Adds those of the answer to them."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.folding import apply
 from tests.support.replay import load, names, parsed, staged
 from tests.support.sdk_judge import REQUIRED, SPECIFIED, objects, refused, required_by_sdk, without
 from trt_responses.features.explain.transcript import Mint
@@ -18,7 +19,6 @@ from trt_responses.features.hosted_tools.kinds import KINDS
 from trt_responses.features.tool_items import output as to
 from trt_responses.features.tool_items.events import step
 from trt_responses.language.fragments import Closed, Opened, Text
-from trt_responses.log.fold import apply
 from trt_responses.log.log import Cursor, Log
 from trt_responses.log.machine import Machine
 from trt_responses.tool import Source

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from openai.types.responses import Response as OpenAIResponse
 
 from tests.support import lawful, tokens
+from tests.support.folding import apply
 from tests.support.golden import told
 from tests.support.replay import (
     PROMPT,
@@ -35,7 +36,6 @@ from tests.support.sdk_judge import accumulated, refused
 from trt_responses.features.explain.transcript import compact
 from trt_responses.harmony.dialect import harmony
 from trt_responses.harmony.read.reader import Reader
-from trt_responses.log.fold import apply
 from trt_responses.log.log import Cursor
 from trt_responses.tokens.control import CONTROL, VOCABULARY_SIZE
 from trt_responses.wire import events as e

@@ -17,7 +17,7 @@ from trt_responses.features.compaction.compaction import (
     can_be_shortened,
     summarising,
 )
-from trt_responses.features.compaction.usage import usage_of_both
+from trt_responses.features.compaction.first import CompactedFirst
 from trt_responses.frozen import replace
 from trt_responses.language.reader import ReaderOptions
 from trt_responses.prompt.prompt import prompt_behind
@@ -96,6 +96,7 @@ class CompactedFirstStep(Step):
         beyond = self._beyond or int(context * FULL)
         if len(draft.prompt.ids) > beyond and can_be_shortened(draft.prompt.blocks):
             self._compaction = _compaction(draft, self._sealer, int(beyond * USER_SHARE))
+            draft.generation = CompactedFirst
             self._draft, self.moves = draft, False  # the summary is no part of what is kept
 
     async def before(self, generation: Generation) -> Turn | End | None:
@@ -103,7 +104,8 @@ class CompactedFirstStep(Step):
         if compaction is None or draft is None:
             return None
         summary = await _summary(compaction, draft)
-        end = await generation.make_first(summary, usage_of_both)
+        assert isinstance(generation, CompactedFirst)
+        end = await generation.make_first(summary)
         if end.status != "completed":
             return end
         (item,) = summary.log.output

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import pytest
 
 from tests.support import lawful
+from tests.support.folding import apply
 from tests.support.golden import told
 from tests.support.replay import Ending, Part, followed, parsed, plain
 from tests.support.sampled import sampled
@@ -18,7 +19,6 @@ from tests.support.template_families import checkpoint, tables
 from tests.support.template_transcripts import load, names, staged
 from tests.support.template_turns import check_spans, lost_words, merged, reader_of
 from trt_responses.features.explain.transcript import compact
-from trt_responses.log.fold import apply
 from trt_responses.wire import events as e
 from trt_responses.wire.response import Response
 
