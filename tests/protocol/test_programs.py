@@ -13,6 +13,7 @@ import pytest
 from openai.types.responses import Response
 
 from tests.support.background import ended
+from tests.support.boxed import no_box
 from tests.support.scripted_tool import ScriptedTool
 from tests.support.sdk_judge import accumulated, refused
 from tests.support.served import ANSWER, KEYED, served
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
+BOXED = pytest.mark.skipif(no_box() is not None, reason=f"no box here: {no_box()}")
 PROGRAMS: Json = {"type": "programmatic_tool_calling"}
 STOCK: Json = {
     "type": "function",
@@ -75,6 +77,8 @@ def outputs(items: list[Json], **by_item: str) -> list[Json]:
 STOCKS = {"lamp": '{"left": 3}', "desk": '{"left": 1}'}
 
 
+@pytest.mark.slow  # starts interpreters in their boxes
+@BOXED
 @pytest.mark.parametrize("way", ["plain", "stream", "background", "stateless"])
 def test_a_program_s_calls_go_to_the_client_and_its_result_to_the_model(way: str) -> None:
     fields: Json = {"tools": TOOLS, "store": way != "stateless"}
@@ -142,6 +146,8 @@ def test_a_program_s_calls_go_to_the_client_and_its_result_to_the_model(way: str
     asyncio.run(story())
 
 
+@pytest.mark.slow  # starts interpreters in their boxes
+@BOXED
 def test_programs_go_on_over_a_socket_and_on_another_server(tmp_path: Path) -> None:
     async def story() -> None:
         settings = Settings(store=f"sqlite:///{tmp_path / 'history.db'}")
@@ -168,6 +174,7 @@ def test_programs_go_on_over_a_socket_and_on_another_server(tmp_path: Path) -> N
     asyncio.run(story())
 
 
+@BOXED
 def test_a_program_that_fails_says_so_and_the_conversation_goes_on() -> None:
     code = "left = await tools.stock(item='lamp')\nprint('before')\nleft['none']"
 
@@ -190,6 +197,8 @@ def test_a_program_that_fails_says_so_and_the_conversation_goes_on() -> None:
     asyncio.run(story())
 
 
+@pytest.mark.slow  # starts interpreters in their boxes
+@BOXED
 def test_a_program_without_calls_ends_in_its_own_response() -> None:
     code = (
         "import asyncio, datetime, time\n"
@@ -221,6 +230,8 @@ def test_a_program_without_calls_ends_in_its_own_response() -> None:
     asyncio.run(story())
 
 
+@pytest.mark.slow  # starts interpreters in their boxes
+@BOXED
 def test_a_program_that_makes_other_calls_is_ended() -> None:
     code = "import uuid\nprint(await tools.stock(item='lamp', key=str(uuid.uuid4())))"
 
@@ -236,6 +247,8 @@ def test_a_program_that_makes_other_calls_is_ended() -> None:
     asyncio.run(story())
 
 
+@pytest.mark.slow  # starts interpreters in their boxes
+@BOXED
 def test_tools_of_namespaces_and_custom_tools_are_called_by_their_names() -> None:
     note = {"type": "custom", "name": "note", "allowed_callers": ["programmatic"]}
     find = ORDER | {"name": "find"}
@@ -363,6 +376,8 @@ def test_what_programs_cannot_do_is_refused_by_name(
     asyncio.run(story())
 
 
+@pytest.mark.slow  # starts interpreters in their boxes
+@BOXED
 def test_a_program_waits_for_all_its_outputs_and_is_the_server_s_own() -> None:
     async def story() -> None:
         async with served(program(CODE), ANSWER, python="boxed") as s:
