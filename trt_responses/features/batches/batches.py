@@ -185,4 +185,5 @@ class Batches:
 
 
 def is_batch(name: str) -> bool:
+    """Whether an id is that of a batch."""
     return name.startswith("batch_")

@@ -8,7 +8,7 @@ from trt_responses.settings.values import Positive, SettingGroup
 
 
 class BatchSettings(SettingGroup):
-    """Batches."""
+    """Limits of batches."""
 
     owner_batches: Positive = Field(
         100, description="Maximum open batches of one owner; further ones get 429."

@@ -8,7 +8,7 @@ from trt_responses.settings.values import SettingGroup
 
 
 class WebhookSettings(SettingGroup):
-    """Webhooks."""
+    """Where webhooks go."""
 
     webhook_url: str | None = Field(
         None, description="URL that gets a signed event when a batch has ended (default: none)."
