@@ -191,7 +191,9 @@ class Generation:
 
     def usage(self, output: Output) -> Usage:
         """The tokens of all engine requests."""
-        return self.notes.usage_of(self.prompt_tokens, self.reader, output, self.cached_tokens)
+        return self.notes.usage_of(
+            self.prompt_tokens, self.reader, output, self._beginnings.cached_tokens
+        )
 
     def leave(self) -> None:
         """Give up the place in the engine, since no more requests come."""
