@@ -19,7 +19,7 @@ from trt_responses.wire.events import (
     OutputTextDelta,
     Queued,
 )
-from trt_responses.wire.response import json_of
+from trt_responses.wire.response import EchoedTools
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -84,7 +84,10 @@ class ResponsesSpelling:
 
     def json_of(self, response: Response) -> bytes:
         if response is not self._snapshot:
-            self._snapshot, self._json = response, json_of(response)
+            self._snapshot, tools = response, response.tools
+            if isinstance(tools, EchoedTools) and tools:
+                response = replace(response, tools=tools.json)
+            self._json = orjson.dumps(response)
         return self._json
 
     def frame(self, event: Event, number: int) -> bytes:

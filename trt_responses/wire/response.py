@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
-from trt_responses.frozen import dataclass, replace
+from trt_responses.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -106,11 +106,3 @@ class Response:
     top_p: float = 1.0
     truncation: Literal["disabled", "auto"] = "disabled"
     object: Literal["response"] = "response"
-
-
-def json_of(response: Response) -> bytes:
-    """A snapshot as JSON."""
-    tools = response.tools
-    if isinstance(tools, EchoedTools) and tools:
-        response = replace(response, tools=tools.json)
-    return orjson.dumps(response)
