@@ -101,6 +101,21 @@ def test_a_card_may_guide_arguments_of_functions_that_are_not_strict(tmp_path: P
     served_from(tmp_path, story, *CALLED, guides=GUIDES, strict_tools=True)
 
 
+def test_a_guide_of_the_cards_lets_no_argument_be_written_that_its_schema_does_not_list(
+    tmp_path: Path,
+) -> None:
+    loose = GET | {"parameters": {"type": "object", "properties": FLAG["properties"]}}
+
+    async def story(client: Client, engine: ScriptedEngine) -> None:
+        reply = (await client.create(model="mine", tools=[loose])).json()
+        assert reply["tools"][0]["parameters"] == loose["parameters"]
+        guide = engine.requests[-1].options.guide
+        assert guide is not None
+        assert orjson.loads(guide.source)["additionalProperties"] is False
+
+    served_from(tmp_path, story, *CALLED, guides=GUIDES, strict_tools=True)
+
+
 def test_a_schema_that_no_guide_can_follow_is_served_without_one(tmp_path: Path) -> None:
     odd = GET | {"parameters": FLAG | {"not": {"required": ["x"]}}}
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from trt_responses.errors import InvalidRequest
 from trt_responses.feature import Step
 from trt_responses.frozen import replace as replace_frozen
+from trt_responses.schema.closed import closed
 from trt_responses.schema.compile import Allowance, Forms
 from trt_responses.steering.tools import schema_of
 
@@ -50,7 +51,8 @@ class TemperatureStep(Step):
 
 
 class StrictTools:
-    """Guides the arguments of functions that are not strict, too, as if they were."""
+    """Guides the arguments of functions that are not strict, too, as if they were. Only the
+    members that a schema lists are written, even where it does not forbid others."""
 
     reads = ("tools",)
 
@@ -65,9 +67,10 @@ class StrictTools:
         """The tool with strict arguments, if a guide can follow the whole of its schema."""
         if tool.promise is not None or tool.server is not None or tool.callee.custom:
             return tool
+        strict = replace(tool, strict=True, parameters=tool.parameters and closed(tool.parameters))
         with suppress(InvalidRequest):
-            self._forms.form(*schema_of(tool), strict=True, allowance=Allowance(self._schema_s))
-            return replace(tool, strict=True)
+            self._forms.form(*schema_of(strict), strict=True, allowance=Allowance(self._schema_s))
+            return strict
         return tool
 
 
