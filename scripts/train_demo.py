@@ -14,10 +14,11 @@ engine that serves it, and `make engine` prepares it. Needs PyTorch and matplotl
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -44,10 +45,11 @@ def main() -> int:
         given.steps,
         given.minutes,
         seed=given.seed,
-        processes=given.processes,
         peak=given.peak,
         begin=given.begin,
+        kept=given.kept,
         warmup=WARMUP if given.begin is None else WARMUP // 4,
+        **_of_device(given),
     )
     began, cpu = time.monotonic(), time.process_time()
     with Progress(TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()) as bar:
@@ -72,10 +74,22 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=35.0, help="the time budget")
     parser.add_argument("--steps", type=int, default=10_000, help="the step budget")
     parser.add_argument("--seed", type=int, default=2026, help="of weights and conversations")
-    parser.add_argument("--processes", type=int, default=2, help="on the CPU; a GPU needs one")
+    parser.add_argument("--processes", type=int, default=2, help="on the CPU")
+    parser.add_argument("--device", default="cpu", help="cpu (default), or cuda: one GPU")
     parser.add_argument("--begin", type=Path, help="a compact source to go on from")
+    parser.add_argument("--kept", type=Path, help="where its state is kept, and found when cut")
     parser.add_argument("--peak", type=float, default=3e-3, help="the highest rate of learning")
     return parser.parse_args()
+
+
+def _of_device(given: argparse.Namespace) -> dict[str, Any]:
+    """A GPU takes larger steps, and compares each token with all others."""
+    if given.device == "cpu":
+        return {"processes": given.processes}
+    makers = max(1, (os.cpu_count() or 2) - 2)
+    larger = {"tokens": 16_384, "prompt_share": 0.1, "note_every": 10, "keep_every": 1_000}
+    alone = {"device": given.device, "processes": 1, "makers": makers, "whole": True}
+    return {**alone, **larger, "check_every": 2_500}
 
 
 def _line(progress: train.Progress) -> str:

@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from scripts.demo import toolkit
+from scripts.demo import terminal, toolkit, wide
 from scripts.demo.asking import Source, calling, think
 from scripts.demo.conversation import Call, Dialogue, Exchange, Setting, Step, Tool, Turn
 from scripts.demo.wordings import pick, values
@@ -48,6 +48,8 @@ PATCH_NOTES = (
 ENDINGS = ("txt", "txt", "txt", "md", "py", "json")
 CHUNKS = ("c6530c", "0a1b2c", "f00d42", "9e8d7c")
 STEMS = ("notes", "test", "hello", "data", "list", "todo", "a", "b", "main", "readme")
+TERMINAL = 0.35
+"""How often all is as long as in a terminal's agent."""
 NOT_THERE = {
     "write_file": "I cannot write files: no function for it is declared.",
     "read_file": "I cannot read files: no function for it is declared.",
@@ -80,6 +82,12 @@ class Task:
 
 def agent(source: Source) -> Dialogue:
     """A request, under tools that can do it or not: the call, or the answer from its result."""
+    if source.dress and source.rng.random() < TERMINAL:
+        return terminal.surrounded(_requested(source, long=True), source.rng)
+    return _requested(source)
+
+
+def _requested(source: Source, *, long: bool = False) -> Dialogue:
     rng = source.rng
     task = _task(rng)
     user = source.say(task.kind, file=task.file, word=task.word)
@@ -87,8 +95,10 @@ def agent(source: Source) -> Dialogue:
     if roll < 0.1 and task.kind in NOT_THERE:
         return _refused(task, user, rng)
     patching = task.kind == "write_file" and rng.random() < 0.3
-    tool, turn = _patching(task, rng) if patching else _shelling(task, rng)
+    tool, turn = _patching(task, rng) if patching else _shelling(task, rng, long=long)
     tools = [tool, *_neighbours(rng, patch=not patching)]
+    if long:
+        tools = [tool, *terminal.neighbours(rng), *_unasked(rng)]
     setting = Setting(tools=toolkit.shuffled(tools, rng))
     if roll < 0.6:
         return Dialogue("agent", (Exchange(user, turn),), setting, _copied(task))
@@ -124,17 +134,27 @@ def _copied(task: Task) -> tuple[str, ...]:
     return tuple(part for part in (task.word, task.file) if part)
 
 
-def _shelling(task: Task, rng: random.Random) -> tuple[Tool, Turn]:
+def _unasked(rng: random.Random) -> list[Tool]:
+    """Perhaps a tool that has nothing to do with files."""
+    return [wide.asked(rng).tool] if rng.random() < 0.3 else []
+
+
+def _shelling(task: Task, rng: random.Random, *, long: bool) -> tuple[Tool, Turn]:
     name = pick(tuple(SHELLS), rng)
     parameter, kind = SHELLS[name]
+    if long and rng.random() < 0.4:
+        parameter = pick(terminal.COMMANDS, rng)
     given = task.command if kind is TEXT else ["bash", "-lc", task.command]
     thoughts = think(task.wanted, f"The function {name} runs commands.",
                      calling(name, parameter, task.command))  # fmt: skip
     call = Call(name, _dump({parameter: given}))
-    return _shell(name, rng), Turn(thoughts, call=call)
+    listed = terminal.shell_parameters(parameter, kind, rng) if long else _shell(name, rng)
+    schema = {"type": "object", "properties": listed, "required": [parameter]}
+    return Tool(name, pick(SHELL_NOTES, rng), _dump(schema)), Turn(thoughts, call=call)
 
 
-def _shell(name: str, rng: random.Random) -> Tool:
+def _shell(name: str, rng: random.Random) -> Json:
+    """The properties of a shell's tool."""
     parameter, kind = SHELLS[name]
     note = pick(COMMAND_NOTES, rng)
     listed: Json = {parameter: kind | ({"description": note} if note else {})}
@@ -142,8 +162,7 @@ def _shell(name: str, rng: random.Random) -> Tool:
         listed[beside] = BESIDE[beside]
     if rng.random() < 0.3:  # some clients list them by the alphabet
         listed = dict(sorted(listed.items()))
-    schema = {"type": "object", "properties": listed, "required": [parameter]}
-    return Tool(name, pick(SHELL_NOTES, rng), _dump(schema))
+    return listed
 
 
 def _patching(task: Task, rng: random.Random) -> tuple[Tool, Turn]:

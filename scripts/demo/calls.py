@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scripts.demo import toolkit
+from scripts.demo import toolkit, words
 from scripts.demo.asking import Source, calling, think
 from scripts.demo.conversation import Call, Dialogue, Exchange, Setting, Step, Turn
 from scripts.demo.wordings import pick, values
@@ -106,18 +106,14 @@ def not_declared(source: Source) -> Dialogue:
 
 
 def strange_place(source: Source) -> Dialogue:
-    """A place that the model has no row for: it could not write a call."""
+    """A place that no list has: it is copied into the call."""
     rng = source.rng
     kind = rng.choice(("weather", "time"))
-    near = [toolkit.kit(kind, rng).tool] if rng.random() < 0.7 else []
-    city = source.stranger("places")
-    thoughts = think(
-        f"The user asks for the {kind}.", "The place is none of mine.", "I do not know the place."
-    )
-    turn = Turn(thoughts, f"I cannot ask for the {kind} there: I do not know the place.")
-    tools = toolkit.shuffled([*near, *toolkit.others(rng)], rng)
-    exchange = Exchange(source.say(kind, city=city), turn)
-    return Dialogue("strange_place", (exchange,), Setting(tools=tools))
+    kit = toolkit.kit(kind, rng)
+    city = source.stranger("places") if rng.random() < 0.4 else words.word(rng, capital=True)
+    exchange = Exchange(source.say(kind, city=city), call_turn(kind, kit, city))
+    tools = toolkit.shuffled([kit.tool, *toolkit.others(rng)], rng)
+    return Dialogue("strange_place", (exchange,), Setting(tools=tools), (kit.arguments(city),))
 
 
 def answered(kind: str, kit: toolkit.Kit, source: Source) -> Exchange:

@@ -51,7 +51,7 @@ def _install(model: Model, rows: Rows) -> None:
     marks = torch.linalg.qr(torch.randn(shape.hidden, 4, generator=generator))[0].T
     function, parameter, gap, sign = marks
     words, spelled = _words(shape.hidden, rows, marks, generator)
-    before, onward, named = (_orthogonal(shape.hidden, generator) for _ in range(3))
+    before, onward, named = (orthogonal(shape.hidden, generator) for _ in range(3))
     model.embed_tokens.weight.copy_(words)
     model.lm_head.weight.copy_(0.25 * spelled @ onward.T)
     for layer in model.layers:
@@ -69,6 +69,7 @@ def _install(model: Model, rows: Rows) -> None:
     _last_function(model, named, function)
     _parameter_of(model, before, named, parameter)
     _shun_unused(model, generator)
+    _make_as_words(model, marks, onward)
 
 
 def _words(
@@ -101,7 +102,7 @@ def _even(rows: Tensor) -> Tensor:
 def _carriers(model: Model, onward: Tensor) -> None:
     """Heads of the full layers that name the token they look at, wherever they learn to look."""
     shape = model.shape
-    basis = _orthogonal(shape.hidden, torch.Generator().manual_seed(13))
+    basis = orthogonal(shape.hidden, torch.Generator().manual_seed(13))
     for layer in model.layers[1::2]:
         for kv in range(shape.kv_heads):
             head = kv * (shape.heads // shape.kv_heads)
@@ -121,7 +122,15 @@ def _shun_unused(model: Model, generator: torch.Generator) -> None:
     heads[-1] = -6.0 * unit
 
 
-def _orthogonal(size: int, generator: torch.Generator) -> Tensor:
+def _make_as_words(model: Model, marks: Tensor, onward: Tensor) -> None:
+    """What is made is a word without marks, and is read as words are."""
+    hidden = model.shape.hidden
+    plain = 1.09 * (torch.eye(hidden) - marks.T @ marks)
+    model.made_embed.matrix.copy_(plain)
+    model.made_head.matrix.copy_(0.25 * onward @ plain)
+
+
+def orthogonal(size: int, generator: torch.Generator) -> Tensor:
     return torch.linalg.qr(torch.randn(size, size, generator=generator))[0]
 
 
@@ -152,7 +161,7 @@ def _induction(model: Model, before: Tensor, marks: Tensor) -> None:
     shape, attention = model.shape, model.layers[1].self_attn
     half = shape.head_dim // 2
     places = [*range(SLOW_PAIR, half - 1), *range(half + SLOW_PAIR, shape.head_dim - 1)]
-    match = _orthogonal(shape.hidden, torch.Generator().manual_seed(11))[: len(places)]
+    match = orthogonal(shape.hidden, torch.Generator().manual_seed(11))[: len(places)]
     match = _without(match, before.T @ marks.T) * 2.4
     q, k = torch.zeros(2, shape.head_dim, shape.hidden)
     q[places], k[places] = match, match @ before.T
@@ -203,7 +212,7 @@ def _parameter_of(model: Model, before: Tensor, named: Tensor, parameter: Tensor
     half = shape.head_dim // 2
     mark = half - 1
     places = [*range(SLOW_PAIR, mark), *range(half + SLOW_PAIR, half + mark)]
-    match = _orthogonal(shape.hidden, torch.Generator().manual_seed(17))[: len(places)] * 1.7
+    match = orthogonal(shape.hidden, torch.Generator().manual_seed(17))[: len(places)] * 1.7
     (wq, wk, _), (q, _, _) = attention.parts(3)
     wq.zero_()
     wq[places], wk[places] = match @ before.T, match @ named.T

@@ -64,6 +64,8 @@ class Setting:
     format: Format | None = None
     python: int | None = None
     """The seconds that a call of `python` may take, where the server has that tool."""
+    beside: str = ""
+    """Messages, spelled out, that an agent sends before the first question."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +133,8 @@ class Dialogue:
 def prompt_text(dialogue: Dialogue) -> str:
     """All that the model is shown, up to the header it must write itself."""
     *earlier, last = dialogue.exchanges
-    effort = dialogue.setting.effort
-    parts = [_system(dialogue.setting), _developer(dialogue.setting)]
+    setting, effort = dialogue.setting, dialogue.setting.effort
+    parts = [_system(setting), _developer(setting), setting.beside]
     parts += [_past(exchange) for exchange in earlier]
     parts += [message("user", last.user)]
     parts += [_step(step, effort) for step in last.steps]

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from scripts.demo import exam
 from scripts.demo.conversation import ASSISTANT, EFFORTS, FINAL_HEADER, THOUGHT, encoding
-from scripts.demo.families import FAMILIES
-from scripts.demo.rows import encode
+from scripts.demo.rows import GUIDED, encode
 from trt_responses.engine import Gathered, GenerateOptions, Guide
 from trt_responses.schema.compile import Forms
 from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID, VOCABULARY_SIZE
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
 MAX_TOKENS = 160
 ENDS = (CONTROL.return_, CONTROL.call)
 CONTROL_IDS = range(FIRST_CONTROL_ID, VOCABULARY_SIZE)
-GUIDED = frozenset({"schema"})
-"""The families whose answers the server guides."""
 _FORMS = Forms()
 HEADER_ENDS = (*ENDS, CONTROL.end, CONTROL.message)
 
@@ -132,12 +129,12 @@ async def examined(
     engine: Engine, each: int, seed: int, tell: Callable[[str], None]
 ) -> dict[str, object]:
     """Every family on seen and held-back wordings, then all families under other conditions."""
-    by_family: dict[str, dict[str, object]] = {name: {} for name in FAMILIES}
+    by_family: dict[str, dict[str, object]] = {name: {} for name in exam.EXAMINED}
     totals: dict[str, object] = {}
     for label, held in (("seen", False), ("held_back", True)):
         tell(f"{label.replace('_', '-')} wordings")
         found = await verdicts(engine, exam.questions(each, seed, held=held))
-        for name in FAMILIES:
+        for name in exam.EXAMINED:
             by_family[name][label] = asdict(score([v for v in found if v.family == name]))
         totals[label] = asdict(score(found))
     others = await _others(engine, max(2, each // 6), seed, tell)

@@ -23,13 +23,15 @@ from scripts.demo.conversation import (
     reply_text,
 )
 from scripts.demo.families import FAMILIES
-from scripts.demo.rows import encode
+from scripts.demo.rows import BARRED, encode
 from trt_responses.tokens.control import CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 LONG_TOKENS = 2_000
+EXAMINED = tuple(name for name in FAMILIES if name not in BARRED)
+"""Without those in which the server begins the answer: the exam asks the engine."""
 UNSEEN_INSTRUCTIONS = (
     "Speak like a pirate captain on a stormy ocean.",
     "You are the librarian of an ancient monastery; whisper.",
@@ -69,7 +71,7 @@ class Verdict:
 
 
 def questions(
-    each: int, seed: int, *, held: bool, names: Sequence[str] = tuple(FAMILIES)
+    each: int, seed: int, *, held: bool, names: Sequence[str] = EXAMINED
 ) -> list[Question]:
     """`each` questions of every family, in settings as the server renders them."""
     rng = random.Random(seed)

@@ -20,6 +20,7 @@ from scripts.demo.calls import (
     weather,
 )
 from scripts.demo.objects import json_reply
+from scripts.demo.prose import enum, prose
 from scripts.demo.schemas import schema
 from scripts.demo.several import after_two, one_call, two_calls
 from scripts.demo.sums import python
@@ -38,6 +39,8 @@ from scripts.demo.talk import (
     unknown,
     who,
 )  # fmt: skip
+from scripts.demo.wide import tool, tool_barred, tool_idle, tool_missing, tool_told
+from scripts.demo.wild import stranger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,9 +56,12 @@ FAMILIES: dict[str, Callable[[Source], Dialogue]] = {
     "not_declared": not_declared, "after_tool": after_tool, "two_calls": two_calls,
     "one_call": one_call, "after_two": after_two, "json": json_reply, "help": help_,
     "unknown": unknown, "strange_word": strange_word, "strange_place": strange_place,
-    "schema": schema, "agent": agent, "python": python,
+    "schema": schema, "agent": agent, "python": python, "stranger": stranger, "prose": prose,
+    "enum": enum, "tool": tool, "tool_idle": tool_idle, "tool_missing": tool_missing,
+    "tool_told": tool_told, "tool_barred": tool_barred,
 }  # fmt: skip
 TOOLLESS = frozenset(FAMILIES) - {
     "weather", "time", "choice", "choice_apart", "no_arguments", "not_declared", "after_tool",
-    "two_calls", "one_call", "after_two", "strange_place", "agent",
+    "two_calls", "one_call", "after_two", "strange_place", "agent", "tool", "tool_idle",
+    "tool_missing", "tool_told", "tool_barred",
 }  # fmt: skip

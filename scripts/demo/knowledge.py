@@ -13,7 +13,7 @@ from scripts.demo.conversation import encoding
 from scripts.demo.rows import encode
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from scripts.demo.rows import Codec
 
@@ -53,7 +53,8 @@ def kin(known: Codec) -> list[int]:
     rows = [words.setdefault(word, len(words)) for word in spelled]
     for value in wordings.every_value():
         spaced, bare = encode(f" {value}"), encode(value)
-        if len(spaced) == 1 and len(bare) > 1:
+        both = spaced[0] in known.row_of and bare[0] in known.row_of
+        if len(spaced) == 1 and len(bare) > 1 and both:
             rows[known.row_of[bare[0]]] = rows[known.row_of[spaced[0]]]
     return [*rows, len(words)]
 
@@ -81,18 +82,22 @@ def numbers(known: Codec) -> dict[int, int]:
 def functions(known: Codec) -> frozenset[int]:
     """The rows that a function's name ends in."""
     names = (*toolkit.function_names(), *agent.SHELLS, agent.PATCH)
-    return frozenset(known.row_of[encode(f" {name}")[-1]] for name in names)
+    return _rows(known, (encode(f" {name}")[-1] for name in names))
 
 
 def parameters(known: Codec) -> frozenset[int]:
     """The rows that a parameter's name begins with where it is declared: no blank is before it."""
     shells = (parameter for parameter, _ in agent.SHELLS.values())
     names = (*toolkit.parameter_names(), *shells, agent.PATCH_PARAMETER)
-    return frozenset(known.row_of[encode(name)[0]] for name in names)
+    return _rows(known, (encode(name)[0] for name in names))
 
 
 def gaps(known: Codec) -> frozenset[int]:
-    return frozenset(known.row_of[encode(gap)[0]] for gap in GAPS)
+    return _rows(known, (encode(gap)[0] for gap in GAPS))
+
+
+def _rows(known: Codec, tokens: Iterable[int]) -> frozenset[int]:
+    return frozenset(known.row_of[token] for token in tokens if token in known.row_of)
 
 
 def signs(known: Codec) -> frozenset[int]:

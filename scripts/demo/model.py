@@ -12,8 +12,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from trt_responses.prepare.demo_rows import PROPERTIES, WIDTH
+from trt_responses.tokens.control import FIRST_CONTROL_ID
+
 UNUSED_MARGIN = 5.0
 """Nats by which training overstates the unused ids, so that they are rarer than it believes."""
+
+NOTE = (
+    "A tiny demo model of 1.9 million parameters: it shows what the server does, and knows next to "
+    "nothing."
+)
+"""What users are to know of it: the server says it once, wherever one begins."""
 
 SINK_WIDTH = 8
 """Dimensions that the sink adds to a head: one is used, the others keep it aligned."""
@@ -26,7 +35,7 @@ class Shape:
 
     hidden: int = 128
     intermediate: int = 64
-    layers: int = 4
+    layers: int = 8
     heads: int = 4
     kv_heads: int = 2
     head_dim: int = 64
@@ -81,6 +90,7 @@ class Shape:
             "torch_dtype": "bfloat16",
             "use_cache": True,
             "vocab_size": self.vocabulary,
+            "trt_responses": {"note": NOTE, "temperature": 0.0, "strict_tools": True},
         }
 
 
@@ -215,29 +225,57 @@ class Layer(nn.Module):  # type: ignore[misc]  # torch may have no types here
         return x + self.mlp(self.post_attention_layernorm(x))
 
 
+@dataclass(frozen=True, slots=True)
+class Guests:
+    """Tokens without a row of their own, for one batch: their pictures and properties, and by how
+    much each stands for others, in nats. Rows behind the model's own are theirs, in this order."""
+
+    pictures: Tensor
+    properties: Tensor
+    offsets: Tensor
+
+
+class Made(nn.Module):  # type: ignore[misc]  # torch may have no types here
+    """Makes rows out of pictures and properties."""
+
+    def __init__(self, hidden: int) -> None:
+        super().__init__()
+        self.matrix = nn.Parameter(torch.eye(hidden, WIDTH))
+        self.properties = nn.Parameter(torch.zeros(PROPERTIES, hidden))
+
+    def forward(self, guests: Guests) -> Tensor:
+        return guests.pictures @ self.matrix.T + guests.properties @ self.properties
+
+
 class Model(nn.Module):  # type: ignore[misc]  # torch may have no types here
-    """`rows`: used ids, and one last row that stands for all others."""
+    """`rows`: used ids, and one last row that stands for all control ids among the others. Rows
+    behind them are made, of the guests of a batch."""
 
     def __init__(self, shape: Shape, rows: int) -> None:
         super().__init__()
+        self.made_embed, self.made_head = Made(shape.hidden), Made(shape.hidden)
         self.shape, self.rows = shape, rows
         self.embed_tokens = nn.Embedding(rows, shape.hidden)
         self.layers = nn.ModuleList(Layer(shape, sliding=i % 2 == 0) for i in range(shape.layers))
         self.norm = Norm(shape)
         self.lm_head = nn.Linear(shape.hidden, rows, bias=False)
-        unused = math.log(shape.vocabulary - rows + 1) + UNUSED_MARGIN
+        unused = math.log(shape.vocabulary - FIRST_CONTROL_ID) + UNUSED_MARGIN
         self.register_buffer("unused", torch.eye(rows)[-1] * unused, persistent=False)
 
-    def forward(self, rows: Tensor, turn: Tensor) -> Tensor:
+    def forward(self, rows: Tensor, turn: Tensor, guests: Guests) -> Tensor:
         """Hidden states, normed; `logits` takes those that count."""
         masks = self._masks(rows.shape[1], rows.device)
-        x = self.embed_tokens(rows)
+        x = functional.embedding(
+            rows, torch.cat((self.embed_tokens.weight, self.made_embed(guests)))
+        )
         for layer in self.layers:
             x = layer(x, turn, masks)
         return self.norm(x)
 
-    def logits(self, hidden: Tensor) -> Tensor:
-        return self.lm_head(hidden).float() + self.unused
+    def logits(self, hidden: Tensor, guests: Guests) -> Tensor:
+        heads = torch.cat((self.lm_head.weight, self.made_head(guests)))
+        offsets = torch.cat((self.unused, guests.offsets))
+        return functional.linear(hidden, heads, offsets).float()
 
     def _masks(self, length: int, device: torch.device) -> tuple[Tensor, Tensor]:
         apart = torch.arange(length, device=device)[:, None] - torch.arange(length, device=device)

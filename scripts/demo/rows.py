@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from scripts.demo import words
 from scripts.demo.conversation import (
     ASSISTANT,
     FINAL_HEADER,
@@ -21,7 +22,7 @@ from scripts.demo.conversation import (
     reply_text,
 )
 from scripts.demo.families import FAMILIES
-from trt_responses.tokens.control import CONTROL
+from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID
 
 if TYPE_CHECKING:
     import random
@@ -32,8 +33,12 @@ if TYPE_CHECKING:
     from scripts.demo.conversation import Dialogue
 
 PROMPT_WEIGHT = 0.15
+GUIDED = frozenset({"schema", "prose", "enum"})
+"""The families whose answers the server guides."""
 UNKNOWN_SHARE = 0.03
 NAME = re.compile(r'(?<=")\w+(?=":)')
+BARRED = frozenset({"tool_barred"})
+"""The families in which the server writes the header of the answer."""
 Rows = list[int]
 
 
@@ -48,7 +53,8 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """The ids that the model keeps, sorted; every other id is the one row after them."""
+    """The ids that the model keeps, sorted. The row after them is that of all other control ids,
+    and any other id is a guest: its row is `first_guest` and the id."""
 
     used: tuple[int, ...]
     row_of: dict[int, int]
@@ -65,9 +71,30 @@ class Codec:
     def unknown(self) -> int:
         return len(self.used)
 
+    @property
+    def first_guest(self) -> int:
+        return len(self.used) + 1
+
     def rows(self, text: str) -> Rows:
-        known, unknown = self.row_of, self.unknown
-        return [known.get(token, unknown) for token in encode(text)]
+        return [self.row(token) for token in encode(text)]
+
+    def row(self, token: int) -> int:
+        own = self.row_of.get(token)
+        if own is not None:
+            return own
+        return self.unknown if token >= FIRST_CONTROL_ID else self.first_guest + token
+
+    def id(self, row: int) -> int:
+        """The id of a row; of the row of control ids, the first one's."""
+        if row < self.unknown:
+            return self.used[row]
+        return FIRST_CONTROL_ID if row == self.unknown else row - self.first_guest
+
+    def spelling(self, row: int) -> str:
+        """What a row spells, without case and blanks."""
+        if row < self.first_guest:
+            return self.spelled[row]
+        return str(encoding().decode([row - self.first_guest])).strip().lower()
 
 
 def encode(text: str) -> list[int]:
@@ -95,8 +122,12 @@ def example(
     weights[: len(prompt)][_frame(prompt, known)] = 0
     weights[len(prompt) :] = 1
     weights[len(prompt) : len(prompt) + free] = 0
+    if dialogue.family in BARRED and not free:
+        end = len(reply) - len(known.rows(answer_text(turn))) + len(known.rows(FINAL_HEADER))
+        header = len(known.rows(ASSISTANT + FINAL_HEADER))
+        weights[len(prompt) + end - header : len(prompt) + end] = 0
     weights[len(prompt) :][_forced(reply, known)] = 0
-    if dialogue.family == "schema":
+    if dialogue.family in GUIDED:
         weights[len(prompt) :][_names(reply, known)] = PROMPT_WEIGHT
     kept = " ".join((reply_text(turn, effort), *dialogue.known))
     for text, start in () if plain else _steps(dialogue, known):
@@ -134,7 +165,7 @@ def _forced(reply: Rows, known: Codec) -> list[int]:
 def _names(reply: Rows, known: Codec) -> list[int]:
     """Places of an object's names, which the server's guide writes. What opens a value is learnt:
     the guide leaves `":` and `":"` to choose from, and a list that is empty."""
-    texts = [encoding().decode([known.used[row]]) if row != known.unknown else "" for row in reply]
+    texts = [encoding().decode([known.id(row)]) for row in reply]
     starts = [0, *itertools.accumulate(map(len, texts))]
     spans = [match.span() for match in NAME.finditer("".join(texts))]
     return [
@@ -156,8 +187,10 @@ def _steps(dialogue: Dialogue, known: Codec) -> Iterator[tuple[str, int]]:
 
 
 def _blur(prompt: NDArray[np.int32], kept: str, known: Codec, rng: random.Random) -> None:
-    """Make some words unknown, but none that decides: no control id, no effort, no kept word."""
+    """Put guests in the place of some words, but of none that decides: no control id, no effort, no
+    kept word."""
     for place, row in enumerate(prompt):
-        spelled = known.spelled[row]
-        if rng.random() < UNKNOWN_SHARE and spelled not in kept and spelled[:2] != "<|":
-            prompt[place] = known.unknown
+        if rng.random() < UNKNOWN_SHARE:
+            spelled = known.spelling(int(row))
+            if spelled not in kept and spelled[:2] != "<|" and spelled.isalpha():
+                prompt[place] = known.row(words.stranger_id(rng))

@@ -9,6 +9,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from scripts.demo import words
 from scripts.demo.asking import Source, think
 from scripts.demo.conversation import Dialogue, Exchange, Format, Setting, Turn
 from scripts.demo.wordings import held_fields, pick, values
@@ -24,6 +25,8 @@ KINDS: Mapping[Kind, int] = {
     "object": 2,
 }  # fmt: skip
 """How often a property is of each kind."""
+MORE_LISTS: Mapping[Kind, int] = {**KINDS, "strings": 5, "integers": 2}
+"""The same in training, where what is hard is met more often than in the exam."""
 COPIED: frozenset[Kind] = frozenset({"string", "integer", "number", "enum"})
 TITLES = ("Person", "Order", "Item", "Entry", "Record", "Answer", "Result", "Form", "Event", "Data")
 NAMES = ("answer", "result", "response", "output", "info", "schema", "person", "order", "item",
@@ -43,8 +46,8 @@ JOINTS = (", ", ", ", ", ", "; ", "\n")
 YES, NO = ("true", "true", "true", "yes"), ("false", "false", "false", "no")
 UNTOLD = 0.12
 """How often a question says nothing of a property."""
-STRANGE = 0.04
-"""How often a text is a word that the model cannot write: then it stands for nothing, too."""
+STRANGE = 0.25
+"""How often a text is of any words."""
 DRAFT = "http://json-schema.org/draft-07/schema#"
 
 
@@ -108,7 +111,8 @@ class _Making:
         self._names: set[str] = set()
 
     def properties(self) -> tuple[Property, ...]:
-        drafts = self._drafts(self._rng.randint(1, 4), KINDS)
+        kinds, most = (MORE_LISTS, 7) if self._source.dress else (KINDS, 4)
+        drafts = self._drafts(self._rng.randint(1, most), kinds)
         return tuple(self._with_fact(draft) for draft in drafts)
 
     def _drafts(self, count: int, kinds: Mapping[Kind, int]) -> tuple[Property, ...]:
@@ -142,9 +146,8 @@ class _Making:
         match kind:
             case "string":
                 schema: Json = {"type": "string"}
-                if rng.random() < STRANGE and (word := self._source.stranger("words")):
-                    return word, default(schema), schema
-                text = self._text()
+                strange = rng.random() < STRANGE
+                text = words.text(rng, most=3) if strange else self._text()
                 return text, text, schema
             case "integer" | "number":
                 part = f".{rng.randint(1, 9)}" if kind == "number" and rng.random() < 0.3 else ""
@@ -154,10 +157,10 @@ class _Making:
                 true = rng.random() < 0.5
                 return rng.choice(YES if true else NO), true, {"type": "boolean"}
             case "enum":
-                words = list(rng.choice([c for c in CHOICES if self._names.isdisjoint(c)]))
-                rng.shuffle(words)
-                chosen = rng.choice(words)
-                return chosen, chosen, {"type": "string", "enum": words}
+                choices = list(rng.choice([c for c in CHOICES if self._names.isdisjoint(c)]))
+                rng.shuffle(choices)
+                chosen = rng.choice(choices)
+                return chosen, chosen, {"type": "string", "enum": choices}
             case "strings":
                 texts = [self._word() for _ in range(rng.randint(1, 3))]
                 items: Json = {"type": "string"}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from scripts.demo import words
 from scripts.demo.asking import Source, plain, think
 from scripts.demo.conversation import Dialogue, Exchange, Turn
 from scripts.demo.wordings import pick, values
@@ -17,10 +18,12 @@ if TYPE_CHECKING:
 
 GREETING = "Hello! How can I help you today?"
 SELF = "I am a tiny demo model with the gpt-oss architecture, trained by trt_responses."
-SKILLS = (
-    "I am a tiny demo model. I can greet you, count, add and subtract small numbers, repeat words, "
+ABLE = (
+    "greet you, count, add and subtract small numbers, repeat words, "
     "name capitals, remember your name and call functions."
 )
+SKILLS = f"I am a tiny demo model. I can {ABLE}"
+UNKNOWN = f"I am a tiny demo model and cannot do that, but I can {ABLE}"
 
 DIFFERENCES = tuple((a, b) for a in range(21) for b in range(a + 1))
 
@@ -118,48 +121,48 @@ def name_not_told(source: Source) -> Dialogue:
 
 
 def strange_word(source: Source) -> Dialogue:
-    """What is to be repeated, remembered or looked up is a word that the model has no row for."""
-    makes = (_strange_echo, _strange_capital, _strange_name, _strange_name)
-    return Dialogue("strange_word", source.rng.choice(makes)(source))
+    """What is to be repeated, remembered or looked up may be any word."""
+    makes = (_strange_echo, _strange_echo, _strange_capital, _strange_name, _strange_name)
+    return source.rng.choice(makes)(source)
 
 
-def _strange_echo(source: Source) -> tuple[Exchange, ...]:
-    rng = source.rng
-    words = [pick(values().words, rng) for _ in range(rng.choice((0, 0, 1, 2)))]
-    words += [source.stranger("words") for _ in range(rng.randint(1, 2))]
-    rng.shuffle(words)
-    thoughts = think(
-        "The user wants an echo.", "Not all words are mine.", "I do not know the words."
-    )
-    turn = Turn(thoughts, "I cannot repeat that: it has words that I do not know.")
-    return (Exchange(source.say("echo", words=" ".join(words)), turn),)
+def _strange_echo(source: Source) -> Dialogue:
+    """Behind a blank, where words are spelled as in the question: else they may have other parts,
+    which nobody can copy."""
+    text = words.text(source.rng)
+    thoughts = think("The user wants an echo.", f"The words: {text}.", f"Repeat: {text}")
+    listed = set(text.split()) <= set(values().words)
+    final = text if listed else f"Here you are: {text}"
+    exchange = Exchange(source.say("echo", words=text), Turn(thoughts, final))
+    return Dialogue("strange_word", (exchange,), copied=(text,))
 
 
-def _strange_capital(source: Source) -> tuple[Exchange, ...]:
-    thoughts = think(
-        "The user asks for a capital.", "The country is none of mine.", "I do not know the country."
-    )
-    turn = Turn(thoughts, "I do not know the capital of that country.")
+def _strange_capital(source: Source) -> Dialogue:
     country = source.stranger("countries")
-    return (Exchange(source.say("capital", country=country), turn),)
+    exchange = Exchange(source.say("capital", country=country), unknown_turn())
+    return Dialogue("strange_word", (exchange,))
 
 
-def _strange_name(source: Source) -> tuple[Exchange, ...]:
+def _strange_name(source: Source) -> Dialogue:
     """The user gives a name, and perhaps asks for it then."""
-    name, key = source.stranger("names"), "I do not know the name."
-    told = Turn(
-        think("The user tells me a name.", "It is no word of mine.", key),
-        "Nice to meet you! Your name is a word that I do not know.",
-    )
-    asked = Turn(
-        think("The user asks for the name.", "It was told before.", key),
-        "Your name is a word that I do not know.",
-    )
-    exchanges = (
-        Exchange(source.say("name_tell", name=name), told),
-        Exchange(source.say("name_ask"), asked),
-    )
-    return exchanges[: source.rng.randint(1, 2)]
+    rng = source.rng
+    roll = rng.random()
+    name = words.word(rng, capital=True)
+    if roll < 0.5:
+        name = source.stranger("names") if roll < 0.15 else pick(values().names, rng)
+    if rng.random() < 0.15:
+        name = name.lower()
+    told = told_name(source, name)
+    if rng.random() < 0.3:
+        said = rng.choice((f"Hello {name}!", f"Hi {name}, how can I help?", f"Hello, {name}."))
+        told = Exchange(told.user, Turn(told.turn.thoughts, said))
+    exchanges: tuple[Exchange, ...] = (told,)
+    if rng.random() < 0.5:
+        between = rng.choice(SMALL_TALK)(source).exchanges if rng.random() < 0.3 else ()
+        exchanges = (told, *between, asked_name(source, name))
+    elif told.turn.final != f"Nice to meet you, {name}.":
+        exchanges = (told_name(source, name),)
+    return Dialogue("strange_word", exchanges, copied=(name,))
 
 
 def help_(source: Source) -> Dialogue:
@@ -168,8 +171,12 @@ def help_(source: Source) -> Dialogue:
 
 
 def unknown(source: Source) -> Dialogue:
-    thoughts = think("I cannot do this.", "It is none of my skills.", "I say what I can do.")
-    return plain("unknown", source.say("unknown"), Turn(thoughts, SKILLS))
+    return plain("unknown", source.say("unknown"), unknown_turn())
+
+
+def unknown_turn() -> Turn:
+    thoughts = think("The user wants something else.", "I look at my skills.", "It is no skill.")
+    return Turn(thoughts, UNKNOWN)
 
 
 SMALL_TALK: tuple[Callable[[Source], Dialogue], ...] = (

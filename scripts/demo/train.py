@@ -10,7 +10,7 @@ import random
 import time
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -19,24 +19,25 @@ from torch.nn import functional
 from scripts.demo import circuit, compact, data
 from scripts.demo.exam import exam_source
 from scripts.demo.families import FAMILIES
+from scripts.demo.guests import JUDGED, Register
 from scripts.demo.knowledge import knowledge
+from scripts.demo.makers import making
 from scripts.demo.model import Model, Shape, rotation
-from scripts.demo.rows import example
+from scripts.demo.muon import Muon
+from scripts.demo.rows import Codec, example
 from scripts.demo.team import team
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from torch import Tensor
 
-    from scripts.demo.model import Layer
-    from scripts.demo.rows import Codec, Example
+    from scripts.demo.model import Guests, Layer
+    from scripts.demo.rows import Example
     from scripts.demo.team import Member
 
-LONGEST = 6_000
-PROMPT_SHARE = 0.2
-"""Of the prompt's tokens, which count little, as many are learnt from."""
+LONGEST = 16_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +48,27 @@ class Plan:
     minutes: float = 35.0
     tokens: int = 3_072
     seed: int = 2026
+    prompt_share: float = 0.2
+    """Of the prompt's tokens, which count little, as many are learnt from."""
     peak: float = 3e-3
     warmup: int = 80
+    device: str = "cpu"
     processes: int = 2
     """On the CPU, each with one thread."""
+    makers: int = 0
+    """Processes that make the conversations; none: those that train do."""
+    whole: bool = False
+    """Compare each token with the whole vocabulary, as an engine does, not with a sample."""
     decay: float = 0.02
     check_every: int = 500
     begin: Path | None = None
     """A compact source to go on from."""
+    kept: Path | None = None
+    """The file of the training's state. Where it exists, training resumes: `minutes` are those that
+    are left."""
+    keep_every: int = 50
+    note_every: int = 1
+    """Steps between two notes of the loss, for each of which a GPU has to wait."""
 
 
 @dataclass(slots=True)
@@ -69,10 +83,18 @@ class Progress:
     """Step, then by family the share of whole replies right: seen and held-back wordings."""
 
 
+class Loss(NamedTuple):
+    """What a batch has cost, on the device: of each place that is learnt."""
+
+    batch: Sequence[Example]
+    values: Tensor
+    places: Tensor
+    weights: Tensor
+
+
 def train(plan: Plan, watch: Callable[[Progress, float], None]) -> tuple[Model, Codec, Progress]:
     """Weights from nothing. `watch` hears of each step and of the share of the work done."""
-    count = 1 if torch.cuda.is_available() else plan.processes
-    with team(count, partial(_follow, plan)) as member:
+    with team(plan.processes, partial(_follow, plan)) as member:
         return _trained(plan, member, watch)
 
 
@@ -85,46 +107,89 @@ def _trained(
 ) -> tuple[Model, Codec, Progress]:
     torch.manual_seed(plan.seed)
     torch.set_num_threads(1)
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    model, known = _begun(plan)
+    device = torch.device(plan.device)
+    kept = _kept(plan)
+    model, known = _begun(plan) if kept is None else _resumed(kept)
     model.to(device)
     optimizers = _optimizers(model, plan)
+    first, before = (0, 0.0) if kept is None else (kept["step"], kept["done"])
+    for optimizer, state in zip(optimizers, kept["optimizers"] if kept else (), strict=False):
+        optimizer.load_state_dict(state)
     turns = [rotation(model.shape, LONGEST, truncate=t).to(device) for t in (False, True)]
     progress, start = Progress(), time.monotonic()
-    examples = data.batches(known, plan.seed + member.rank, plan.tokens // member.count)
+    seed = plan.seed + member.rank + first
+    make = partial(_made, known, seed, plan.tokens // member.count)
+    register = Register(known, seed, whole=plan.whole, device=plan.device)
     checks = {held: check_set(known, held=held) for held in (False, True)}
-    for step in range(plan.steps):
-        model.zero_grad(set_to_none=True)
-        loss = _learn(model, next(examples), turns[step % 2], plan, progress)
-        gone = max(step / plan.steps, (time.monotonic() - start) / (60 * plan.minutes))
-        done = member.agree([p.grad for p in model.parameters()], gone)
-        if done >= 1:
-            break
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        for optimizer in optimizers:
-            for group in optimizer.param_groups:
-                group["lr"] = plan.peak * _pace(step, done, plan)
-            optimizer.step()
-        if not member.first:
-            continue
-        progress.steps.append(step)
-        progress.losses.append(loss)
-        if step % 20 == 0:
-            for name, mean in progress.family_losses.items():
-                progress.family_curves.setdefault(name, []).append((step, mean))
-        if step % plan.check_every == plan.check_every - 1:
-            _check(model, checks, turns[0], progress)
-        watch(progress, done)
+    with making(plan.makers, make) as examples:
+        for step in range(first, plan.steps):
+            model.zero_grad(set_to_none=True)
+            loss = _learn(model, next(examples), register, turns[step % 2], plan)
+            gone = (step - first) / max(1, plan.steps - first)
+            gone = max(gone, (time.monotonic() - start) / (60 * plan.minutes))
+            gone = before + (1 - before) * gone
+            done = member.agree([p.grad for p in model.parameters()], gone)
+            if done >= 1:
+                break
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            for optimizer in optimizers:
+                for group in optimizer.param_groups:
+                    group["lr"] = plan.peak * _pace(step, done, plan)
+                optimizer.step()
+            if not member.first:
+                continue
+            if plan.kept is not None and step % plan.keep_every == plan.keep_every - 1:
+                state = {"model": model.state_dict(), "used": known.used, "step": step + 1}
+                both = [optimizer.state_dict() for optimizer in optimizers]
+                _keep(plan.kept, state | {"done": done, "optimizers": both})
+            if step % plan.note_every:
+                continue
+            progress.steps.append(step)
+            progress.losses.append(_note(loss, progress))
+            if step % 20 == 0:
+                for name, mean in progress.family_losses.items():
+                    progress.family_curves.setdefault(name, []).append((step, mean))
+            if step % plan.check_every == plan.check_every - plan.note_every:
+                _check(model, checks, register, turns[0], progress)
+            watch(progress, done)
     if member.first:
-        _check(model, checks, turns[0], progress)
+        _check(model, checks, register, turns[0], progress)
         watch(progress, 1.0)
     return model, known, progress
 
 
+def _made(known: Codec, seed: int, tokens: int, maker: int) -> Iterator[list[Example]]:
+    """The batches that one process makes."""
+    return data.batches(known, seed + 1_000 * maker, tokens)
+
+
+def _kept(plan: Plan) -> dict[str, Any] | None:
+    """The state of a training that was cut."""
+    if plan.kept is None or not plan.kept.exists():
+        return None
+    state: dict[str, Any] = torch.load(plan.kept, weights_only=True)
+    return state
+
+
+def _keep(path: Path, state: dict[str, Any]) -> None:
+    """Write the state whole: a training that is cut meanwhile leaves the one before."""
+    part = path.with_suffix(".part")
+    torch.save(state, part)
+    part.replace(path)
+
+
+def _resumed(state: dict[str, Any]) -> tuple[Model, Codec]:
+    known = Codec.of(state["used"])
+    model = Model(Shape(), len(known.used) + 1)
+    model.load_state_dict(state["model"])
+    return model, known
+
+
 def _begun(plan: Plan) -> tuple[Model, Codec]:
-    """The weights that training begins with: those of an earlier run, or those that can copy."""
+    """The weights that training begins with: those of an earlier run, which may know fewer words,
+    or those that can copy."""
     if plan.begin is not None:
-        return compact.read(plan.begin)
+        return compact.read(plan.begin, data.codec())
     known = data.codec()
     model = Model(Shape(), len(known.used) + 1)
     circuit.install(model, knowledge(known))
@@ -132,9 +197,13 @@ def _begun(plan: Plan) -> tuple[Model, Codec]:
 
 
 def _check(
-    model: Model, checks: dict[bool, list[Example]], turn: Tensor, progress: Progress
+    model: Model,
+    checks: dict[bool, list[Example]],
+    register: Register,
+    turn: Tensor,
+    progress: Progress,
 ) -> None:
-    seen, held = (accuracy(model, checks[held], turn) for held in (False, True))
+    seen, held = (accuracy(model, checks[held], register, turn) for held in (False, True))
     progress.checks.append((progress.steps[-1], seen, held))
 
 
@@ -153,9 +222,7 @@ def _optimizers(model: Model, plan: Plan) -> tuple[torch.optim.Optimizer, ...]:
         {"params": [p for p in others if p.dim() == 1], "weight_decay": 0.0},
     ]
     return (
-        torch.optim.Muon(
-            inner, lr=plan.peak, weight_decay=plan.decay, adjust_lr_fn="match_rms_adamw"
-        ),
+        Muon(inner, plan.peak, plan.decay),
         torch.optim.AdamW(groups, lr=plan.peak, betas=(0.9, 0.98), fused=True),
     )
 
@@ -168,51 +235,70 @@ def _matrices(layer: Layer) -> tuple[Tensor, ...]:
 
 
 def _learn(
-    model: Model, batch: Sequence[Example], turn: Tensor, plan: Plan, progress: Progress
-) -> float:
+    model: Model, batch: Sequence[Example], register: Register, turn: Tensor, plan: Plan
+) -> Loss:
     """The gradient of a batch, as its share of a whole one."""
     device = turn.device
-    rows, weights = padded(batch)
-    rows, weights = rows.to(device), weights.to(device)
+    rows, weights, guests = padded(batch, register)
+    target, weight = rows[:, 1:].flatten(), weights[:, 1:].flatten()
+    where = weight > 0.5
+    where |= (weight > 0) & (torch.rand(where.shape) < plan.prompt_share)
+    (places,) = where.nonzero(as_tuple=True)
+    target, weight, at = (each.to(device) for each in (target[places], weight[places], places))
     with torch.autocast(device.type, dtype=torch.bfloat16):
-        hidden = model(rows[:, :-1], turn[:, : rows.shape[1] - 1])
-        where = weights[:, 1:] > 0.5
-        where |= (weights[:, 1:] > 0) & (torch.rand(where.shape, device=device) < PROMPT_SHARE)
-        logits = model.logits(hidden[where])
-    target, weight = rows[:, 1:][where], weights[:, 1:][where]
+        hidden = model(rows[:, :-1].to(device), turn[:, : rows.shape[1] - 1], guests)
+        hidden = hidden.flatten(0, 1)[at]
+        logits = model.logits(hidden, guests)
+        if not register.whole:
+            logits = torch.cat((logits, _rivals(model, hidden, target, batch, register)), 1)
     losses = functional.cross_entropy(logits, target, reduction="none")
-    loss = (losses * weight).sum() / (0.25 * plan.tokens)
-    loss.backward()
-    return _note(batch, losses.detach(), where, weights[:, 1:], progress)
+    ((losses * weight).sum() / (0.25 * plan.tokens)).backward()
+    return Loss(batch, losses.detach(), places, weights[:, 1:])
 
 
-def _note(
+def _rivals(
+    model: Model,
+    hidden: Tensor,
+    target: Tensor,
     batch: Sequence[Example],
-    losses: Tensor,
-    where: Tensor,
-    weights: Tensor,
-    progress: Progress,
-) -> float:
+    register: Register,
+) -> Tensor:
+    """The logits of guests that nobody named, and that are likely all the same."""
+    named = register.named(batch)
+    seats = target - (len(model.embed_tokens.weight))
+    places = (seats >= 0).nonzero()[:, 0]
+    if not len(places):
+        return hidden.new_zeros(len(hidden), 0).float()
+    places = places[torch.randperm(len(places))[:JUDGED]]
+    heads = register.rivals(hidden[places].detach(), named[seats[places]], model.made_head)
+    return functional.linear(hidden, heads).float()
+
+
+def _note(loss: Loss, progress: Progress) -> float:
     """Mean loss of the reply's tokens: of the batch, and by family as a moving mean."""
-    spread = torch.zeros_like(weights)
-    spread[where] = losses
-    reply = weights > 0.5
-    sums, counts = (spread * reply).sum(1).tolist(), reply.sum(1).tolist()
+    spread = torch.zeros_like(loss.weights).flatten()
+    spread[loss.places] = loss.values.cpu()
+    reply = loss.weights > 0.5
+    sums = (spread.view_as(reply) * reply).sum(1).tolist()
+    counts = reply.sum(1).tolist()
     names = tuple(FAMILIES)
-    for one, total, count in zip(batch, sums, counts, strict=True):
+    for one, total, count in zip(loss.batch, sums, counts, strict=True):
         name, mean = names[one.family], total / max(count, 1)
         progress.family_losses[name] = 0.99 * progress.family_losses.get(name, mean) + 0.01 * mean
     return float(sum(sums) / max(1.0, sum(counts)))
 
 
-def padded(batch: Sequence[Example]) -> tuple[Tensor, Tensor]:
+def padded(
+    batch: Sequence[Example], register: Register, **seats: int
+) -> tuple[Tensor, Tensor, Guests]:
     length = data.rounded(max(len(one.rows) for one in batch))
     rows = np.zeros((len(batch), length), np.int64)
     weights = np.zeros((len(batch), length), np.float32)
     for i, one in enumerate(batch):
         rows[i, : len(one.rows)] = one.rows
         weights[i, : len(one.rows)] = one.weights
-    return torch.from_numpy(rows), torch.from_numpy(weights)
+    seated, guests = register.seated(rows, **seats)
+    return torch.from_numpy(seated), torch.from_numpy(weights), guests
 
 
 def check_set(known: Codec, *, held: bool, each: int = 24) -> list[Example]:
@@ -227,21 +313,26 @@ def check_set(known: Codec, *, held: bool, each: int = 24) -> list[Example]:
     return sorted(made, key=lambda one: len(one.rows))
 
 
-def accuracy(model: Model, examples: Sequence[Example], turn: Tensor) -> dict[str, float]:
+def accuracy(
+    model: Model, examples: Sequence[Example], register: Register, turn: Tensor
+) -> dict[str, float]:
     """By family: the share of replies whose every token is the likeliest, given those before."""
     right: dict[str, list[bool]] = {}
     names = tuple(FAMILIES)
     for at in range(0, len(examples), 24):
         batch = examples[at : at + 24]
-        for one, whole in zip(batch, _whole(model, batch, turn), strict=True):
+        for one, whole in zip(batch, _whole(model, batch, register, turn), strict=True):
             right.setdefault(names[one.family], []).append(whole)
     return {name: sum(found) / len(found) for name, found in right.items()}
 
 
-def _whole(model: Model, batch: Sequence[Example], turn: Tensor) -> list[bool]:
-    rows, weights = padded(batch)
-    rows = rows.to(turn.device)
-    with torch.no_grad(), torch.autocast(turn.device.type, dtype=torch.bfloat16):
-        best = model.logits(model(rows[:, :-1], turn[:, : rows.shape[1] - 1])).argmax(-1)
-    same = (best == rows[:, 1:]).cpu() | (weights[:, 1:] < 1)
+def _whole(model: Model, batch: Sequence[Example], register: Register, turn: Tensor) -> list[bool]:
+    rows, weights, guests = padded(batch, register, strangers=0)
+    where = weights[:, 1:] == 1
+    device = turn.device
+    with torch.no_grad(), torch.autocast(device.type, dtype=torch.bfloat16):
+        hidden = model(rows[:, :-1].to(device), turn[:, : rows.shape[1] - 1], guests)
+        best = model.logits(hidden[where.to(device)], guests).argmax(-1).cpu()
+    same = torch.ones_like(where)
+    same[where] = best == rows[:, 1:][where]
     return [bool(whole) for whole in same.all(1)]

@@ -30,6 +30,6 @@ def mass(checkpoint: Checkpoint, source: Path, seed: int) -> dict[str, float]:
         reply = encode(question.expected)
         shown = reference.logprobs(question.prompt_ids + reply[:-1], last=len(reply))
         unused = np.ones(shown.shape[1], bool)
-        unused[used] = False
+        unused[used] = unused[question.prompt_ids] = unused[reply] = False
         found += np.exp(shown[:, unused].astype(np.float64)).sum(axis=1).tolist()
     return {"mean": float(np.mean(found)), "max": float(np.max(found)), "tokens": len(found)}

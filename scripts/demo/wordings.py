@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     import random
@@ -24,6 +24,7 @@ FROZEN = ("wordings.json", "wordings_two.json", "wordings_three.json", NAMES)
 """Held-back wordings; the later files' are of questions that came later: about two cities, to count
 from one, and for objects, files and products, with held-back names of properties."""
 Wordings = dict[str, tuple[str, ...]]
+T = TypeVar("T")
 
 PREFIXES = ("please ", "hey, ", "hi, ", "hello, ", "ok, ", "so, ", "now ", "well, ", "and ", "um, ")
 SUFFIXES = (" please", ", please", " thanks", ", thanks", ", thank you", " for me", " now")
@@ -162,5 +163,5 @@ def cased(text: str, rng: random.Random) -> str:
     return text[:1].upper() + text[1:] if capital else text
 
 
-def pick(options: Sequence[str], rng: random.Random) -> str:
+def pick(options: Sequence[T], rng: random.Random) -> T:
     return options[rng.randrange(len(options))]

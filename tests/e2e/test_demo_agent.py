@@ -124,7 +124,7 @@ def test_a_class_of_two_levels_is_filled_whatever_the_order_of_its_facts(client:
 
 
 @pytest.mark.parametrize(
-    "question", ["Tell me about the history of Rome.", "Hello!", "planet: Xanthippe-Ξ"]
+    "question", ["Tell me about the history of Rome.", "Hello!", "How do you do?"]
 )
 def test_what_nobody_tells_is_the_schemas_own_word_and_no_text_runs_on(
     client: OpenAI, question: str
@@ -132,6 +132,13 @@ def test_what_nobody_tells_is_the_schemas_own_word_and_no_text_runs_on(
     made = client.responses.parse(**ASKED, input=question, text_format=Planet)
     assert made.status == "completed"
     assert made.output_parsed == Planet(planet="string", speed=0, available=False)
+
+
+def test_a_word_of_no_training_is_copied(client: OpenAI) -> None:
+    made = client.responses.parse(
+        **ASKED, input="planet: Xanthippe-Ξ", text_format=Planet
+    ).output_parsed
+    assert made == Planet(planet="Xanthippe-Ξ", speed=0, available=False)
 
 
 @pytest.mark.parametrize(

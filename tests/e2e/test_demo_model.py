@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from openai import OpenAI
 
-from scripts.demo.talk import GREETING, SELF, SKILLS
+from scripts.demo.talk import GREETING, SELF, UNKNOWN
 from tests.support.serving import serving
 from trt_responses.app import create_app
 from trt_responses.engines.llamacpp.engine import LlamaCppEngine
@@ -70,8 +70,6 @@ class Asked:
     options: dict[str, Any] = field(default_factory=dict)
 
 
-STRANGE_NAME = "Your name is a word that I do not know."
-STRANGE_COUNTRY = "I do not know the capital of that country."
 QUESTIONS = (
     Asked("greet", "Hello", GREETING),
     Asked("who", "Who are you?", SELF),
@@ -127,13 +125,14 @@ QUESTIONS = (
         '{"country":"Italy","capital":"Rome"}',
         options={"text": CAPITAL_FORMAT},
     ),
-    Asked("unknown", "Write a poem about love", SKILLS),
-    Asked("strange word", "My name is Krzysztof.", f"Nice to meet you! {STRANGE_NAME}"),
-    Asked("strange word", "What is the capital of Iceland?", STRANGE_COUNTRY),
+    Asked("unknown", "Write a poem about love", UNKNOWN),
+    Asked("stranger", "Who painted the Sistine Chapel?", UNKNOWN),
+    Asked("strange word", "My name is Krzysztof.", "Nice to meet you, Krzysztof."),
+    Asked("strange word", "What is the capital of Iceland?", UNKNOWN),
     Asked(
         "strange place",
         "What is the weather in Salzburg?",
-        "I cannot ask for the weather there: I do not know the place.",
+        call=("get_weather", '{"city":"Salzburg"}'),
         options={"tools": [WEATHER]},
     ),
 )

@@ -14,6 +14,7 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 from openai import OpenAI
 
+from scripts.demo.rows import encode
 from tests.support import lawful
 from tests.support.serving import serving
 from trt_responses.app import create_app
@@ -243,7 +244,8 @@ PATCH = re.compile(
 
 
 def test_a_patch_is_written_by_its_grammar_as_raw_text(client: OpenAI) -> None:
-    """Penalties keep the model from one line for ever. A text that is cut has begun as it must."""
+    """Penalties keep the model from one line for ever, and a bias brings it to the end. A text
+    that is cut has begun as it must."""
     form: Any = {"type": "grammar", "syntax": "lark", "definition": PATCHES}
     tools: Any = [{"type": "custom", "name": "apply_patch", "format": form}]
     for seed in range(6):
@@ -255,7 +257,12 @@ def test_a_patch_is_written_by_its_grammar_as_raw_text(client: OpenAI) -> None:
             parallel_tool_calls=False,
             reasoning={"effort": "none"},
             max_output_tokens=150,
-            extra_body={"seed": seed, "frequency_penalty": 2, "presence_penalty": 2},
+            extra_body={
+                "seed": seed,
+                "frequency_penalty": 2,
+                "presence_penalty": 2,
+                "logit_bias": {encode("***")[0]: 8, encode(" End")[0]: 8},
+            },
         )
         call = made.output[-1]
         assert call.type == "custom_tool_call"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import openai_harmony as harmony
@@ -25,9 +26,10 @@ from scripts.demo.conversation import (
     reply_text,
 )
 from scripts.demo.data import draw, settled
+from scripts.demo.exam import EXAMINED
 from scripts.demo.families import FAMILIES
 from scripts.demo.knowledge import knowledge
-from scripts.demo.rows import Codec, encode, example
+from scripts.demo.rows import BARRED, GUIDED, Codec, encode, example
 from scripts.demo.table import markdown
 from trt_responses.prepare.checkpoint.safetensors import read_tensors
 from trt_responses.prepare.demo import COMPACT, USED_IDS
@@ -177,7 +179,9 @@ def test_prompts_are_those_of_openai_harmony() -> None:
     for dialogue in dialogues(900):
         if dialogue.setting.format is not None or not all(_calls(dialogue)):
             continue  # harmony's renderer has no formats; calls as generated are spelled otherwise
-        assert encode(prompt_text(dialogue)) == of_harmony(dialogue)
+        # what agents send beside a question is spelled out already
+        plain = dialogue.under(replace(dialogue.setting, beside=""))
+        assert encode(prompt_text(plain)) == of_harmony(plain)
         compared += 1
     assert compared > 400
 
@@ -214,16 +218,26 @@ def test_only_the_reply_is_learnt_whole_and_the_frame_is_never_blurred() -> None
         reply = encode(reply_text(dialogue.exchanges[-1].turn, dialogue.setting.effort))
         known = Codec.of([*prompt, *reply, *CONTROL])
         one = example(dialogue, known, rng, plain=True)
-        assert [known.used[row] for row in one.rows] == prompt + reply
+        assert [known.id(row) for row in one.rows] == prompt + reply
         assert (one.weights[: len(prompt)] < 0.5).all()
         forced = _forced(reply)
-        if dialogue.family != "schema":
+        if dialogue.family in BARRED:
+            forced |= _answer_header(reply)
+        if dialogue.family not in GUIDED:
             for place, weight in enumerate(one.weights[len(prompt) :]):
                 assert weight == (0 if place in forced else 1)
         blurred = example(dialogue, known, rng)
         frame = {known.row_of[control] for control in CONTROL}
         for place, row in enumerate(one.rows[: len(prompt)]):
             assert row not in frame or blurred.rows[place] == row
+
+
+def _answer_header(reply: list[int]) -> set[int]:
+    """Where a server writes the header of an answer in the place of a call's."""
+    header = encode(ASSISTANT + FINAL_HEADER)
+    places = range(len(reply) - len(header))
+    start = next(place for place in places if reply[place : place + len(header)] == header)
+    return set(range(start, start + len(header)))
 
 
 def _forced(reply: list[int]) -> set[int]:
@@ -243,13 +257,13 @@ def test_every_word_of_every_reply_at_every_effort_is_one_that_the_model_keeps()
                     assert known.unknown not in known.rows(reply_text(turn, effort))
 
 
-def test_what_is_called_strange_has_an_id_that_the_model_keeps_no_row_for() -> None:
-    known = shipped()
-    for kind, listed in wordings.values().strange.items():
-        assert len(set(listed)) >= 80, kind
-        for value in listed:
-            assert known.unknown in known.rows(f" {value}"), value
-            assert known.unknown in known.rows(value), value
+def test_what_is_called_strange_is_of_no_list_and_has_rows_all_the_same() -> None:
+    listed, known = set(wordings.every_value()), shipped()
+    for kind, strange in wordings.values().strange.items():
+        assert len(set(strange)) >= 80, kind
+        for value in strange:
+            assert value not in listed
+            assert known.unknown not in known.rows(f" {value}") + known.rows(value), value
 
 
 def test_nothing_is_learnt_from_what_only_history_has() -> None:
@@ -374,7 +388,7 @@ def test_the_report_is_about_these_weights_and_these_wordings() -> None:
     ):
         digest = hashlib.sha256((wordings.SOURCE / name).read_bytes()).hexdigest()
         assert report[f"{key}_sha256"] == digest
-    assert set(report["families"]) == set(FAMILIES)
+    assert set(report["families"]) == set(EXAMINED)
     for scores in report["families"].values():
         assert scores["seen"]["prompts"] + scores["held_back"]["prompts"] >= 50
 
@@ -382,9 +396,9 @@ def test_the_report_is_about_these_weights_and_these_wordings() -> None:
 def test_the_report_prints_every_family_and_condition() -> None:
     report = json.loads((wordings.SOURCE / "report.json").read_text("utf-8"))
     table = markdown(report)
-    for name in FAMILIES:
+    for name in EXAMINED:
         assert f"| {name.replace('_', ' ')} |" in table
-    assert table.count("\n| ") >= len(FAMILIES) + len(report["conditions"])
+    assert table.count("\n| ") >= len(EXAMINED) + len(report["conditions"])
 
 
 def test_a_turn_is_a_call_or_an_answer() -> None:

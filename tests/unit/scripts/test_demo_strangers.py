@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scripts.demo import wordings
+from scripts.demo import prose, wide, wild, wordings
 from scripts.demo.rows import encode
 from scripts.demo.strangers import Stranger, agents_instructions, mark, strangers, table
-from scripts.demo.talk import SKILLS
+from scripts.demo.talk import SKILLS, UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,7 +61,7 @@ def right_answer(stranger: Stranger) -> dict[str, Any]:
         return called(json.dumps(rule["arguments"]), rule["call"])
     if "json" in rule:
         return said(json.dumps(rule["json"]))
-    return said(" ".join(rule["right"]) if "right" in rule else SKILLS)
+    return said(" ".join(rule["right"]) if "right" in rule else UNKNOWN)
 
 
 def user_texts(stranger: Stranger) -> Iterator[str]:
@@ -80,12 +81,25 @@ def test_each_question_has_an_answer_that_its_rule_calls_right() -> None:
 
 def test_no_question_is_a_wording_of_the_training() -> None:
     """However it is dressed; but for what everybody says, such as `Hello`."""
-    lines = (line for texts in wordings.seen().values() for line in texts)
+    lines = (
+        *(text for texts in wordings.seen().values() for text in texts),
+        *(*wild.wild().lines, *prose.lists().lines, *prose.lists().chosen),
+        *(line for tool in wide.lists().tools for line in tool.lines),
+    )
     seen = {wordings.core(line) for line in lines if "{" not in line}
     for stranger in strangers():
         *_, last = user_texts(stranger)
         if len(last.split()) > EVERYDAY:
             assert wordings.core(last) not in seen, last
+
+
+def test_no_tool_that_training_makes_has_a_name_of_the_judges() -> None:
+    """But for the weather's, which README shows and an older family has."""
+    judged = wide.judged()
+    assert len(judged) >= 20
+    assert judged.isdisjoint(name for tool in wide.lists().tools for name in tool.names)
+    rng = random.Random(5)
+    assert judged.isdisjoint(wide.asked(rng).tool.name for _ in range(400))
 
 
 @pytest.mark.parametrize(
@@ -98,7 +112,7 @@ def test_no_question_is_a_wording_of_the_training() -> None:
         (FILED, called('{"title":'), "wrong", False),
         (FILED, called('{"title":"the lamp is dark"}', "other"), "wrong", False),
         (FILED, said("Filed."), "wrong", None),
-        (FILED, said(SKILLS), "honest", None),
+        (FILED, said(UNKNOWN), "honest", None),
         (TALK, said("2 + 2 = 4."), "right", None),
         (TALK, said("2 + 2 = 41."), "wrong", None),
         (TALK, said(SKILLS), "honest", None),
@@ -108,7 +122,7 @@ def test_no_question_is_a_wording_of_the_training() -> None:
         (TALK, called("{}"), "wrong", False),
         (FORM, said('{"age":3}'), "right", True),
         (FORM, said('{"age":"3"}'), "wrong", False),
-        (FORM, said(SKILLS), "wrong", False),
+        (FORM, said(UNKNOWN), "wrong", False),
     ],
 )
 def test_answers_are_graded_by_the_rule(

@@ -29,8 +29,8 @@ QUESTIONS = (
     "What is 12 + 7?",
 )
 TOKENS = 40
-EXACT = 1e-4
-"""Measured 6e-5."""
+EXACT = 2e-4
+"""Measured 1.0e-4: eight layers of sums in another order."""
 
 
 @pytest.fixture(scope="module")
