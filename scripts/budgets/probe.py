@@ -81,7 +81,8 @@ async def _calls(words: int) -> Calls:
     answer = f"<|channel|>final<|message|>{'word ' * words}<|return|>"
     async with served(answer) as s:
         await Calls().post(s.app)  # fills what a process computes once
-        return await Calls().post(s.app)
+        posts = [await Calls().post(s.app) for _ in range(3)]
+        return min(posts, key=lambda post: len(post.codes))  # a timer may fire in between
 
 
 def loaded() -> dict[str, int]:

@@ -15,6 +15,7 @@ from tests.support.served import ANSWER, Served, ids, script, served
 from tests.support.steering import GUIDES
 from trt_responses.features.peer_words.words import FIELDS, REFUSED, lark_of
 from trt_responses.schema.compile import Forms
+from trt_responses.tokens.control import CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -199,6 +200,17 @@ def test_an_answer_stops_at_the_client_s_ids() -> None:
             assert call.json()["output"][0]["content"][0]["text"] == "Hello there"
             chat = (await asked(s, "chat", {"stop_token_ids": [stop]})).json()["choices"][0]
             assert (chat["finish_reason"], chat["message"]["content"]) == ("stop", "Hello there")
+
+    asyncio.run(story())
+
+
+def test_the_ids_at_which_the_model_stops_anyway_may_be_among_them() -> None:
+    (stop,) = ids(" there")
+
+    async def story() -> None:
+        async with served(ANSWER) as s:
+            call = await s.client.create(stop_token_ids=[CONTROL.return_, stop, CONTROL.call])
+            assert call.json()["output"][0]["content"][0]["text"] == "Hello there"
 
     asyncio.run(story())
 

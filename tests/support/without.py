@@ -116,7 +116,11 @@ REFUSED: Mapping[str, Sequence[Post | Ignored | Start | str]] = {
         Post({"input": [{"type": "configuration_update"}]}, "input[0]"),
     ],
     "features.known_tools": [],
-    "features.limits": [Start({"keys_file": "keys.json"}), "/admin/drain"],
+    "features.limits": [
+        Start({"keys_file": "keys.json"}),
+        Start({"api_keys": "ann:key-a"}),
+        "/admin/drain",
+    ],
     "features.listing": ["GET /v1/responses/resp_1/input_items", "/v1/conversations"],
     "features.logprobs": [Post(ASKED | {"include": [LOGPROBS]}, "include")],
     "features.metrics": ["GET /metrics"],

@@ -14,6 +14,7 @@ from trt_responses.settings.values import (
     FixedGroup,
     Positive,
     Seconds,
+    SecretText,
     SettingGroup,
     Words,
 )
@@ -144,7 +145,7 @@ class ToolSettings(SettingGroup):
         description="Search service of the browser: URL of a SearXNG server, such as "
         "http://localhost:8080, or `brave`.",
     )
-    search_key: str | None = Field(
+    search_key: SecretText = Field(
         None,
         repr=False,
         description="Key of the search service; Brave requires one, SearXNG takes a bearer token.",

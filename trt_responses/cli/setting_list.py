@@ -11,10 +11,9 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from trt_responses.settings import PREFIX, Settings, whole
+from trt_responses.settings import PREFIX, Settings, secrets, whole
 from trt_responses.settings.groups import settable
 
-SECRET = {"api_keys", "admin_key", "metrics_key", "search_key", "seal_keys"}
 USER_INFO = re.compile(r"(?<=://).+@")
 """A password may have any sign, `@` and `/` too, also where nothing could use such a URL."""
 
@@ -60,7 +59,7 @@ def settings_in_force(
 
 
 def _safe(name: str, value: Any) -> str:
-    if name in SECRET:
+    if name in secrets():
         return "(set, and not shown)" if value else ""
     parts = value if isinstance(value, tuple) else (value,)
     return ",".join(USER_INFO.sub("…@", _shown(part)) for part in parts)

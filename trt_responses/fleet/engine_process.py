@@ -21,7 +21,7 @@ from trt_responses.engines.remote.process import EngineProcess, Patience
 from trt_responses.errors import StartupError
 from trt_responses.fleet.settings import FleetSettings
 from trt_responses.prepare.shelf.shelf import Selection
-from trt_responses.settings import PREFIX, Settings
+from trt_responses.settings import PREFIX, Settings, secrets
 
 Arguments = Mapping[str, object]
 Variables = Mapping[str, str]
@@ -43,7 +43,8 @@ runpy.run_module(module, run_name="__main__")
 """
 """A program that runs a module of this package in an environment that does not have it. A path of
 modules would also bring whatever else is installed beside it."""
-SECRETS = {"api_keys", "metrics_key", "seal_keys", "store", "store_keys"}
+NOT_GIVEN = {"store", "store_keys"}
+"""Settings that may hold a password, and that an engine does not need."""
 
 
 def engine_of(selection: Selection, settings: Settings) -> Engine:
@@ -67,7 +68,7 @@ def process_of(selection: Selection, settings: Settings) -> EngineProcess:
         return _trtllm_process(settings, *given)
     arguments = {
         "directory": str(selection.directory.absolute()),
-        "settings": settings.model_dump(mode="json", exclude=SECRETS),
+        "settings": settings.model_dump(mode="json", exclude=NOT_GIVEN | secrets()),
     }
     return EngineProcess((sys.executable, "-m", MODULE), arguments, _patience(settings))
 

@@ -21,6 +21,7 @@ from pydantic import PrivateAttr, ValidationError, create_model
 from trt_responses.errors import UsageError
 from trt_responses.settings.core import CoreSettings, Fixed
 from trt_responses.settings.groups import check_apart, gone, installed, listed, settable
+from trt_responses.settings.values import SECRET
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -125,6 +126,13 @@ def whole() -> type[Settings]:
 def variables() -> tuple[str, ...]:
     """The settings that the environment may give, in the order of help."""
     return tuple(name for name, _ in settable(whole()))
+
+
+@cache
+def secrets() -> frozenset[str]:
+    """The settings that are neither printed nor given to the engine's process."""
+    fields = whole().model_fields.items()
+    return frozenset(name for name, field in fields if SECRET in field.metadata)
 
 
 def misspelt(environment: Mapping[str, str]) -> list[str]:

@@ -62,6 +62,10 @@ Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
 Text = Annotated[str, AfterValidator(_text)]
 Positive = Annotated[int, Field(ge=1, le=LARGEST)]
 Seconds = Annotated[float, Field(ge=0.001, le=YEAR_S, allow_inf_nan=False)]
+SECRET = object()
+"""Marks a setting that is neither printed nor given to the engine's process."""
+SecretText = Annotated[str | None, SECRET]
+SecretWords = Annotated[Words, SECRET]
 
 
 class SettingGroup(BaseModel):

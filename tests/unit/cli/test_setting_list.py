@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from trt_responses.cli.main import main
-from trt_responses.cli.setting_list import SECRET, groups
-from trt_responses.settings import PREFIX, variables
+from trt_responses.cli.setting_list import groups
+from trt_responses.settings import PREFIX, secrets, variables
 
 if TYPE_CHECKING:
     Output = pytest.CaptureFixture[str]
@@ -23,7 +23,7 @@ def printed(capsys: Output) -> dict[str, tuple[str, str]]:
 
 def test_every_setting_is_in_one_group() -> None:
     assert [name for _, names in groups() for name in names] == list(variables())
-    assert set(variables()) >= SECRET
+    assert set(variables()) >= secrets()
 
 
 def test_help_has_every_setting_with_its_default(capsys: Output) -> None:
@@ -49,11 +49,16 @@ def test_what_is_in_force_is_told_with_where_it_came_from(
     assert shown["host"] == ("127.0.0.1", "default")
 
 
+def test_what_is_named_as_a_secret_is_one() -> None:
+    named = {name for name in variables() if re.search("_(key|keys|secret|token)$", name)}
+    assert named - secrets() == {"store_keys"}, "a file, or a command"
+
+
 def test_keys_and_passwords_are_not_printed(
     capsys: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TRT_RESPONSES_API_KEYS", "ann:hush")
-    monkeypatch.setenv("TRT_RESPONSES_METRICS_KEY", "hush")
+    for name in secrets():
+        monkeypatch.setenv(PREFIX + name.upper(), "ann:hush")
     monkeypatch.setenv("TRT_RESPONSES_STORE", "redis://me:hush@127.0.0.1:6379/0")
     assert main(["serve", "--print-settings"]) == 0
     out = capsys.readouterr().out

@@ -30,7 +30,7 @@ def test_an_engine_of_another_server_needs_none_on_the_shelf(
     assert found.kind == kind
 
 
-@pytest.mark.parametrize(("kind", "why"), [("grpc", "another server's"), ("triton", "a Triton's")])
+@pytest.mark.parametrize(("kind", "why"), [("grpc", "start its server"), ("triton", "a Triton's")])
 def test_versions_of_another_servers_engine_are_exchanged_there(kind: str, why: str) -> None:
     settings = Settings(engine=f"{kind}://{PLACE}", store="memory")
     server = Server(settings, served_engine(settings, Given(), engine_of), tools=[])

@@ -8,19 +8,28 @@ from pydantic import Field
 
 from trt_responses.errors import UsageError
 from trt_responses.settings import PREFIX
-from trt_responses.settings.values import LARGEST, FixedGroup, Positive, SettingGroup, Words
+from trt_responses.settings.values import (
+    LARGEST,
+    FixedGroup,
+    Positive,
+    SecretText,
+    SecretWords,
+    SettingGroup,
+)
 
 
 class KeySettings(SettingGroup):
     """Keys of owners and admins."""
 
-    api_keys: Words = Field((), description="Keys as `owner:key,…` (default: no key is required).")
+    api_keys: SecretWords = Field(
+        (), description="Keys as `owner:key,…` (default: no key is required)."
+    )
     keys_file: Path | None = Field(
         None,
         description="File of keys, in addition to API_KEYS, reloaded when it changes; see "
         "`trt-responses keys`.",
     )
-    admin_key: str | None = Field(
+    admin_key: SecretText = Field(
         None,
         description="Key of an admin, who may drain the server, load and unload engine "
         "versions, change the log level and read metrics; `trt-responses drain` "

@@ -6,13 +6,13 @@ from typing import Literal
 
 from pydantic import Field
 
-from trt_responses.settings.values import SettingGroup
+from trt_responses.settings.values import SecretText, SettingGroup
 
 
 class MetricSettings(SettingGroup):
     """Who reads metrics, and under which names."""
 
-    metrics_key: str | None = Field(
+    metrics_key: SecretText = Field(
         None,
         description="Key for /metrics; an admin's key works too (default: no key is required).",
     )

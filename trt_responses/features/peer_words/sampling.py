@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 MOST_STOPS, MOST_BIASES = 64, 1024
 BAN = -100.0
 """The bias of an id that is never chosen."""
+ENDS = {"<|return|>", "<|call|>"}
+"""gpt-oss stops at these in any case; vLLM's recipe for it has both among `stop_token_ids`."""
 TOKEN_ID = re.compile("0|[1-9][0-9]{0,9}")
 """An id as a key: each has one spelling, so that none is named twice."""
 
@@ -96,8 +98,10 @@ class SamplingStep(Step):
 
     async def acquire(self, draft: Draft) -> None:
         """Refuse what this engine or its vocabulary does not have."""
-        sampling, limits = self._sampling, draft.limits
-        size = len(draft.parts.dialect.lexicon.token_bytes)
+        limits, lexicon = draft.limits, draft.parts.dialect.lexicon
+        others = (i for i in self._sampling.stop_token_ids if lexicon.control_name(i) not in ENDS)
+        sampling = self._sampling = self._sampling._replace(stop_token_ids=tuple(others))
+        size = len(lexicon.token_bytes)
         biased = [token_id for token_id, _ in sampling.logit_bias]
         for name, ids in (("logit_bias", biased), ("stop_token_ids", sampling.stop_token_ids)):
             if ids and max(ids) >= size:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from trt_responses.settings.values import SettingGroup
+from trt_responses.settings.values import SecretText, SettingGroup
 
 
 class WebhookSettings(SettingGroup):
@@ -13,6 +13,6 @@ class WebhookSettings(SettingGroup):
     webhook_url: str | None = Field(
         None, description="URL that gets a signed event when a batch has ended (default: none)."
     )
-    webhook_secret: str | None = Field(
+    webhook_secret: SecretText = Field(
         None, description="Secret that signs these events: any text, or base64 after `whsec_`."
     )

@@ -3,10 +3,15 @@
 import orjson
 
 from trt_responses.frozen import replace
-from trt_responses.wire.response import EchoedTools, Response, json_of
+from trt_responses.log.entries import ResponsesSpelling
+from trt_responses.wire.response import EchoedTools, Response
 
 TOOLS = EchoedTools([{"type": "function", "name": "tide", "parameters": {"type": "object"}}])
 BEGUN = Response(id="resp_a", created_at=17, model="demo", tools=TOOLS)
+
+
+def json_of(response: Response) -> bytes:
+    return ResponsesSpelling().json_of(response)
 
 
 def test_a_snapshot_is_the_same_json_whether_its_tools_were_written_before_or_not() -> None:
