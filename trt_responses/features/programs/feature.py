@@ -27,6 +27,7 @@ from trt_responses.prompt.conversation import ID_PREFIXES, callee_of
 from trt_responses.prompt.history import prior_of
 from trt_responses.prompt.output_blocks import answer_ids
 from trt_responses.store import Block, lasting_json
+from trt_responses.wire.past_calls import FolderItem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -92,10 +93,10 @@ def with_ids(accepted: Accepted, places: Sequence[int]) -> Accepted:
         return accepted
     items = list(accepted.input)
     for place in places:
-        if items[place].id is None:
-            prefix = ID_PREFIXES[items[place].type or ""]
-            named = {"id": f"{prefix}_{os.urandom(12).hex()}"}
-            items[place] = items[place].model_copy(update=named)
+        if (item := items[place]).id is None:
+            kind = item.type or ""
+            prefix = item.prefix if isinstance(item, FolderItem) else ID_PREFIXES[kind]
+            items[place] = item.model_copy(update={"id": f"{prefix}_{os.urandom(12).hex()}"})
     return replace(accepted, input=items)
 
 
