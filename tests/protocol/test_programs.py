@@ -249,6 +249,24 @@ def test_a_program_that_makes_other_calls_is_ended() -> None:
 
 @pytest.mark.slow  # starts interpreters in their boxes
 @BOXED
+def test_a_forged_call_is_no_call() -> None:
+    code = (
+        "import asyncio\n"
+        "tools.waiting.append({'name': 'none', 'text': ''})\n"
+        "await asyncio.Event().wait()"
+    )
+
+    async def story() -> None:
+        async with served(program(code), ANSWER, python="boxed") as s:
+            made = (await s.client.create(tools=TOOLS)).json()
+            _, result, answer = made["output"]
+            assert (result["status"], answer["type"]) == ("incomplete", "message"), result
+
+    asyncio.run(story())
+
+
+@pytest.mark.slow  # starts interpreters in their boxes
+@BOXED
 def test_tools_of_namespaces_and_custom_tools_are_called_by_their_names() -> None:
     note = {"type": "custom", "name": "note", "allowed_callers": ["programmatic"]}
     find = ORDER | {"name": "find"}

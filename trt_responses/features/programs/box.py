@@ -79,7 +79,7 @@ class ProgramSession:
         }
         given = json.dumps(setup)
         answer = await self._ran(f"{SOURCE}\nprint(json.dumps(report(json.loads({given!r}))))")
-        return answer if answer.failed else _read(answer.text)
+        return answer if answer.failed else _read(answer.text, self._kinds)
 
     async def _ran(self, source: str) -> ToolAnswer:
         python = self._programs.python
@@ -98,12 +98,14 @@ class ProgramSession:
         """Do nothing: nothing is kept."""
 
 
-def _read(text: str) -> ToolAnswer:
-    """The report of a program that has stopped."""
+def _read(text: str, kinds: Mapping[str, str]) -> ToolAnswer:
+    """The report of a program that has stopped, which it may have forged."""
     try:
         report: dict[str, Any] = json.loads(text.strip().rpartition("\n")[2])
         if "calls" in report:
-            return ToolAnswer("", details={"calls": report["calls"]})
-        return ToolAnswer(report["result"], bool(report["failed"]))
+            calls = [{"name": one["name"], "text": str(one["text"])} for one in report["calls"]]
+            if calls and all(one["name"] in kinds for one in calls):
+                return ToolAnswer("", details={"calls": calls})
+        return ToolAnswer(str(report["result"]), bool(report["failed"]))
     except (ValueError, KeyError, TypeError):
         return ToolAnswer(f"The program was ended:\n{text}", failed=True)
