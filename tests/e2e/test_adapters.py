@@ -65,7 +65,7 @@ def engines_dir(demo_gguf: Path, tmp_path: Path) -> Path:
 
 
 def wish(adapter: str | None) -> GenerateOptions:
-    return GenerateOptions(64, (), temperature=0.0, adapter=adapter)
+    return GenerateOptions(24, (), temperature=0.0, adapter=adapter)
 
 
 async def check_the_engine(engine: Engine) -> None:
