@@ -1,4 +1,5 @@
--- Every start of a server renews this function, in any format: its arguments stay as they are.
+-- A start of a server renews this function where it is another one, in any format: its arguments
+-- stay as they are.
 --
 -- Its plans are made while the tables are empty, and kept for as long as a connection lasts. Each
 -- block is looked up by itself and the earliest end by its index, so that no plan reads a table.

@@ -326,3 +326,21 @@ def test_a_put_reads_as_many_rows_whatever_is_stored(history: PostgresHistory) -
         assert history.value(rows) - before <= puts * 3 * blocks
 
     asyncio.run(story())
+
+
+def test_a_user_who_may_change_rows_alone_can_serve(history: PostgresHistory) -> None:
+    async def story() -> None:
+        await (owner := opened(history.url)).start()
+        await owner.stop()
+        history.execute(
+            "CREATE ROLE server LOGIN; GRANT USAGE ON SCHEMA trt_responses TO server; "
+            "GRANT ALL ON ALL TABLES IN SCHEMA trt_responses TO server; "
+            "GRANT ALL ON ALL SEQUENCES IN SCHEMA trt_responses TO server"
+        )
+        store = opened(history.url.replace("postgres@", "server@"))
+        await store.start()
+        await store.put(record("r1", block("hello")))
+        assert await store.get("r1", "ann") == record("r1", block("hello"))
+        await store.stop()
+
+    asyncio.run(story())
