@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from trt_responses.dialect import Lexicon
     from trt_responses.log.machine import CitedText
     from trt_responses.store import Block
-    from trt_responses.tool import CitedSession, Listing, Opening, Recipient, Session, Source, Tool
+    from trt_responses.tool import Listing, Opening, Recipient, Session, Source, Tool
     from trt_responses.tools.containers import WrittenFile
     from trt_responses.wire.output import Phase
 
@@ -53,6 +53,8 @@ KEPT_TOOLS, KEPT_LISTS = 16_384, 64
 """Of servers, that are kept for requests that get the same ones."""
 LONG_ITEM, KEPT_BYTES = 4096, 8 << 20
 """Bytes of an item that is worth keeping, and of all that are kept."""
+KEPT_SEARCHES = 4096
+"""Of long items, for a few bytes in each."""
 
 T = TypeVar("T")
 
@@ -208,8 +210,8 @@ class OpenedTools:
         """The source of the lines that can be cited, of the one tool that has any."""
         for session in self._sessions:
             if hasattr(session, "source"):  # a `CitedSession`
-                cited: CitedSession = session
-                return cited.source
+                source: Callable[[int, int], Source | None] = session.source
+                return source
         return None
 
     @property
@@ -284,7 +286,7 @@ def _answers(blocks: Sequence[Block], kind: str, lexicon: Lexicon) -> list[str]:
     for block in reversed(blocks):
         if len(found) == MOST_ANSWERS:
             break
-        if sign in block.item:
+        if holds(block, sign):
             ids = array("I", block.ids)
             found.append(lexicon.text([i for i in ids if not lexicon.is_control(i)]))
     return found[::-1]
@@ -331,7 +333,23 @@ def items_of(
 ) -> list[Json]:
     """The items of a kind of tool in the conversation, the latest last."""
     sign = _sign(kind)
-    return [read(block.item) for block in blocks if sign in block.item]
+    return [read(block.item) for block in blocks if holds(block, sign)]
+
+
+_searched: OrderedDict[tuple[bytes, bytes], bool] = OrderedDict()
+
+
+def holds(block: Block, sign: bytes) -> bool:
+    """Whether these bytes stand in the JSON of a block's item. A long one is searched once: the
+    list of a server with many tools is in every request's conversation."""
+    if len(block.item) < LONG_ITEM or not block.digest:
+        return sign in block.item
+    key = block.digest, sign
+    if key not in _searched:
+        _searched[key] = sign in block.item
+        if len(_searched) > KEPT_SEARCHES:
+            _searched.popitem(last=False)
+    return _searched[key]
 
 
 def _sign(kind: str) -> bytes:

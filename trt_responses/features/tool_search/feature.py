@@ -14,6 +14,7 @@ from trt_responses.accept.tools import client_tools
 from trt_responses.feature import Step
 from trt_responses.features.hosted_tools.hosted_calls import Runner
 from trt_responses.features.hosted_tools.loop import ToolLoop
+from trt_responses.features.hosted_tools.sessions import holds
 from trt_responses.features.hosted_tools.used import NO_CALLS, Both, NewCalls, UsedTool
 from trt_responses.features.tool_search.items import (
     DESCRIPTION,
@@ -205,7 +206,7 @@ def _names(tools: Sequence[Tool]) -> frozenset[str]:
 
 def _outputs(accepted: Accepted, blocks: Sequence[Block]) -> Iterator[list[Placed]]:
     for block in blocks:
-        if OUTPUT in block.item:
+        if holds(block, OUTPUT):
             item = orjson.loads(block.item)
             if item.get("type") == "tool_search_output":
                 yield list(flat(ToolSearchOutput.model_validate(item).tools))
