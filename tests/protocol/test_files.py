@@ -280,6 +280,25 @@ async def test_files_of_one_name_stand_beside_each_other(tmp_path: Path) -> None
         assert {each["path"] for each in listed.json()["data"]} == {other, "in.csv"}
 
 
+@boxed
+@story
+async def test_a_later_turn_s_file_of_one_name_takes_the_place_of_the_first(tmp_path: Path) -> None:
+    code = calling("import glob\nfor n in glob.glob('*.csv'): print(n, open(n).read())")
+    async with served(code, ANSWER, code, ANSWER, python="boxed", data_dir=tmp_path, **OWNERS) as s:
+        asked: dict[str, Any] = {
+            "model": "demo",
+            "tools": [{"type": "code_interpreter", "container": {"type": "auto"}}],
+            "include": ["code_interpreter_call.outputs"],
+        }
+        for text in ("1", "2"):
+            sent = (await upload(s, text.encode(), name="in.csv")).json()
+            part = {"type": "input_file", "file_id": sent["id"]}
+            asked["input"] = [{"role": "user", "content": [part]}]
+            last = (await ask(s, "POST", "/v1/responses", body=asked)).json()
+            assert last["output"][0]["outputs"] == [{"type": "logs", "logs": f"in.csv {text}\n"}]
+            asked["previous_response_id"] = last["id"]
+
+
 @story
 async def test_a_tool_without_containers_takes_no_files() -> None:
     async with served(tools=[ScriptedTool("2")]) as app:
