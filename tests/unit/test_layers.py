@@ -90,7 +90,7 @@ MAY_IMPORT = {
     "features.background": f"{CORE} features.stored",
     "features.batches": f"{CORE} features.files features.listing",
     "features.cache_diagnostics": f"{CORE} features.explain features.run_traces",
-    "features.card": CORE,
+    "features.card": f"{CORE} features.guides",
     "features.cassette": f"{CORE} cli",
     "features.compaction": f"{CORE} features.listing features.references features.turn_usage",
     "features.connections": CORE,
@@ -104,6 +104,7 @@ MAY_IMPORT = {
     "features.explain": f"{CORE} features.run_traces features.turn_usage",
     "features.files": f"{CORE} features.forms features.listing tools",
     "features.forms": LEAVES,
+    "features.guides": CORE,
     "features.health": CORE,
     "features.hosted_tools": f"{CORE} features.references features.tool_items features.turn_usage "
     "tools",
