@@ -91,7 +91,8 @@ class Register:
             seen = hidden.bfloat16() @ made.properties.T.bfloat16()
             scores = picture @ self._pictures.T + seen @ self._properties.T
             scores[:, self._owned] = -torch.inf
-            scores[torch.arange(len(targets)), targets] = -torch.inf
+            others = targets >= 0
+            scores[others.nonzero()[:, 0], targets[others]] = -torch.inf
             found = scores.topk(RIVALS, dim=1).indices.flatten().unique()
             ids = found[~torch.isin(found, targets)]
         guests = Guests(

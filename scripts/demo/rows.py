@@ -180,7 +180,7 @@ def _steps(dialogue: Dialogue, known: Codec) -> Iterator[tuple[str, int]]:
     are replies to learn."""
     *earlier, last = dialogue.exchanges
     for count, step in enumerate(last.steps):
-        if not any(call.stored for call in step.turn.calls):
+        if step.thought and not any(call.stored for call in step.turn.calls):
             before = replace(last, steps=last.steps[:count])
             prompt = prompt_text(replace(dialogue, exchanges=(*earlier, before)))
             yield reply_text(step.turn, dialogue.setting.effort), len(known.rows(prompt))

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from scripts.demo import circuit, compact, data
+from scripts.demo import circuit, compact, data, tuning
 from scripts.demo.exam import exam_source
 from scripts.demo.families import FAMILIES
 from scripts.demo.guests import JUDGED, Register
@@ -63,6 +63,9 @@ class Plan:
     check_every: int = 500
     begin: Path | None = None
     """A compact source to go on from."""
+    tune: Path | None = None
+    """A compact source to tune: its layers learn on, its rows stay, and the result is the mean of
+    both. Its conversations are those of `tuning`."""
     kept: Path | None = None
     """The file of the training's state. Where it exists, training resumes: `minutes` are those that
     are left."""
@@ -111,6 +114,7 @@ def _trained(
     kept = _kept(plan)
     model, known = _begun(plan) if kept is None else _resumed(kept)
     model.to(device)
+    before_tuning = _frozen(model) if plan.tune is not None else {}
     optimizers = _optimizers(model, plan)
     first, before = (0, 0.0) if kept is None else (kept["step"], kept["done"])
     for optimizer, state in zip(optimizers, kept["optimizers"] if kept else (), strict=False):
@@ -118,9 +122,10 @@ def _trained(
     turns = [rotation(model.shape, LONGEST, truncate=t).to(device) for t in (False, True)]
     progress, start = Progress(), time.monotonic()
     seed = plan.seed + member.rank + first
-    make = partial(_made, known, seed, plan.tokens // member.count)
+    make = partial(_made, known, seed, plan.tokens // member.count, plan.tune)
     register = Register(known, seed, whole=plan.whole, device=plan.device)
-    checks = {held: check_set(known, held=held) for held in (False, True)}
+    held_back = () if plan.tune is not None else (False, True)
+    checks = {held: check_set(known, held=held) for held in held_back}
     with making(plan.makers, make) as examples:
         for step in range(first, plan.steps):
             model.zero_grad(set_to_none=True)
@@ -128,10 +133,10 @@ def _trained(
             gone = (step - first) / max(1, plan.steps - first)
             gone = max(gone, (time.monotonic() - start) / (60 * plan.minutes))
             gone = before + (1 - before) * gone
-            done = member.agree([p.grad for p in model.parameters()], gone)
+            done = member.agree([p.grad for p in _learning(model)], gone)
             if done >= 1:
                 break
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            torch.nn.utils.clip_grad_norm_(_learning(model), 1.0)
             for optimizer in optimizers:
                 for group in optimizer.param_groups:
                     group["lr"] = plan.peak * _pace(step, done, plan)
@@ -149,18 +154,22 @@ def _trained(
             if step % 20 == 0:
                 for name, mean in progress.family_losses.items():
                     progress.family_curves.setdefault(name, []).append((step, mean))
-            if step % plan.check_every == plan.check_every - plan.note_every:
+            if checks and step % plan.check_every == plan.check_every - plan.note_every:
                 _check(model, checks, register, turns[0], progress)
             watch(progress, done)
-    if member.first:
+    _halve(model, before_tuning)
+    if member.first and checks:
         _check(model, checks, register, turns[0], progress)
         watch(progress, 1.0)
     return model, known, progress
 
 
-def _made(known: Codec, seed: int, tokens: int, maker: int) -> Iterator[list[Example]]:
+def _made(
+    known: Codec, seed: int, tokens: int, tune: Path | None, maker: int
+) -> Iterator[list[Example]]:
     """The batches that one process makes."""
-    return data.batches(known, seed + 1_000 * maker, tokens)
+    drawn = data.draw if tune is None else tuning.draw
+    return data.batches(known, seed + 1_000 * maker, tokens, drawn=drawn)
 
 
 def _kept(plan: Plan) -> dict[str, Any] | None:
@@ -188,12 +197,35 @@ def _resumed(state: dict[str, Any]) -> tuple[Model, Codec]:
 def _begun(plan: Plan) -> tuple[Model, Codec]:
     """The weights that training begins with: those of an earlier run, which may know fewer words,
     or those that can copy."""
+    if plan.tune is not None:
+        return compact.read(plan.tune)
     if plan.begin is not None:
         return compact.read(plan.begin, data.codec())
     known = data.codec()
     model = Model(Shape(), len(known.used) + 1)
     circuit.install(model, knowledge(known))
     return model, known
+
+
+def _learning(model: Model) -> list[Tensor]:
+    return [weight for weight in model.parameters() if weight.requires_grad]
+
+
+def _frozen(model: Model) -> dict[str, Tensor]:
+    """All weights as they are. Those of the vocabulary learn nothing from here on: rows that a mix
+    seldom shows would fall behind the others."""
+    parts = (model.embed_tokens, model.lm_head, model.made_embed, model.made_head)
+    for part in parts:
+        part.requires_grad_(False)
+    return {name: weight.clone() for name, weight in model.state_dict().items()}
+
+
+def _halve(model: Model, before: dict[str, Tensor]) -> None:
+    """Go back half the way to the weights before."""
+    with torch.no_grad():
+        for name, weight in model.state_dict().items():
+            if name in before:
+                weight.lerp_(before[name], 0.5)
 
 
 def _check(
@@ -216,7 +248,7 @@ def _optimizers(model: Model, plan: Plan) -> tuple[torch.optim.Optimizer, ...]:
     what is looked up by row, and for what has one dimension."""
     inner = [weight for layer in model.layers for weight in _matrices(layer)]
     known = {id(weight) for weight in inner}
-    others = [p for p in model.parameters() if id(p) not in known]
+    others = [p for p in _learning(model) if id(p) not in known]
     groups = [
         {"params": [p for p in others if p.dim() > 1], "weight_decay": plan.decay},
         {"params": [p for p in others if p.dim() == 1], "weight_decay": 0.0},
@@ -250,7 +282,7 @@ def _learn(
         hidden = hidden.flatten(0, 1)[at]
         logits = model.logits(hidden, guests)
         if not register.whole:
-            logits = torch.cat((logits, _rivals(model, hidden, target, batch, register)), 1)
+            logits = torch.cat((logits, _rivals(model, hidden, target, batch, register, plan)), 1)
     losses = functional.cross_entropy(logits, target, reduction="none")
     ((losses * weight).sum() / (0.25 * plan.tokens)).backward()
     return Loss(batch, losses.detach(), places, weights[:, 1:])
@@ -262,15 +294,21 @@ def _rivals(
     target: Tensor,
     batch: Sequence[Example],
     register: Register,
+    plan: Plan,
 ) -> Tensor:
     """The logits of guests that nobody named, and that are likely all the same."""
     named = register.named(batch)
     seats = target - (len(model.embed_tokens.weight))
     places = (seats >= 0).nonzero()[:, 0]
+    places = places[torch.randperm(len(places))[:JUDGED]]
+    ids = named[seats[places]]
+    if plan.tune is not None:
+        listed = (seats < 0).nonzero()[:, 0]
+        listed = listed[torch.randperm(len(listed))[:JUDGED]]
+        places, ids = torch.cat((places, listed)), torch.cat((ids, ids.new_full(listed.shape, -1)))
     if not len(places):
         return hidden.new_zeros(len(hidden), 0).float()
-    places = places[torch.randperm(len(places))[:JUDGED]]
-    heads = register.rivals(hidden[places].detach(), named[seats[places]], model.made_head)
+    heads = register.rivals(hidden[places].detach(), ids, model.made_head)
     return functional.linear(hidden, heads).float()
 
 
