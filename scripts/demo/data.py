@@ -59,7 +59,7 @@ INSTRUCTIONS = (
 
 @cache
 def codec(seed: int = 0, dialogues: int = 20_000) -> Codec:
-    """Ids that training shows often, and those of facts to remember. All others are guests: a row
+    """Ids that training shows often, and those of facts to remember. All others are unlisted: a row
     that is learnt seldom falls behind the others, where one that is made keeps up."""
     rng = random.Random(seed)
     source = Source(wordings.seen(), rng)

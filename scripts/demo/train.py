@@ -19,7 +19,7 @@ from torch.nn import functional
 from scripts.demo import circuit, compact, data, tuning
 from scripts.demo.exam import exam_source
 from scripts.demo.families import FAMILIES
-from scripts.demo.guests import JUDGED, Register
+from scripts.demo.unlisted import HARD_PLACES, SAMPLED, UnlistedTokens
 from scripts.demo.knowledge import knowledge
 from scripts.demo.makers import making
 from scripts.demo.model import Model, Shape, rotation
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from scripts.demo.model import Guests, Layer
+    from scripts.demo.model import ExtraRows, Layer
     from scripts.demo.rows import Example
     from scripts.demo.team import Member
 
@@ -123,13 +123,13 @@ def _trained(
     progress, start = Progress(), time.monotonic()
     seed = plan.seed + member.rank + first
     make = partial(_made, known, seed, plan.tokens // member.count, plan.tune)
-    register = Register(known, seed, whole=plan.whole, device=plan.device)
+    unlisted = UnlistedTokens(known, seed, whole=plan.whole, device=plan.device)
     held_back = () if plan.tune is not None else (False, True)
     checks = {held: check_set(known, held=held) for held in held_back}
     with making(plan.makers, make) as examples:
         for step in range(first, plan.steps):
             model.zero_grad(set_to_none=True)
-            loss = _learn(model, next(examples), register, turns[step % 2], plan)
+            loss = _learn(model, next(examples), unlisted, turns[step % 2], plan)
             gone = (step - first) / max(1, plan.steps - first)
             gone = max(gone, (time.monotonic() - start) / (60 * plan.minutes))
             gone = before + (1 - before) * gone
@@ -155,11 +155,11 @@ def _trained(
                 for name, mean in progress.family_losses.items():
                     progress.family_curves.setdefault(name, []).append((step, mean))
             if checks and step % plan.check_every == plan.check_every - plan.note_every:
-                _check(model, checks, register, turns[0], progress)
+                _check(model, checks, unlisted, turns[0], progress)
             watch(progress, done)
     _halve(model, before_tuning)
     if member.first and checks:
-        _check(model, checks, register, turns[0], progress)
+        _check(model, checks, unlisted, turns[0], progress)
         watch(progress, 1.0)
     return model, known, progress
 
@@ -231,11 +231,11 @@ def _halve(model: Model, before: dict[str, Tensor]) -> None:
 def _check(
     model: Model,
     checks: dict[bool, list[Example]],
-    register: Register,
+    unlisted: UnlistedTokens,
     turn: Tensor,
     progress: Progress,
 ) -> None:
-    seen, held = (accuracy(model, checks[held], register, turn) for held in (False, True))
+    seen, held = (accuracy(model, checks[held], unlisted, turn) for held in (False, True))
     progress.checks.append((progress.steps[-1], seen, held))
 
 
@@ -267,48 +267,48 @@ def _matrices(layer: Layer) -> tuple[Tensor, ...]:
 
 
 def _learn(
-    model: Model, batch: Sequence[Example], register: Register, turn: Tensor, plan: Plan
+    model: Model, batch: Sequence[Example], unlisted: UnlistedTokens, turn: Tensor, plan: Plan
 ) -> Loss:
     """The gradient of a batch, as its share of a whole one."""
     device = turn.device
-    rows, weights, guests = padded(batch, register)
+    rows, weights, extra = padded(batch, unlisted)
     target, weight = rows[:, 1:].flatten(), weights[:, 1:].flatten()
     where = weight > 0.5
     where |= (weight > 0) & (torch.rand(where.shape) < plan.prompt_share)
     (places,) = where.nonzero(as_tuple=True)
     target, weight, at = (each.to(device) for each in (target[places], weight[places], places))
     with torch.autocast(device.type, dtype=torch.bfloat16):
-        hidden = model(rows[:, :-1].to(device), turn[:, : rows.shape[1] - 1], guests)
+        hidden = model(rows[:, :-1].to(device), turn[:, : rows.shape[1] - 1], extra)
         hidden = hidden.flatten(0, 1)[at]
-        logits = model.logits(hidden, guests)
-        if not register.whole:
-            logits = torch.cat((logits, _rivals(model, hidden, target, batch, register, plan)), 1)
+        logits = model.logits(hidden, extra)
+        if not unlisted.whole:
+            logits = torch.cat((logits, _hard_negatives(model, hidden, target, batch, unlisted, plan)), 1)
     losses = functional.cross_entropy(logits, target, reduction="none")
     ((losses * weight).sum() / (0.25 * plan.tokens)).backward()
     return Loss(batch, losses.detach(), places, weights[:, 1:])
 
 
-def _rivals(
+def _hard_negatives(
     model: Model,
     hidden: Tensor,
     target: Tensor,
     batch: Sequence[Example],
-    register: Register,
+    unlisted: UnlistedTokens,
     plan: Plan,
 ) -> Tensor:
-    """The logits of guests that nobody named, and that are likely all the same."""
-    named = register.named(batch)
-    seats = target - (len(model.embed_tokens.weight))
-    places = (seats >= 0).nonzero()[:, 0]
-    places = places[torch.randperm(len(places))[:JUDGED]]
-    ids = named[seats[places]]
+    """The logits of unlisted tokens that are not in the batch, and that are likely all the same."""
+    in_batch = unlisted.ids(batch)
+    extra = target - (len(model.embed_tokens.weight))
+    places = (extra >= 0).nonzero()[:, 0]
+    places = places[torch.randperm(len(places))[:HARD_PLACES]]
+    ids = in_batch[extra[places]]
     if plan.tune is not None:
-        listed = (seats < 0).nonzero()[:, 0]
-        listed = listed[torch.randperm(len(listed))[:JUDGED]]
+        listed = (extra < 0).nonzero()[:, 0]
+        listed = listed[torch.randperm(len(listed))[:HARD_PLACES]]
         places, ids = torch.cat((places, listed)), torch.cat((ids, ids.new_full(listed.shape, -1)))
     if not len(places):
         return hidden.new_zeros(len(hidden), 0).float()
-    heads = register.rivals(hidden[places].detach(), ids, model.made_head)
+    heads = unlisted.hard_negatives(hidden[places].detach(), ids, model.made_head)
     return functional.linear(hidden, heads).float()
 
 
@@ -327,16 +327,16 @@ def _note(loss: Loss, progress: Progress) -> float:
 
 
 def padded(
-    batch: Sequence[Example], register: Register, **seats: int
-) -> tuple[Tensor, Tensor, Guests]:
+    batch: Sequence[Example], unlisted: UnlistedTokens, sampled: int = SAMPLED
+) -> tuple[Tensor, Tensor, ExtraRows]:
     length = data.rounded(max(len(one.rows) for one in batch))
     rows = np.zeros((len(batch), length), np.int64)
     weights = np.zeros((len(batch), length), np.float32)
     for i, one in enumerate(batch):
         rows[i, : len(one.rows)] = one.rows
         weights[i, : len(one.rows)] = one.weights
-    seated, guests = register.seated(rows, **seats)
-    return torch.from_numpy(seated), torch.from_numpy(weights), guests
+    numbered, extra = unlisted.with_extra_rows(rows, sampled=sampled)
+    return torch.from_numpy(numbered), torch.from_numpy(weights), extra
 
 
 def check_set(known: Codec, *, held: bool, each: int = 24) -> list[Example]:
@@ -352,25 +352,25 @@ def check_set(known: Codec, *, held: bool, each: int = 24) -> list[Example]:
 
 
 def accuracy(
-    model: Model, examples: Sequence[Example], register: Register, turn: Tensor
+    model: Model, examples: Sequence[Example], unlisted: UnlistedTokens, turn: Tensor
 ) -> dict[str, float]:
     """By family: the share of replies whose every token is the likeliest, given those before."""
     right: dict[str, list[bool]] = {}
     names = tuple(FAMILIES)
     for at in range(0, len(examples), 24):
         batch = examples[at : at + 24]
-        for one, whole in zip(batch, _whole(model, batch, register, turn), strict=True):
+        for one, whole in zip(batch, _whole(model, batch, unlisted, turn), strict=True):
             right.setdefault(names[one.family], []).append(whole)
     return {name: sum(found) / len(found) for name, found in right.items()}
 
 
-def _whole(model: Model, batch: Sequence[Example], register: Register, turn: Tensor) -> list[bool]:
-    rows, weights, guests = padded(batch, register, strangers=0)
+def _whole(model: Model, batch: Sequence[Example], unlisted: UnlistedTokens, turn: Tensor) -> list[bool]:
+    rows, weights, extra = padded(batch, unlisted, sampled=0)
     where = weights[:, 1:] == 1
     device = turn.device
     with torch.no_grad(), torch.autocast(device.type, dtype=torch.bfloat16):
-        hidden = model(rows[:, :-1].to(device), turn[:, : rows.shape[1] - 1], guests)
-        best = model.logits(hidden[where.to(device)], guests).argmax(-1).cpu()
+        hidden = model(rows[:, :-1].to(device), turn[:, : rows.shape[1] - 1], extra)
+        best = model.logits(hidden[where.to(device)], extra).argmax(-1).cpu()
     same = torch.ones_like(where)
     same[where] = best == rows[:, 1:][where]
     return [bool(whole) for whole in same.all(1)]
