@@ -6,7 +6,9 @@ engines/demo-source/wordings.json (which training only compares itself with):
   config.json, compact.safetensors   the weights, of used vocabulary rows only
   training.png                       loss and accuracy by family
 
-Stops after 36 minutes at the latest. Then `make demo-eval` examines what came out, through the
+Stops after 36 minutes at the latest. `--tune engines/demo-source --minutes 12` goes on from weights
+that know the families: the vocabulary's rows stay, the layers learn a mix of what was still wrong,
+and the result is the mean of both. Then `make demo-eval` examines what came out, through the
 engine that serves it, and `make engine` prepares it. Needs PyTorch and matplotlib:
 `pip install trt-responses[demo-train]`.
 """
@@ -36,7 +38,7 @@ WARMUP = 80
 def main() -> int:
     given = _arguments()
     try:
-        from scripts.demo import compact, train
+        from scripts.demo import compact, plot, train
     except ModuleNotFoundError as error:
         print(f"{error.name} is missing: pip install torch==2.13.0 matplotlib", file=sys.stderr)
         return 1
@@ -86,9 +88,11 @@ def _arguments() -> argparse.Namespace:
 
 
 def _of_device(given: argparse.Namespace) -> dict[str, Any]:
-    """A GPU takes larger steps, and compares each token with all others."""
+    """A GPU takes larger steps, and compares each token with all others. A tuning takes smaller
+    ones on the CPU, of which it has few."""
     if given.device == "cpu":
-        return {"processes": given.processes}
+        less = {"tokens": 1_536} if given.tune else {}
+        return {"processes": given.processes, **less}
     makers = max(1, (os.cpu_count() or 2) - 2)
     larger = {"tokens": 16_384, "prompt_share": 0.1, "note_every": 10, "keep_every": 1_000}
     alone = {"device": given.device, "processes": 1, "makers": makers, "whole": True}

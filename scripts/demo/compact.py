@@ -135,7 +135,7 @@ def _copies(layer: Layer, carried: torch.Tensor) -> None:
 
 
 def _grown(model: Model, known: Codec, wider: Codec) -> tuple[Model, Codec]:
-    """The model with rows for these ids, those that it had not made as those of a batch are, and with all
+    """The model with rows for these ids, new ones made as those of a batch are, and with all
     layers, of which those that it had not add nothing yet."""
     grown = Model(Shape(), len(wider.used) + 1)
     for layer in grown.layers[model.shape.layers :]:

@@ -101,8 +101,6 @@ class Step(NamedTuple):
 
     turn: Turn
     answers: tuple[str, ...]
-    thought: bool = True
-    """Whether what the turn thought is shown: some clients do not send it back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +110,8 @@ class Exchange:
     user: str
     turn: Turn
     steps: tuple[Step, ...] = ()
+    unthought: bool = False
+    """The client has not sent back what the model thought before its calls: many do not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ def prompt_text(dialogue: Dialogue) -> str:
     parts = [_system(setting), _developer(setting), setting.beside]
     parts += [_past(exchange) for exchange in earlier]
     parts += [message("user", last.user)]
-    parts += [_step(step, effort) for step in last.steps]
+    parts += [_step(step, None if last.unthought else effort) for step in last.steps]
     return "".join(parts) + ASSISTANT
 
 
@@ -172,9 +172,7 @@ def _past(exchange: Exchange) -> str:
 
 def _step(step: Step, effort: Effort | None) -> str:
     """Calls that were made, with the analysis before them while their tool loop is still open."""
-    thought = ""
-    if step.thought and effort is not None:
-        thought = ASSISTANT + _thought(step.turn, effort)
+    thought = "" if effort is None else ASSISTANT + _thought(step.turn, effort)
     calls = "".join(ASSISTANT + _call(call) for call in step.turn.calls)
     results = zip(step.turn.calls, step.answers, strict=True)
     return thought + calls + "".join(_result(call, answer) for call, answer in results)

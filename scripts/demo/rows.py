@@ -180,15 +180,15 @@ def _steps(dialogue: Dialogue, known: Codec) -> Iterator[tuple[str, int]]:
     are replies to learn."""
     *earlier, last = dialogue.exchanges
     for count, step in enumerate(last.steps):
-        if step.thought and not any(call.stored for call in step.turn.calls):
+        if not (last.unthought or any(call.stored for call in step.turn.calls)):
             before = replace(last, steps=last.steps[:count])
             prompt = prompt_text(replace(dialogue, exchanges=(*earlier, before)))
             yield reply_text(step.turn, dialogue.setting.effort), len(known.rows(prompt))
 
 
 def _blur(prompt: NDArray[np.int32], kept: str, known: Codec, rng: random.Random) -> None:
-    """Put unlisted tokens in the place of some words, but of none that decides: no control id, no effort, no
-    kept word."""
+    """Put unlisted tokens in the place of some words, but of none that decides: no control id, no
+    effort, no kept word."""
     for place, row in enumerate(prompt):
         if rng.random() < UNKNOWN_SHARE:
             spelled = known.spelling(int(row))

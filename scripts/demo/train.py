@@ -19,13 +19,13 @@ from torch.nn import functional
 from scripts.demo import circuit, compact, data, tuning
 from scripts.demo.exam import exam_source
 from scripts.demo.families import FAMILIES
-from scripts.demo.unlisted import HARD_PLACES, SAMPLED, UnlistedTokens
 from scripts.demo.knowledge import knowledge
 from scripts.demo.makers import making
 from scripts.demo.model import Model, Shape, rotation
 from scripts.demo.muon import Muon
 from scripts.demo.rows import Codec, example
 from scripts.demo.team import team
+from scripts.demo.unlisted import HARD_PLACES, SAMPLED, UnlistedTokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -282,7 +282,8 @@ def _learn(
         hidden = hidden.flatten(0, 1)[at]
         logits = model.logits(hidden, extra)
         if not unlisted.whole:
-            logits = torch.cat((logits, _hard_negatives(model, hidden, target, batch, unlisted, plan)), 1)
+            likely = _hard_negatives(model, hidden, target, batch, unlisted, plan)
+            logits = torch.cat((logits, likely), 1)
     losses = functional.cross_entropy(logits, target, reduction="none")
     ((losses * weight).sum() / (0.25 * plan.tokens)).backward()
     return Loss(batch, losses.detach(), places, weights[:, 1:])
@@ -364,7 +365,9 @@ def accuracy(
     return {name: sum(found) / len(found) for name, found in right.items()}
 
 
-def _whole(model: Model, batch: Sequence[Example], unlisted: UnlistedTokens, turn: Tensor) -> list[bool]:
+def _whole(
+    model: Model, batch: Sequence[Example], unlisted: UnlistedTokens, turn: Tensor
+) -> list[bool]:
     rows, weights, extra = padded(batch, unlisted, sampled=0)
     where = weights[:, 1:] == 1
     device = turn.device

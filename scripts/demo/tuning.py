@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from scripts.demo import calls, data, toolkit, wide, words
 from scripts.demo.asking import Source, plain, think
-from scripts.demo.conversation import Call, Dialogue, Exchange, Setting, Step, Turn
+from scripts.demo.conversation import Dialogue, Exchange, Setting, Step, Turn
 from scripts.demo.families import FAMILIES
 from scripts.demo.wordings import cased, pick, values
 
@@ -33,7 +33,7 @@ DOWN = (
 )  # fmt: skip
 DOMAINS = ("com", "org", "net", "de", "io", "edu", "co")
 UNTHOUGHT = 0.5
-"""How often a tool loop is without the thoughts before its calls: many clients send none."""
+"""How often a tool loop is without the thoughts before its calls."""
 
 
 def difference(source: Source) -> Dialogue:
@@ -82,9 +82,9 @@ def any_report(source: Source) -> Dialogue:
     kit, city = toolkit.kit(kind, rng), pick(values().cities, rng)
     answer = wide.any_answer(rng) if rng.random() < 0.5 else _report(kind, city, rng)
     thoughts = think("The function has answered.", "I tell the user.", "Give the result.")
-    called = replace(calls.call_turn(kind, kit, city), call=Call(kit.tool.name, kit.arguments(city)))
+    step = Step(calls.call_turn(kind, kit, city, stored=rng.random() < 0.5), (answer,))
     turn = Turn(thoughts, f"The {kind} in {city}: {answer}")
-    exchange = Exchange(source.say(kind, city=city), turn, (Step(called, (answer,)),))
+    exchange = Exchange(source.say(kind, city=city), turn, (step,))
     tools = wide.with_others((kit.tool,), rng) if rng.random() < 0.3 else (kit.tool,)
     return Dialogue("after_tool", (exchange,), Setting(tools=tools), (answer,))
 
@@ -131,8 +131,8 @@ MADE = {
 }
 MIX = {
     **data.MIX,
-    **{"arithmetic": 30, "count": 14, "after_tool": 24, "after_two": 8, "schema": 190},
-    **{"difference": 24, "counted_down": 16, "mail": 30, "any_report": 20},
+    **{"arithmetic": 30, "count": 14, "after_tool": 30, "after_two": 8, "schema": 190, "agent": 24},
+    **{"difference": 30, "counted_down": 20, "mail": 34, "any_report": 24},
 }
 """How often a tuning draws each family and each of those above."""
 
@@ -146,8 +146,8 @@ def draw(source: Source) -> Dialogue:
 
 
 def _unthought(dialogue: Dialogue, rng: random.Random) -> Dialogue:
+    """The server's own python is called between its thoughts, which it keeps."""
     *earlier, last = dialogue.exchanges
-    if not last.steps or rng.random() >= UNTHOUGHT:
+    if dialogue.family == "python" or not last.steps or rng.random() >= UNTHOUGHT:
         return dialogue
-    steps = tuple(step._replace(thought=False) for step in last.steps)
-    return replace(dialogue, exchanges=(*earlier, replace(last, steps=steps)))
+    return replace(dialogue, exchanges=(*earlier, replace(last, unthought=True)))

@@ -27,7 +27,8 @@ SAMPLED = 768
 """How many of the others each batch has: each stands for many of its like."""
 HARD_NEGATIVES, HARD_PLACES = 4, 48
 """Of each of so many places where one of them is to be written, the likeliest others join the
-batch: of 200,000 one at least is likelier than the right one by chance, which a sample seldom shows."""
+batch: of 200,000 one at least is likelier than the right one by chance, which a sample seldom
+shows."""
 MARGIN = 2.0
 """Nats by which training overstates them, so that they are rarer than it believes."""
 
@@ -84,9 +85,11 @@ class UnlistedTokens:
         found = np.unique(np.concatenate([one.rows for one in batch]))
         return torch.from_numpy(found[found >= self._first].astype(np.int64) - self._first)
 
-    def hard_negatives(self, hidden: torch.Tensor, targets: torch.Tensor, made: Made) -> torch.Tensor:
-        """The heads of the unlisted tokens that are the likeliest where another token is right: an id
-        of `targets`, or -1 for one that has a row."""
+    def hard_negatives(
+        self, hidden: torch.Tensor, targets: torch.Tensor, made: Made
+    ) -> torch.Tensor:
+        """The heads of the unlisted tokens that are the likeliest where another token is right:
+        an id of `targets`, or -1 for one that has a row."""
         with torch.no_grad():
             picture = hidden.bfloat16() @ made.matrix.bfloat16()
             seen = hidden.bfloat16() @ made.properties.T.bfloat16()
