@@ -36,7 +36,7 @@ WARMUP = 80
 def main() -> int:
     given = _arguments()
     try:
-        from scripts.demo import compact, plot, train
+        from scripts.demo import compact, train
     except ModuleNotFoundError as error:
         print(f"{error.name} is missing: pip install torch==2.13.0 matplotlib", file=sys.stderr)
         return 1
@@ -47,8 +47,9 @@ def main() -> int:
         seed=given.seed,
         peak=given.peak,
         begin=given.begin,
+        tune=given.tune,
         kept=given.kept,
-        warmup=WARMUP if given.begin is None else WARMUP // 4,
+        warmup=WARMUP if given.begin is None and given.tune is None else WARMUP // 4,
         **_of_device(given),
     )
     began, cpu = time.monotonic(), time.process_time()
@@ -59,8 +60,9 @@ def main() -> int:
             lambda seen, done: bar.update(task, completed=done, description=_line(seen)),
         )
     compact.write(model, known, given.out)
-    plot.draw(progress, given.out / "training.png")
-    console.print(_table(progress))
+    if given.tune is None:
+        plot.draw(progress, given.out / "training.png")
+        console.print(_table(progress))
     spent = f"{time.monotonic() - began:.0f} s, {time.process_time() - cpu:.0f} s of processor time"
     console.print(f"{len(progress.steps)} steps in {spent}; weights in {given.out}")
     return 0
@@ -77,6 +79,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--processes", type=int, default=2, help="on the CPU")
     parser.add_argument("--device", default="cpu", help="cpu (default), or cuda: one GPU")
     parser.add_argument("--begin", type=Path, help="a compact source to go on from")
+    parser.add_argument("--tune", type=Path, help="a compact source to tune, by a mix of its own")
     parser.add_argument("--kept", type=Path, help="where its state is kept, and found when cut")
     parser.add_argument("--peak", type=float, default=3e-3, help="the highest rate of learning")
     return parser.parse_args()

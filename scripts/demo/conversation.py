@@ -101,6 +101,8 @@ class Step(NamedTuple):
 
     turn: Turn
     answers: tuple[str, ...]
+    thought: bool = True
+    """Whether what the turn thought is shown: some clients do not send it back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +172,9 @@ def _past(exchange: Exchange) -> str:
 
 def _step(step: Step, effort: Effort | None) -> str:
     """Calls that were made, with the analysis before them while their tool loop is still open."""
-    thought = "" if effort is None else ASSISTANT + _thought(step.turn, effort)
+    thought = ""
+    if step.thought and effort is not None:
+        thought = ASSISTANT + _thought(step.turn, effort)
     calls = "".join(ASSISTANT + _call(call) for call in step.turn.calls)
     results = zip(step.turn.calls, step.answers, strict=True)
     return thought + calls + "".join(_result(call, answer) for call, answer in results)
