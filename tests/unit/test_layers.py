@@ -54,7 +54,6 @@ MAY_IMPORT = {
     "harmony": f"{HARMONY} harmony.*",
     "harmony.read": HARMONY,
     "harmony.write": HARMONY,
-    "harmony.steer": HARMONY,
     "log": f"{LEAVES} wire language tokens",
     "accept": f"{SEAMS} wire language log steering tokens",
     "steering": f"{SEAMS} wire schema language log accept",
@@ -120,7 +119,7 @@ MAY_IMPORT = {
     "features.models": CORE,
     "features.open_responses": CORE,
     "features.owners": f"{CORE} features.limits features.listing tools",
-    "features.parallel_calls": CORE,
+    "features.parallel_calls": f"{CORE} features.guides",
     "features.peer_words": CORE,
     "features.prefill": CORE,
     "features.programs": f"{CORE} features.hosted_tools features.references features.tool_items "

@@ -104,5 +104,5 @@ def calls_of(tools: Sequence[Tool]) -> Mapping[str, Choice]:
 
 @made_once
 def promising(tools: Sequence[Tool]) -> Sequence[Tool]:
-    """The tools whose calls have a form, whoever chooses them."""
+    """The tools whose calls are held to a form, also where the model may choose freely."""
     return [tool for tool in tools if tool.promise or tool.server or is_raw(tool)]

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 
 from trt_responses.accept.accepted import ToolChoice
 from trt_responses.errors import InvalidRequest, Unsupported, unsupported_value
+from trt_responses.features.guides.harmony_turns import steer
 from trt_responses.features.guides.schemas import schema_of
+from trt_responses.harmony.dialect import Harmony
 from trt_responses.language.steering import Choice, Turn, Unguided
 from trt_responses.schema.compile import Allowance, Forms
 from trt_responses.schema.judge import Judge
@@ -61,6 +63,8 @@ class GuidedSteering(Steering):
         """`schema_s` is the time that the schemas of one request may take, on the clock of its
         thread."""
         super().__init__(dialect)
+        if isinstance(dialect, Harmony) and dialect.steered is None:
+            steer(dialect)
         self._forms = Forms(pieces=_pieces(dialect.lexicon.token_bytes))
         self._schema_s = schema_s
         self._clock_s = clock_s
