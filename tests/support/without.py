@@ -243,7 +243,7 @@ async def faults(folder: str) -> list[str]:
     from tests.support.served import served
     from trt_responses.backends.stores import store_of
     from trt_responses.settings import Settings
-    from trt_responses.store import says_nothing
+    from trt_responses.stores.whole import says_nothing
 
     store, tools = store_of(Settings(store="memory"), says_nothing), []
     if folder in ("features.hosted_tools", "features.turn_usage"):
