@@ -71,6 +71,7 @@ FOLDERS = (
     "features.webhooks",
     "features.batches",
     "features.dense_text",
+    "features.long_runs",
     "features.stored",
     "features.background",
     "features.steer",
