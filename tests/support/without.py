@@ -130,6 +130,7 @@ REFUSED: Mapping[str, Sequence[Post | Ignored | Start | str]] = {
     ],
     "features.listing": ["GET /v1/responses/resp_1/input_items", "/v1/conversations"],
     "features.logprobs": [Post(ASKED | {"include": [LOGPROBS]}, "include")],
+    "features.long_runs": [Post({"input": "a" * 513}, "input")],
     "features.metrics": ["GET /metrics"],
     "features.models": ["GET /v1/models", "GET /v1/models/demo"],
     "features.open_responses": [Start({"dialect": "open-responses"})],

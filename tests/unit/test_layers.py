@@ -114,6 +114,7 @@ MAY_IMPORT = {
     "features.limits": CORE,
     "features.listing": CORE,
     "features.logprobs": CORE,
+    "features.long_runs": CORE,
     "features.metrics": f"{CORE} stores features.rollout apis.kserve",
     "features.migrate": f"{CORE} backends cli serve",
     "features.models": CORE,

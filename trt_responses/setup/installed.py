@@ -72,6 +72,7 @@ FOLDERS = (
     "features.webhooks",
     "features.batches",
     "features.dense_text",
+    "features.long_runs",
     "features.stored",
     "features.background",
     "features.steer",
