@@ -71,7 +71,7 @@ class McpTool(HostedTool):
     client's own. A dump of it holds no secret: it is what is stored and given back."""
 
     type: Literal["mcp"]
-    holds_secrets = True
+    secret_fields = ("authorization", "headers", "server_url")  # a URL may hold a key
     server_label: Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
     server_url: Annotated[str, Field(max_length=4096)] | None = None
     server_description: str | None = None
@@ -98,8 +98,7 @@ class McpTool(HostedTool):
     @model_serializer(mode="wrap")
     def _without_secrets(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Drops unknown keys too: any of them could be a secret."""
-        known = McpTool.model_fields.keys() - SECRETS
-        return {name: value for name, value in dump(self).items() if name in known}
+        return {name: value for name, value in dump(self).items() if name in NO_SECRETS}
 
     @property
     def label(self) -> str:
@@ -128,6 +127,7 @@ class McpTool(HostedTool):
 
 
 SECRETS = ("authorization", "headers")
+NO_SECRETS = McpTool.model_fields.keys() - SECRETS
 
 
 class SearchFilters(Options):
