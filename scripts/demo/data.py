@@ -164,6 +164,7 @@ def batches(
     tokens: int,
     pool: int = 4_096,
     drawn: Callable[[Source], Dialogue] = draw,
+    longest: int = 1 << 20,
 ) -> Iterator[list[Example]]:
     """For ever: batches of examples of like length, about `tokens` rows with their padding.
 
@@ -177,6 +178,8 @@ def batches(
         made: list[list[Example]] = []
         for _ in range(pool):
             one = example(drawn(source), known, rng)
+            if len(one.rows) > longest:
+                continue
             length = rounded(len(one.rows))
             group = waiting.setdefault(length, [])
             group.append(one)

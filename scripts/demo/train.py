@@ -59,6 +59,10 @@ class Plan:
     """Processes that make the conversations; none: those that train do."""
     whole: bool = False
     """Compare each token with the whole vocabulary, as an engine does, not with a sample."""
+    narrow: bool = True
+    """Multiply in bfloat16: slower than float32 on processors that have no instructions for it."""
+    longest: int = 1 << 20
+    """Conversations of more tokens are left out."""
     decay: float = 0.02
     check_every: int = 500
     begin: Path | None = None
@@ -122,7 +126,7 @@ def _trained(
     turns = [rotation(model.shape, LONGEST, truncate=t).to(device) for t in (False, True)]
     progress, start = Progress(), time.monotonic()
     seed = plan.seed + member.rank + first
-    make = partial(_made, known, seed, plan.tokens // member.count, plan.tune)
+    make = partial(_made, known, seed, plan.tokens // member.count, plan)
     unlisted = UnlistedTokens(known, seed, whole=plan.whole, device=plan.device)
     held_back = () if plan.tune is not None else (False, True)
     checks = {held: check_set(known, held=held) for held in held_back}
@@ -164,12 +168,10 @@ def _trained(
     return model, known, progress
 
 
-def _made(
-    known: Codec, seed: int, tokens: int, tune: Path | None, maker: int
-) -> Iterator[list[Example]]:
+def _made(known: Codec, seed: int, tokens: int, plan: Plan, maker: int) -> Iterator[list[Example]]:
     """The batches that one process makes."""
-    drawn = data.draw if tune is None else tuning.draw
-    return data.batches(known, seed + 1_000 * maker, tokens, drawn=drawn)
+    drawn = data.draw if plan.tune is None else tuning.draw
+    return data.batches(known, seed + 1_000 * maker, tokens, drawn=drawn, longest=plan.longest)
 
 
 def _kept(plan: Plan) -> dict[str, Any] | None:
@@ -277,7 +279,7 @@ def _learn(
     where |= (weight > 0) & (torch.rand(where.shape) < plan.prompt_share)
     (places,) = where.nonzero(as_tuple=True)
     target, weight, at = (each.to(device) for each in (target[places], weight[places], places))
-    with torch.autocast(device.type, dtype=torch.bfloat16):
+    with torch.autocast(device.type, dtype=torch.bfloat16, enabled=plan.narrow):
         hidden = model(rows[:, :-1].to(device), turn[:, : rows.shape[1] - 1], extra)
         hidden = hidden.flatten(0, 1)[at]
         logits = model.logits(hidden, extra)
@@ -301,11 +303,12 @@ def _hard_negatives(
     in_batch = unlisted.ids(batch)
     extra = target - (len(model.embed_tokens.weight))
     places = (extra >= 0).nonzero()[:, 0]
-    places = places[torch.randperm(len(places))[:HARD_PLACES]]
+    most = HARD_PLACES if plan.tune is None else HARD_PLACES // 2
+    places = places[torch.randperm(len(places))[:most]]
     ids = in_batch[extra[places]]
     if plan.tune is not None:
         listed = (extra < 0).nonzero()[:, 0]
-        listed = listed[torch.randperm(len(listed))[:HARD_PLACES]]
+        listed = listed[torch.randperm(len(listed))[:most]]
         places, ids = torch.cat((places, listed)), torch.cat((ids, ids.new_full(listed.shape, -1)))
     if not len(places):
         return hidden.new_zeros(len(hidden), 0).float()
