@@ -86,7 +86,7 @@ MAY_IMPORT = {
     "features": "",
     "features.action_tools": f"{CORE} features.tool_items",
     "features.agent_messages": CORE,
-    "features.background": f"{CORE} stores features.stored",
+    "features.background": f"{CORE} stores features.recovery features.stored",
     "features.batches": f"{CORE} stores features.files features.listing",
     "features.cache_diagnostics": f"{CORE} features.explain features.run_traces",
     "features.card": f"{CORE} features.guides",
