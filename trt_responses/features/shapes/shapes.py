@@ -29,6 +29,8 @@ M = TypeVar("M")
 KNOWN_BYTES = 32 << 20
 MOST_BYTES = 256 << 10
 """Of a request's fields: a digest of more would hold the loop for milliseconds."""
+SHORT_BYTES = 1024
+"""Of fields that are a key themselves; a digest takes longer."""
 ENTRY_BYTES, TIMES_FIELDS, TIMES_TOOLS = 8 << 10, 8, 16
 """The most that an accepted request takes beside its fields, for each byte of what its key is made
 of, and for each byte of its tools' JSON."""
@@ -66,7 +68,7 @@ class Kept(Generic[M]):
         """The key of a request with such fields, and its like, if one is kept."""
         if fields is None:
             return b"", None
-        key = hashlib.sha256(fields).digest()
+        key = fields if len(fields) <= SHORT_BYTES else hashlib.sha256(fields).digest()
         if (known := self._shapes.get(key)) is not None:
             self._shapes.move_to_end(key)
         return key, known
@@ -154,7 +156,7 @@ def _means_more(items: Sequence[Any]) -> bool:
 def _with_input(shape: ResponseShape, sent: Mapping[str, Any]) -> ResponseShape:
     accepted, previous = shape.accepted, sent.get("previous_response_id")
     if previous is None:
-        return shape._replace(accepted=replace(accepted, input=sent["input"]))
+        return Shape(replace(accepted, input=sent["input"]), shape.stream, shape.more)
     echo = replace(accepted.echo, previous_response_id=previous)
     accepted = replace(accepted, input=sent["input"], previous_response_id=previous, echo=echo)
     return shape._replace(accepted=accepted)
