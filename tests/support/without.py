@@ -91,7 +91,7 @@ REFUSED: Mapping[str, Sequence[Post | Ignored | Start | str]] = {
     "features.cassette": [Start({"engine": "replay://c.jsonl"})],
     "features.compaction": [
         Post(ASKED | {"context_management": [{"type": "compaction"}]}, "context_management"),
-        Post({"input": [{"type": "compaction_trigger"}]}, "input"),
+        Post({"input": [{"type": "compaction_trigger"}]}, "input[0]"),
         "/v1/responses/compact",
     ],
     "features.connections": [],
