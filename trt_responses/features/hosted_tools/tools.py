@@ -183,3 +183,22 @@ TOOLS: dict[str, type[FolderTool]] = {
     **dict.fromkeys(SEARCHES, WebSearchTool),
 }
 """By each of their names."""
+
+
+class HostedChoice(FolderChoice):
+    """A tool of the server's that has no name but its kind."""
+
+    type: Literal[
+        "code_interpreter",
+        "web_search",
+        "web_search_2025_08_26",
+        "web_search_preview",
+        "web_search_preview_2025_03_11",
+    ]
+
+
+CHOICES: dict[str, type[FolderChoice]] = {
+    "code_interpreter": HostedChoice,
+    "mcp": McpChoice,
+    **dict.fromkeys(SEARCHES, HostedChoice),
+}
