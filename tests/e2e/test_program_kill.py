@@ -108,7 +108,9 @@ def test_a_program_that_waits_goes_on_behind_each_death(tmp_path: Path, backgrou
     with killed_at_the_end(tmp_path, ANSWER) as client:
         assert client.responses.retrieve(first.id) == first
         second = made(client, input=output_for(first, "lamp"), previous_response_id=first.id)
-        assert [(one.type, one.name) for one in second.output] == [("function_call", "order")]
+        (call,) = second.output
+        assert call.type == "function_call"
+        assert call.name == "order"
     with killed_at_the_end(tmp_path, ANSWER) as client:
         assert client.responses.retrieve(second.id) == second
         third = made(client, input=output_for(second, "yes"), previous_response_id=second.id)

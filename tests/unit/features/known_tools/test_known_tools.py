@@ -168,6 +168,25 @@ def test_secrets_and_what_is_no_list_of_tools_are_not_kept() -> None:
         parse(deep)
 
 
+@pytest.mark.parametrize(
+    ("more", "kept"),
+    [
+        ({}, True),
+        ({"allowed_tools": ["find"], "require_approval": "never"}, True),
+        ({"server_url": "https://x/s3cret/mcp"}, False),
+        ({"authorization": "s3cret"}, False),
+        ({"headers": {"x-key": "s3cret"}}, False),
+        ({"key": "s3cret"}, False),
+    ],
+)
+def test_an_operators_server_is_kept_where_nothing_can_be_a_secret(
+    more: dict[str, Any], kept: bool
+) -> None:
+    server = {"type": "mcp", "server_label": "x", "server_description": "Of the operator's."}
+    first, again = (parse(asked(WEATHER, server | more)).tools for _ in range(2))
+    assert (first is again) == isinstance(again, Known) == kept
+
+
 def test_the_longest_unused_go_first_when_there_are_too_many() -> None:
     bodies = [asked(WEATHER | {"name": f"weather_{n}"}) for n in range(4)]
     size = len(orjson.dumps([WEATHER | {"name": "weather_0"}]))
