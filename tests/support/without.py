@@ -91,7 +91,7 @@ REFUSED: Mapping[str, Sequence[Post | Ignored | Start | str]] = {
     "features.cassette": [Start({"engine": "replay://c.jsonl"})],
     "features.compaction": [
         Post(ASKED | {"context_management": [{"type": "compaction"}]}, "context_management"),
-        Post({"input": [{"type": "compaction_trigger"}]}, "input"),
+        Post({"input": [{"type": "compaction_trigger"}]}, "input[0]"),
         "/v1/responses/compact",
     ],
     "features.connections": [],
@@ -155,7 +155,7 @@ REFUSED: Mapping[str, Sequence[Post | Ignored | Start | str]] = {
         Post({"input": [{"type": "program", "id": "p", "call_id": "c"}]}, "input[0]"),
         Post(ASKED | {"tools": [{"type": "programmatic_tool_calling"}]}, "tools[0]"),
     ],
-    "features.recovery": [],
+    "features.recovery": [Post(ASKED | {"background": True}, "background")],
     "features.references": [
         Post({"input": [{"type": "item_reference", "id": "msg_1"}]}, "input[0]"),
         Start({"seal_keys": "a"}),

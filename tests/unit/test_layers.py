@@ -86,7 +86,7 @@ MAY_IMPORT = {
     "features": "",
     "features.action_tools": f"{CORE} features.tool_items",
     "features.agent_messages": CORE,
-    "features.background": f"{CORE} stores features.stored",
+    "features.background": f"{CORE} stores features.recovery features.stored",
     "features.batches": f"{CORE} stores features.files features.listing",
     "features.cache_diagnostics": f"{CORE} features.explain features.run_traces",
     "features.card": f"{CORE} features.guides",
@@ -103,7 +103,7 @@ MAY_IMPORT = {
     "features.explain": f"{CORE} features.run_traces features.turn_usage",
     "features.files": f"{CORE} features.forms features.listing tools",
     "features.forms": LEAVES,
-    "features.guides": CORE,
+    "features.guides": f"{CORE} dialects",
     "features.health": CORE,
     "features.hosted_tools": f"{CORE} features.references features.tool_items features.turn_usage "
     "stores tools",
@@ -177,8 +177,8 @@ MAY_IMPORT = {
     "tools.browser": f"{LEAVES} tool tools",
     "tools.mcp": f"{LEAVES} tool tools",
     "tools.python": f"{LEAVES} tool tools",
-    "dialects": "",
-    "dialects.templates": f"{HARMONY} dialects.templates.*",
+    "dialects": f"{LEAVES} language schema engine",
+    "dialects.templates": f"{HARMONY} dialects dialects.templates.*",
     "dialects.templates.read": f"{HARMONY} dialects.templates",
     "dialects.templates.write": f"{HARMONY} dialects.templates dialects.templates.read",
     "fleet": f"{LEAVES} settings engine engines.remote engines.triton engines.trtllm prepare.shelf"

@@ -60,8 +60,7 @@ if TYPE_CHECKING:
     from trt_responses.run.admission import Admission
     from trt_responses.run.facts import Listener
     from trt_responses.run.generation import Recorder
-    from trt_responses.run.parts import Leases, NewChance, Overflow, Translation
-    from trt_responses.run.recovery import Recovery
+    from trt_responses.run.parts import Leases, NewChance, Overflow, Recovery, Translation
     from trt_responses.settings import Settings
     from trt_responses.setup.engine import Served
     from trt_responses.store import Store

@@ -33,11 +33,6 @@ class SteeringRequest:
     turn: Turn
     left: tuple[Left, ...] = ()
     """The parts of schemas that are not followed."""
-    after_tool: Sequence[Choice] | None = None
-    """The choices of a turn that follows a tool's answer: one call is enough for a request that
-    forces one."""
-    without_tools: Sequence[Choice] | None = None
-    """The same, when no tool of the server's may be called any more."""
 
     def parallel_plan(self, tokens: int, recipients: Collection[str], most: int) -> SteeringPlan:
         """The plan of a turn that may have calls after the first. Where tools must be chosen from a
@@ -48,11 +43,12 @@ class SteeringRequest:
     def plan_after_tool(self, tokens: int, written: int, thought: int, spent: bool) -> SteeringPlan:
         """The plan of a turn behind a tool's answer, for so many tokens more behind those that were
         written and thought. `spent`: no tool of the server's may be called any more."""
-        wanted = self.turn.thought
-        left = None if wanted is None else max(0, wanted - thought)
-        choices = self.without_tools if spent else self.after_tool
-        later = replace(self.turn, choices=choices, thought=left, begun=())
+        later = self.turn_after_tool(thought, spent)
         return self.dialect.plan(later, self.guides, tokens, written=written, after_tool=True)
+
+    def turn_after_tool(self, thought: int, spent: bool) -> Turn:
+        """The requirements on such a turn."""
+        return replace(self.turn, begun=())
 
     def plan(self, tokens: int) -> SteeringPlan:
         """The plan of the first turn, for so many tokens."""

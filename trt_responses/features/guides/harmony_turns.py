@@ -5,10 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from trt_responses.features.guides.harmony_plans import Body, Language, Steered, Watched
+from trt_responses.features.guides.harmony_plans import (
+    Body,
+    Budget,
+    Language,
+    Steered,
+    Watched,
+)
 from trt_responses.harmony.dialect import STOPS
 from trt_responses.language.messages import FUNCTIONS
-from trt_responses.language.steering import Budget, Free
+from trt_responses.language.steering import Free
 from trt_responses.tokens.control import CONTROL
 
 if TYPE_CHECKING:

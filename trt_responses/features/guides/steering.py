@@ -17,6 +17,7 @@ from trt_responses.accept.accepted import ToolChoice
 from trt_responses.errors import InvalidRequest, Unsupported, unsupported_value
 from trt_responses.features.guides.harmony_turns import steer
 from trt_responses.features.guides.schemas import schema_of
+from trt_responses.frozen import dataclass
 from trt_responses.harmony.dialect import Harmony
 from trt_responses.language.steering import Choice, Turn, Unguided
 from trt_responses.schema.compile import Allowance, Forms
@@ -48,6 +49,23 @@ PIECES = 100_000
 @lru_cache(maxsize=1)
 def _pieces(token_bytes: tuple[bytes, ...]) -> Pieces:
     return Pieces(token_bytes[:PIECES])
+
+
+@dataclass(frozen=True, slots=True)
+class GuidedRequest(SteeringRequest):
+    """The steering of a request with guides."""
+
+    after_tool: Sequence[Choice] | None = None
+    """The choices of a turn that follows a tool's answer: one call is enough for a request that
+    forces one."""
+    without_tools: Sequence[Choice] | None = None
+    """The same, when no tool of the server's may be called any more."""
+
+    def turn_after_tool(self, thought: int, spent: bool) -> Turn:
+        wanted = self.turn.thought
+        left = None if wanted is None else max(0, wanted - thought)
+        choices = self.without_tools if spent else self.after_tool
+        return replace(self.turn, choices=choices, thought=left, begun=())
 
 
 class GuidedSteering(Steering):
@@ -111,9 +129,7 @@ class GuidedSteering(Steering):
             left |= dict.fromkeys(Left(f"{tool.place}.format", what) for tool in raw)
         offered = tuple(calls.values())
         turn = Turn(choices, strict, thought, offered, tuple(accepted.begun))
-        wanted = SteeringRequest(
-            self._dialect, guides, turn, tuple(left), after_tool, without_tools
-        )
+        wanted = GuidedRequest(self._dialect, guides, turn, tuple(left), after_tool, without_tools)
         _refuse_unguided(wanted, accepted)
         return wanted
 

@@ -22,6 +22,7 @@ from tests.support.requests import accepted
 from tests.support.scripted.engine import ScriptedEngine
 from tests.support.sdk_judge import accumulated, refused
 from tests.support.turns import turn
+from trt_responses.dialects.guided import RESERVE, GuidedGate, Words
 from trt_responses.engine import CONTINUATION_PRIORITY
 from trt_responses.errors import InvalidRequest, Unsupported
 from trt_responses.features.explain.transcript import compact
@@ -29,8 +30,7 @@ from trt_responses.features.guides.harmony_plans import Language, header_pattern
 from trt_responses.features.guides.steering import GuidedSteering
 from trt_responses.features.run_traces.listener import SegmentLines
 from trt_responses.harmony.dialect import harmony
-from trt_responses.language.gate import Gate, GuidedGate, Words
-from trt_responses.language.steering import RESERVE
+from trt_responses.language.gate import Gate
 from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID, VOCABULARY_SIZE
 
 if TYPE_CHECKING:
