@@ -82,7 +82,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--device", default="cpu", help="cpu (default), or cuda: one GPU")
     parser.add_argument("--begin", type=Path, help="a compact source to go on from")
     parser.add_argument("--tune", type=Path, help="a compact source to tune, by a mix of its own")
-    parser.add_argument("--wide", action="store_true", help="float32: for CPUs without bfloat16")
+    parser.add_argument("--float32", action="store_true", help="for CPUs without bfloat16")
     parser.add_argument("--kept", type=Path, help="where its state is kept, and found when cut")
     parser.add_argument("--peak", type=float, default=3e-3, help="the highest rate of learning")
     return parser.parse_args()
@@ -93,7 +93,7 @@ def _of_device(given: argparse.Namespace) -> dict[str, Any]:
     ones on the CPU, of which it has few."""
     if given.device == "cpu":
         less = {"tokens": 1_536, "longest": 1_024} if given.tune else {}
-        return {"processes": given.processes, "narrow": not given.wide, **less}
+        return {"processes": given.processes, "float32": given.float32, **less}
     makers = max(1, (os.cpu_count() or 2) - 2)
     larger = {"tokens": 16_384, "prompt_share": 0.1, "note_every": 10, "keep_every": 1_000}
     alone = {"device": given.device, "processes": 1, "makers": makers, "whole": True}

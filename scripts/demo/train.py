@@ -59,8 +59,8 @@ class Plan:
     """Processes that make the conversations; none: those that train do."""
     whole: bool = False
     """Compare each token with the whole vocabulary, as an engine does, not with a sample."""
-    narrow: bool = True
-    """Multiply in bfloat16: slower than float32 on processors that have no instructions for it."""
+    float32: bool = False
+    """Multiply in float32: faster than bfloat16 on processors without instructions for that."""
     longest: int = 1 << 20
     """Conversations of more tokens are left out."""
     decay: float = 0.02
@@ -118,7 +118,8 @@ def _trained(
     kept = _kept(plan)
     model, known = _begun(plan) if kept is None else _resumed(kept)
     model.to(device)
-    before_tuning = _frozen(model) if plan.tune is not None else {}
+    if plan.tune is not None:
+        _freeze_rows(model)
     optimizers = _optimizers(model, plan)
     first, before = (0, 0.0) if kept is None else (kept["step"], kept["done"])
     for optimizer, state in zip(optimizers, kept["optimizers"] if kept else (), strict=False):
@@ -161,7 +162,8 @@ def _trained(
             if checks and step % plan.check_every == plan.check_every - plan.note_every:
                 _check(model, checks, unlisted, turns[0], progress)
             watch(progress, done)
-    _halve(model, before_tuning)
+    if plan.tune is not None:
+        _halve(model, compact.read(plan.tune)[0])
     if member.first and checks:
         _check(model, checks, unlisted, turns[0], progress)
         watch(progress, 1.0)
@@ -213,21 +215,18 @@ def _learning(model: Model) -> list[Tensor]:
     return [weight for weight in model.parameters() if weight.requires_grad]
 
 
-def _frozen(model: Model) -> dict[str, Tensor]:
-    """All weights as they are. Those of the vocabulary learn nothing from here on: rows that a mix
-    seldom shows would fall behind the others."""
-    parts = (model.embed_tokens, model.lm_head, model.made_embed, model.made_head)
-    for part in parts:
+def _freeze_rows(model: Model) -> None:
+    """The vocabulary's weights learn nothing: rows that a mix seldom shows would fall behind."""
+    for part in (model.embed_tokens, model.lm_head, model.made_embed, model.made_head):
         part.requires_grad_(False)
-    return {name: weight.clone() for name, weight in model.state_dict().items()}
 
 
-def _halve(model: Model, before: dict[str, Tensor]) -> None:
+def _halve(model: Model, before: Model) -> None:
     """Go back half the way to the weights before."""
+    held = before.state_dict()
     with torch.no_grad():
         for name, weight in model.state_dict().items():
-            if name in before:
-                weight.lerp_(before[name], 0.5)
+            weight.lerp_(held[name].to(weight.device), 0.5)
 
 
 def _check(
@@ -279,7 +278,7 @@ def _learn(
     where |= (weight > 0) & (torch.rand(where.shape) < plan.prompt_share)
     (places,) = where.nonzero(as_tuple=True)
     target, weight, at = (each.to(device) for each in (target[places], weight[places], places))
-    with torch.autocast(device.type, dtype=torch.bfloat16, enabled=plan.narrow):
+    with torch.autocast(device.type, dtype=torch.bfloat16, enabled=not plan.float32):
         hidden = model(rows[:, :-1].to(device), turn[:, : rows.shape[1] - 1], extra)
         hidden = hidden.flatten(0, 1)[at]
         logits = model.logits(hidden, extra)
