@@ -158,6 +158,7 @@ class Server:
         self.new_recovery: Callable[[Engine], Recovery] | None = None
         self.recovery: Recovery | None = None
         self.second_chance: NewChance | None = None
+        self.new_steering: Callable[[Dialect], Steering] = Steering
         self.sealing: Sealing | None = None
         self.carrier: Carrier | None = None
         self.overflow: Overflow | None = None
@@ -287,7 +288,7 @@ class Server:
             engine=engine,
             store=self.store,
             dialect=dialect,
-            steering=Steering(dialect, schema_s=settings.schema_s),
+            steering=self.new_steering(dialect),
             model=names.served,
             identity=settings.identity,
             knowledge_cutoff=settings.knowledge_cutoff,

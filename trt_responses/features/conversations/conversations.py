@@ -21,7 +21,7 @@ from trt_responses.prompt.history import spoken_here
 from trt_responses.prompt.prompt import blocks_of
 from trt_responses.store import Expired, Record
 from trt_responses.stores.whole import whole_store
-from trt_responses.wire.items import CompactionTrigger, ItemPlace
+from trt_responses.wire.items import ItemPlace
 from trt_responses.wire.request import Request
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def _id(block: Block) -> str:
 def accept_items(items: Sequence[SentItem]) -> Accepted:
     """Items for a conversation, without a response."""
     for place, item in enumerate(items):
-        if isinstance(item, CompactionTrigger):
+        if item.type == "compaction_trigger":
             raise invalid_value(f"items[{place}]", "a compaction_trigger is no item to keep")
     places = [ItemPlace(f"items[{place}]") for place in range(len(items))]
     return replace(accept(Request(model="-", input=list(items))), places=places)
