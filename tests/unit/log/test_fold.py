@@ -20,7 +20,7 @@ from trt_responses.features.tool_items.events import step
 from trt_responses.language.fragments import Closed, Opened, Text
 from trt_responses.log.log import Cursor, Log
 from trt_responses.log.machine import Machine
-from trt_responses.tool import Source
+from trt_responses.tools.session import Source
 from trt_responses.wire import events as e
 from trt_responses.wire import output as o
 from trt_responses.wire.response import Response

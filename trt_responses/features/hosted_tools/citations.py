@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from trt_responses.log.item_events import NewStep
-    from trt_responses.tool import Source
     from trt_responses.tools.containers import WrittenFile
+    from trt_responses.tools.session import Source
     from trt_responses.wire.output import Annotation, Phase
 
     FindSource = Callable[[int, int], Source | None]
@@ -148,12 +148,12 @@ class CitedText:
         self._count = itertools.count()
 
     def feed(self, pieces: Sequence[bytes]) -> list[bytes | NewStep]:
-        return list(map(self._told, self._text.feed(pieces)))
+        return list(map(self._part, self._text.feed(pieces)))
 
     def finish(self, *, whole: bool) -> list[bytes | NewStep]:
-        return list(map(self._told, self._text.finish()))
+        return list(map(self._part, self._text.finish()))
 
-    def _told(self, part: bytes | Annotation) -> bytes | NewStep:
+    def _part(self, part: bytes | Annotation) -> bytes | NewStep:
         if isinstance(part, bytes):
             return part
         number = next(self._count)

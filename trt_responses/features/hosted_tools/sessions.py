@@ -26,8 +26,8 @@ from trt_responses.language.messages import FUNCTIONS
 from trt_responses.log.item_events import Callee
 from trt_responses.schema.closed import closed
 from trt_responses.tasks import give_way
-from trt_responses.tool import NO_ITEMS
 from trt_responses.tools.containers import containers_of
+from trt_responses.tools.session import NO_ITEMS
 from trt_responses.wire.known_tools import Known
 
 if TYPE_CHECKING:
@@ -36,8 +36,9 @@ if TYPE_CHECKING:
     from trt_responses.accept.accepted import Accepted, BuiltInTool, ToolChoice
     from trt_responses.dialect import Lexicon
     from trt_responses.store import Block
-    from trt_responses.tool import CitedSession, Listing, Opening, Recipient, Session, Source, Tool
+    from trt_responses.tool import Opening, Recipient, Session, Tool
     from trt_responses.tools.containers import WrittenFile
+    from trt_responses.tools.session import CitedSession, Listing, Source
     from trt_responses.wire.output import Phase
 
     Json = dict[str, Any]
