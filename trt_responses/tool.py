@@ -8,31 +8,16 @@ Knows no Harmony, no item of the API and no concrete tool. Three rules bind ever
    What the model can act on is an answer that `failed`, never an exception.
 3. A `call` that is cancelled has ended all that it began by the time it raises. A call is never
    repeated.
+
+What a session may offer besides, lists and sources, is in `tools/session.py`.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
-
-if TYPE_CHECKING:
-    from orjson import Fragment
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 NOTHING: Mapping[str, Any] = {}
-NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
-MAX_NAME = 64
-
-
-def function_name(label: str, name: str) -> str:
-    """The model's name for an MCP server's tool, with an underscore for what no function's has."""
-    return f"{label}__{NOT_IN_NAMES.sub('_', name)[:MAX_NAME]}"
-
-
-DEFERS = "defers"
-"""The option of a server of tools whose tools may be too many to show at once."""
-NO_ITEMS = "no_items"
-"""The option of a tool whose client sees all that the model reads, but no item of a failed list."""
 
 
 class ToolCall(NamedTuple):
@@ -65,16 +50,6 @@ class Function(NamedTuple):
     """The one argument that is the call's text; empty: the arguments as JSON are."""
 
 
-class Listing(NamedTuple):
-    """What a session has found out that the tool offers; the client gets it first."""
-
-    server_label: str
-    tools: tuple[Mapping[str, Any], ...] | Fragment
-    """As they are written down; a `Fragment` of JSON where many requests get the same ones."""
-    error: str | None = None
-    """Why it could not be found out, in words."""
-
-
 class Recipient(NamedTuple):
     """How the client sees calls to one name."""
 
@@ -86,13 +61,6 @@ class Recipient(NamedTuple):
     """The same of one call, from the text that the model wrote."""
     function: Function | None = None
     """None for a name that the tool's own description tells of."""
-
-
-class Source(NamedTuple):
-    """The place of something that a tool has shown."""
-
-    url: str
-    title: str
 
 
 class Opening(NamedTuple):
@@ -125,25 +93,6 @@ class Session(Protocol):
 
     async def close(self) -> None:
         """The response has ended; a container that its owner keeps stays. Idempotent."""
-        ...
-
-
-@runtime_checkable
-class CitedSession(Protocol):
-    """A session whose displays can be cited: `【3†L5】` is line 5 of the display with cursor 3."""
-
-    def source(self, cursor: int, line: int) -> Source | None:
-        """None for what it has not shown."""
-        ...
-
-
-@runtime_checkable
-class Lists(Protocol):
-    """A session that had to find out what its tool offers."""
-
-    @property
-    def listing(self) -> Listing | None:
-        """None when that was known already."""
         ...
 
 

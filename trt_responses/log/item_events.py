@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     Seal = Callable[[o.OutputReasoning, int], str]
     """What the client is to carry of a thought that has just been written."""
+    NewStep = Callable[[str, int], e.FolderEvent]
+    """Makes an event of an item, from the item's id and index."""
 
 
 class Callee(NamedTuple):
@@ -35,15 +37,15 @@ class Callee(NamedTuple):
 
 
 class TextFilter(Protocol):
-    """Gives the client's part of a text that the model writes, piece by piece."""
+    """Gives the client's part of a text that the model writes, piece by piece, and events of it."""
 
     found: str | None
     """Set when one of the client's texts was found: nothing that follows is sent, and the model
     need not go on."""
 
-    def feed(self, pieces: Sequence[bytes]) -> Sequence[bytes]: ...
+    def feed(self, pieces: Sequence[bytes]) -> Sequence[bytes | NewStep]: ...
 
-    def finish(self, *, whole: bool) -> Sequence[bytes]: ...
+    def finish(self, *, whole: bool) -> Sequence[bytes | NewStep]: ...
 
 
 class Message:

@@ -8,11 +8,10 @@ other text as a whole is read back from the log's fold. It knows no token and no
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 import orjson
 
-from trt_responses.frozen import replace
 from trt_responses.language.fragments import Closed, Opened, Repaired, RepairKind, Scored, Text
 from trt_responses.log.entries import ScoredDeltas
 from trt_responses.log.item_events import (
@@ -26,9 +25,6 @@ from trt_responses.log.item_events import Callee as Callee
 from trt_responses.log.item_events import Mint as Mint
 from trt_responses.wire.events import OutputItemAdded, OutputItemDone
 from trt_responses.wire.output import (
-    Annotation,
-    OutputHostedCall,
-    OutputReasoning,
     written,
 )
 
@@ -37,32 +33,17 @@ if TYPE_CHECKING:
 
     from trt_responses.language.fragments import Fragment
     from trt_responses.log.entries import Deltas
-    from trt_responses.log.item_events import Seal, Shape, TextFilter
+    from trt_responses.log.item_events import NewStep, Seal, Shape, TextFilter
     from trt_responses.log.log import Log
-    from trt_responses.wire.events import FolderEvent
     from trt_responses.wire.output import OutputItem, Phase, TokenLogprob
 
     NewCall = Callable[[Mint, int], FolderCall]
     """Makes a call, with the index of its item."""
-    NewStep = Callable[[str, int], FolderEvent]
-    """Makes an event of an item."""
 
 
 def json_text(raw: bytes) -> bytes:
     """A text in the form in which JSON has it within quotes."""
     return orjson.dumps(raw.decode("utf-8", "replace"))[1:-1]
-
-
-class CitedText(Protocol):
-    """Gives a text with the model's marks as texts and citations."""
-
-    def feed(self, pieces: Sequence[bytes]) -> Sequence[bytes | Annotation]: ...
-
-    def finish(self) -> Sequence[bytes | Annotation]: ...
-
-    def event(self, citation: Annotation, item_id: str, index: int, number: int) -> FolderEvent:
-        """The event of a citation, the one with this number of its item."""
-        ...
 
 
 Opens = Literal["reasoning", "commentary", "final_answer"]
@@ -85,14 +66,13 @@ class MachineOptions(TypedDict, total=False):
     """What features change in how a response is written."""
 
     seal: Seal | None
-    answer_text: Callable[[], TextFilter] | None
+    answer_text: Callable[[Phase], TextFilter | None] | None
+    """Makes filters of messages to the user."""
     scored: bool
     runners: Mapping[str, NewCall]
     """The tools that are run here, by the recipients of their calls."""
     new_thought: type[Reasoning]
     """What a thought is sent as."""
-    cited_text: Callable[[Phase], CitedText] | None
-    """Makes annotations of messages to the user."""
 
 
 class Machine:
@@ -116,9 +96,6 @@ class Machine:
         self._deltas: Deltas | None = None
         self._new_answer_text = options.get("answer_text")
         self._filter: TextFilter | None = None
-        self._new_cited_text = options.get("cited_text")
-        self._cited: CitedText | None = None
-        self._citations = 0
         self._untold: tuple[TokenLogprob, ...] = ()
         """Likelihoods of tokens whose text is held back."""
         self._unanswered: FolderCall | None = None
@@ -146,37 +123,34 @@ class Machine:
     def _say(self, pieces: Sequence[bytes]) -> None:
         if self.pieces is not None:
             self.pieces += pieces
-        elif self._deltas is not None and self._filter is not None:
-            self._deltas.pieces += self._filter.feed(pieces)
+        elif self._filter is not None:
+            self._say_filtered(self._filter.feed(pieces))
             self.stopped = self._filter.found
-        elif self._cited is not None:
-            self._say_cited(self._cited.feed(pieces))
         elif self._held is not None:
             self._held += pieces
 
-    def _say_cited(self, parts: Sequence[bytes | Annotation]) -> None:
-        """Tell texts and citations. A citation comes behind its text, and more text behind it is
-        another run of deltas."""
-        shape = self._open
-        assert isinstance(shape, Message)
-        assert self._cited is not None
+    def _say_filtered(self, parts: Sequence[bytes | NewStep]) -> None:
+        """Tell texts and events. An event comes behind its text, and more text behind it is another
+        run of deltas."""
+        shape, deltas = self._open, self._deltas
+        assert shape is not None
+        assert deltas is not None, "an open message has deltas"
         for part in parts:
             if isinstance(part, bytes):
-                assert self._deltas is not None, "an open message has deltas"
-                self._deltas.pieces.append(part)
-                if isinstance(self._deltas, ScoredDeltas):
-                    self._deltas.logprobs.append(self._untold)
+                deltas.pieces.append(part)
+                if isinstance(deltas, ScoredDeltas):
+                    deltas.logprobs.append(self._untold)
                     self._untold = ()
                 continue
-            self._log.append(self._cited.event(part, shape.id, shape.index, self._citations))
-            self._citations += 1
-            self._deltas = self._log.grow(shape.delta(), scored=self._scored)
+            self._log.append(part(shape.id, shape.index))
+            deltas = self._deltas = self._grow(shape)
 
     def _say_scored(self, scored: Scored) -> None:
-        if self._cited is not None:
-            self._untold += tuple(entry for entries in scored.logprobs for entry in entries)
-        elif isinstance(self._deltas, ScoredDeltas):
-            self._deltas.logprobs += scored.logprobs
+        if isinstance(self._deltas, ScoredDeltas):
+            if self._filter is None:
+                self._deltas.logprobs += scored.logprobs
+            else:
+                self._untold += tuple(entry for entries in scored.logprobs for entry in entries)
         self._say(scored.pieces)
 
     def _shape(self, opened: Opened) -> Shape:
@@ -211,21 +185,17 @@ class Machine:
         if isinstance(shape, FolderCall) and shape.waits:
             self._held = []
             return
-        self._deltas = self._log.grow(shape.delta(), scored=self._scored and type(shape) is Message)
-        if self._new_cited_text is not None and type(shape) is Message:
-            self._cited, self._citations = self._new_cited_text(shape.phase), 0
-        elif isinstance(shape, FolderCall):
+        self._deltas = self._grow(shape)
+        if isinstance(shape, FolderCall):
             self._filter = shape.new_filter()
-            if self._filter is None:
-                self.pieces = self._deltas.pieces
-        elif (
-            self._new_answer_text is not None
-            and type(shape) is Message
-            and shape.phase == "final_answer"
-        ):
-            self._filter = self._new_answer_text()
-        else:
+        elif self._new_answer_text is not None and type(shape) is Message:
+            self._filter = self._new_answer_text(shape.phase)
+        if self._filter is None:
             self.pieces = self._deltas.pieces
+
+    def _grow(self, shape: Shape) -> Deltas:
+        scored = self._scored and type(shape) is Message
+        return self._log.grow(shape.delta(), scored=scored)
 
     def answer(self, outcome: Any = None) -> None:
         """End a call that was run here, with this outcome for the client; None: it was broken
@@ -250,18 +220,6 @@ class Machine:
             self._log.append(step(added.id, index))
         self._log.append(OutputItemDone(index, done))
 
-    def add_carrier(self) -> None:
-        """Tell a thought without text, where no other can carry what a tool has answered: the
-        client brings it back with the seal that the last snapshot gives it."""
-        if self._seal is None:
-            return
-        output = self._log.output
-        called = any(isinstance(item, OutputHostedCall) for item in output)
-        if not called or any(item.type == "reasoning" for item in output):
-            return
-        item = OutputReasoning(self.mint("rs"))
-        self.tell(item, (), replace(item, status="completed"))
-
     @property
     def call_text(self) -> str:
         """The text of the call that is to be run here."""
@@ -278,11 +236,12 @@ class Machine:
         if shape is None:
             self.answer()
             return
-        if self._cited is not None:
-            self._say_cited(self._cited.finish() or ([b""] if self._untold else []))
-        elif deltas is not None:
-            self._end_text(shape, deltas, whole=status == "completed")
-        self._open = self._deltas = self._filter = self.pieces = self._cited = self._held = None
+        if self._filter is not None:
+            left = self._filter.finish(whole=status == "completed")
+            self._say_filtered(left or ([b""] if self._untold else ()))
+        elif deltas is not None and not deltas.pieces and shape.empty and status == "completed":
+            deltas.pieces.append(shape.empty)
+        self._open = self._deltas = self._filter = self.pieces = self._held = None
         if held is not None and isinstance(shape, FolderCall):
             text: str = orjson.loads(b'"%b"' % (b"".join(held) or json_text(shape.empty)))
             events = shape.at_once(text, status)
@@ -292,9 +251,3 @@ class Machine:
             self._log.append(event)
         if isinstance(shape, FolderCall) and status == "completed" and shape.run_here:
             self._unanswered = shape
-
-    def _end_text(self, shape: Shape, deltas: Deltas, *, whole: bool) -> None:
-        if self._filter is not None:
-            deltas.pieces += self._filter.finish(whole=whole)
-        elif whole and not deltas.pieces and shape.empty:
-            deltas.pieces.append(shape.empty)

@@ -96,8 +96,6 @@ class Run:
                 end = await self._generation.end()
             finally:
                 await draft.generated()
-            if end.status in ("completed", "incomplete"):
-                self._generation.machine.add_carrier()
             last = self._last(end)
             for conclude in draft.joints["conclude"]:
                 last = await conclude(last, self)

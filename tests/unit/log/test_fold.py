@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +12,7 @@ from tests.support.folding import apply
 from tests.support.replay import load, names, parsed, staged
 from tests.support.sdk_judge import REQUIRED, SPECIFIED, objects, refused, required_by_sdk, without
 from trt_responses.features.explain.transcript import Mint
-from trt_responses.features.hosted_tools.citations import CitationText
+from trt_responses.features.hosted_tools.citations import CitationText, CitedText
 from trt_responses.features.hosted_tools.hosted_calls import Outcome, Runner
 from trt_responses.features.hosted_tools.kinds import KINDS
 from trt_responses.features.tool_items import output as to
@@ -21,7 +20,7 @@ from trt_responses.features.tool_items.events import step
 from trt_responses.language.fragments import Closed, Opened, Text
 from trt_responses.log.log import Cursor, Log
 from trt_responses.log.machine import Machine
-from trt_responses.tool import Source
+from trt_responses.tools.session import Source
 from trt_responses.wire import events as e
 from trt_responses.wire import output as o
 from trt_responses.wire.response import Response
@@ -165,9 +164,9 @@ def hosted_events() -> list[Json]:
         "browser.search": Runner("web_search", describe=lambda _: SEARCH, shows_outputs=True),
     }
     assert {one.kind for one in runners.values()} < KINDS.keys()
-    marks = partial(CitationText, lambda *_: Source("http://a.test/", "A"))
+    marks = CitationText(lambda *_: Source("http://a.test/", "A"))
     calls = {name: runner.call for name, runner in runners.items()}
-    machine = Machine(log, {}, Mint(), runners=calls, cited_text=lambda _: marks())
+    machine = Machine(log, {}, Mint(), runners=calls, answer_text=lambda _: CitedText(marks))
     listed = to.OutputMcpListTools("mcpl_0", "docs")
     begun, completed, failed = (
         step(f"response.mcp_list_tools.{word}") for word in ("in_progress", "completed", "failed")

@@ -17,7 +17,7 @@ from pydantic_core import from_json
 
 from trt_responses.accept.accepted import BuiltInTool
 from trt_responses.errors import Unsupported, invalid_value, unsupported_value
-from trt_responses.tool import NO_ITEMS
+from trt_responses.tools.session import NO_ITEMS
 from trt_responses.wire.output import OutputHostedCall
 from trt_responses.wire.parse import fault_of
 from trt_responses.wire.past_calls import KINDS, Installed

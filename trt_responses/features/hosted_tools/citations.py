@@ -7,6 +7,7 @@ token.
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote, urlsplit
@@ -22,8 +23,9 @@ from trt_responses.wire.output import OutputItem, OutputMessage, UrlCitation
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from trt_responses.tool import Source
+    from trt_responses.log.item_events import NewStep
     from trt_responses.tools.containers import WrittenFile
+    from trt_responses.tools.session import Source
     from trt_responses.wire.output import Annotation, Phase
 
     FindSource = Callable[[int, int], Source | None]
@@ -76,9 +78,6 @@ class CitationText:
         waiting, self._waiting = self._waiting, ""
         return list(self._plain(waiting))
 
-    def event(self, citation: Annotation, item_id: str, index: int, number: int) -> FolderEvent:
-        return AnnotationAdded(item_id, index, 0, number, citation)
-
     def _split(self, text: str) -> Iterator[bytes | UrlCitation]:
         at = 0
         for mark in MARK.finditer(text):
@@ -125,9 +124,6 @@ class FileCitations:
         left = () if self._text is None else self._noted(self._text.finish())
         return [*left, *self._citations()] if self._files() else left
 
-    def event(self, citation: Annotation, item_id: str, index: int, number: int) -> FolderEvent:
-        return AnnotationAdded(item_id, index, 0, number, citation)
-
     def _noted(self, parts: Sequence[bytes | UrlCitation]) -> Sequence[bytes | UrlCitation]:
         self._sent += [part for part in parts if isinstance(part, bytes)]
         return parts
@@ -140,6 +136,28 @@ class FileCitations:
                 start, end = named or (len(text), len(text))
                 name = path.rpartition("/")[2]
                 yield ContainerFileCitation(container_id, file_id, name, start, end)
+
+
+class CitedText:
+    """Sends the text of one message with its citations."""
+
+    found: str | None = None
+
+    def __init__(self, text: CitationText | FileCitations) -> None:
+        self._text = text
+        self._count = itertools.count()
+
+    def feed(self, pieces: Sequence[bytes]) -> list[bytes | NewStep]:
+        return list(map(self._part, self._text.feed(pieces)))
+
+    def finish(self, *, whole: bool) -> list[bytes | NewStep]:
+        return list(map(self._part, self._text.finish()))
+
+    def _part(self, part: bytes | Annotation) -> bytes | NewStep:
+        if isinstance(part, bytes):
+            return part
+        number = next(self._count)
+        return lambda item_id, index: AnnotationAdded(item_id, index, 0, number, part)
 
 
 MOST_CITED = 100

@@ -136,7 +136,7 @@ class ToolsStep(Step):
         accepted = draft.accepted
         cited = self._opened.cited_text(of_files=not accepted.stop)
         if accepted.answer is None and cited is not None:
-            options["cited_text"] = cited
+            options["answer_text"] = cited
 
     async def before(self, generation: Generation) -> Turn | None:
         return None if self._loop is None else await self._loop.first(generation)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from trt_responses.log.fold import Output
     from trt_responses.run.generation import Generation
     from trt_responses.run.turns import Turns
-    from trt_responses.tool import Listing
+    from trt_responses.tools.session import Listing
     from trt_responses.wire.output import HostedStatus
     from trt_responses.wire.response import Usage
 

@@ -19,15 +19,15 @@ import orjson
 
 from trt_responses.accept.accepted import Tool as OfferedTool
 from trt_responses.errors import InvalidRequest, unsupported_value
-from trt_responses.features.hosted_tools.citations import CitationText, FileCitations
+from trt_responses.features.hosted_tools.citations import CitationText, CitedText, FileCitations
 from trt_responses.features.hosted_tools.used import Both, Opened, UsedTools, function_of
 from trt_responses.frozen import replace
 from trt_responses.language.messages import FUNCTIONS
 from trt_responses.log.item_events import Callee
 from trt_responses.schema.closed import closed
 from trt_responses.tasks import give_way
-from trt_responses.tool import NO_ITEMS
 from trt_responses.tools.containers import containers_of
+from trt_responses.tools.session import NO_ITEMS
 from trt_responses.wire.known_tools import Known
 
 if TYPE_CHECKING:
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
     from trt_responses.accept.accepted import Accepted, BuiltInTool, ToolChoice
     from trt_responses.dialect import Lexicon
-    from trt_responses.log.machine import CitedText
     from trt_responses.store import Block
-    from trt_responses.tool import Listing, Opening, Recipient, Session, Source, Tool
+    from trt_responses.tool import Opening, Recipient, Session, Tool
     from trt_responses.tools.containers import WrittenFile
+    from trt_responses.tools.session import CitedSession, Listing, Source
     from trt_responses.wire.output import Phase
 
     Json = dict[str, Any]
@@ -229,8 +229,8 @@ class OpenedTools:
         def made(phase: Phase) -> CitedText:
             marks = None if source is None else CitationText(source)
             if files is None and marks is not None:
-                return marks
-            return FileCitations(files or tuple, marks, phase)
+                return CitedText(marks)
+            return CitedText(FileCitations(files or tuple, marks, phase))
 
         return made
 

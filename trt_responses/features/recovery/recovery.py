@@ -50,7 +50,7 @@ class PausedRun:
     stuck: int = 0
 
     @property
-    def heard(self) -> bool:
+    def has_token(self) -> bool:
         """Whether it has a token since the last pause."""
         return len(self.kept) > self.tokens
 
@@ -142,7 +142,7 @@ class Recovery:
                 )
             if run.stuck > MAX_STUCK:
                 raise EngineLost("The engine came back and went away again and again.")
-            self._unheard = {run for run in self._unheard if not run.heard}
+            self._unheard = {run for run in self._unheard if not run.has_token}
             if not (alone and self._unheard):
                 return
 

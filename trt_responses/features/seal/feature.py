@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING
 
 from trt_responses.feature import Step
 from trt_responses.features.seal.sealed_items import TurnSealer
+from trt_responses.frozen import replace
+from trt_responses.wire.events import OutputItemAdded, OutputItemDone
+from trt_responses.wire.output import OutputHostedCall, OutputReasoning
 
 if TYPE_CHECKING:
     from trt_responses.accept.accepted import Accepted
@@ -35,10 +38,11 @@ class SealStep(Step):
     def __init__(self, sealer: Sealer) -> None:
         self._sealer = sealer
         self._turn: TurnSealer | None = None
+        self._draft: Draft | None = None
 
     def write(self, draft: Draft) -> None:
         if draft.accepted.seals:
-            parts, date = draft.parts, draft.prompt.date
+            self._draft, parts, date = draft, draft.parts, draft.prompt.date
             self._turn = TurnSealer(
                 self._sealer,
                 draft.owner,
@@ -50,4 +54,23 @@ class SealStep(Step):
             draft.machine_options["seal"] = self._turn.thought
 
     async def conclude(self, last: Response, run: Run) -> Response:
-        return last if self._turn is None else await self._turn.whole(last, run)
+        if self._turn is None or self._draft is None:
+            return last
+        if last.status in ("completed", "incomplete") and _wants_carrier(last):
+            last = _with_carrier(last, self._draft)
+        return await self._turn.whole(last, run)
+
+
+def _wants_carrier(last: Response) -> bool:
+    """Whether tools have answered, and no thought can carry that."""
+    called = any(isinstance(item, OutputHostedCall) for item in last.output)
+    return called and not any(item.type == "reasoning" for item in last.output)
+
+
+def _with_carrier(last: Response, draft: Draft) -> Response:
+    """Tell a thought without text: the client brings it back with the seal that the last snapshot
+    gives it."""
+    log, index, item = draft.log, len(last.output), OutputReasoning(draft.mint("rs"))
+    log.append(OutputItemAdded(index, item))
+    log.append(OutputItemDone(index, replace(item, status="completed")))
+    return replace(last, output=log.output)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from trt_responses.feature import Step
@@ -13,6 +12,7 @@ if TYPE_CHECKING:
 
     from trt_responses.accept.accepted import Accepted
     from trt_responses.run.draft import Draft
+    from trt_responses.wire.output import Phase
 
 
 class Stop:
@@ -32,4 +32,7 @@ class StopStep(Step):
 
     def write(self, draft: Draft) -> None:
         if not draft.accepted.compacts:
-            draft.machine_options["answer_text"] = partial(StopText, self._stops)
+            draft.machine_options.setdefault("answer_text", self._text)
+
+    def _text(self, phase: Phase) -> StopText | None:
+        return StopText(self._stops) if phase == "final_answer" else None

@@ -15,7 +15,7 @@ import orjson
 from trt_responses.errors import InvalidRequest
 from trt_responses.features.tool_items.output import arguments_of, wrapped
 from trt_responses.prompt.conversation import joined
-from trt_responses.tool import function_name
+from trt_responses.tools.session import function_name
 from trt_responses.wire.base import Label, ListOf, NonEmpty
 from trt_responses.wire.items import TextOrParts
 from trt_responses.wire.past_calls import NOT_KEPT, CallText, PastCall, PlainPastCall, canonical

@@ -28,7 +28,7 @@ from trt_responses.frozen import replace
 from trt_responses.language.messages import FUNCTIONS
 from trt_responses.log.item_events import Callee
 from trt_responses.prompt.history import prior_of
-from trt_responses.tool import DEFERS
+from trt_responses.tools.session import DEFERS
 from trt_responses.wire.known_tools import known, made_once
 from trt_responses.wire.tools import Placed, flat
 

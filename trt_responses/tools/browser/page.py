@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from itertools import accumulate
 from typing import NamedTuple
 
-from trt_responses.tool import Source
 from trt_responses.tools.browser.marks import label
+from trt_responses.tools.session import Source
 
 TOKEN_BYTES = 4
 """UTF-8 bytes per token of a window: an estimate, without a vocabulary."""

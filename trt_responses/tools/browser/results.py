@@ -11,9 +11,9 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from trt_responses.tool import Source
 from trt_responses.tools.browser.marks import harmless, label
 from trt_responses.tools.browser.page import FIND_TITLE, Page, wrapped
+from trt_responses.tools.session import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

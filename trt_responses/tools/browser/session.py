@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import httpx2
 
 from trt_responses.frozen import dataclass
-from trt_responses.tool import Recipient, Source, ToolAnswer
+from trt_responses.tool import Recipient, ToolAnswer
 from trt_responses.tools.browser import texts
 from trt_responses.tools.browser.marks import label
 from trt_responses.tools.browser.page import display, find_text, window_end
@@ -21,6 +21,7 @@ from trt_responses.tools.browser.reading import Unreadable
 from trt_responses.tools.browser.results import results_page
 from trt_responses.tools.browser.search import Query, SearchFailed
 from trt_responses.tools.browser.urls import Seen, host_is_allowed
+from trt_responses.tools.session import Source
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping

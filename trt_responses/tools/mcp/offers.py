@@ -13,9 +13,10 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import orjson
 
 from trt_responses.frozen import bytes_of
-from trt_responses.tool import DEFERS, Function, Listing, Recipient, function_name
+from trt_responses.tool import Function, Recipient
 from trt_responses.tools.mcp.limits import Fault
 from trt_responses.tools.mcp.words import Listed, description_of, schema_of
+from trt_responses.tools.session import DEFERS, Listing, function_name
 
 FUNCTIONS = "functions."
 MOST_DEFERRED = 4096

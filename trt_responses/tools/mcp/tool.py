@@ -13,15 +13,7 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from trt_responses.errors import InvalidRequest, invalid_value
-from trt_responses.tool import (
-    NO_ITEMS,
-    Function,
-    Listing,
-    Opening,
-    Recipient,
-    ToolAnswer,
-    ToolCall,
-)
+from trt_responses.tool import Function, Opening, Recipient, ToolAnswer, ToolCall
 from trt_responses.tools.fetch_guard import Reach
 from trt_responses.tools.mcp.limits import Fault, Limits
 from trt_responses.tools.mcp.offers import MadeOnce, Offer, offer_key, offer_of
@@ -32,6 +24,7 @@ from trt_responses.tools.mcp.words import (
     schema_of,
     texts_of,
 )
+from trt_responses.tools.session import NO_ITEMS, Listing
 
 LISTS = 256
 """Cached lists of tools."""

@@ -15,8 +15,8 @@ from trt_responses.features.hosted_tools.citations import (
 )
 from trt_responses.features.tool_items.output import ContainerFileCitation
 from trt_responses.tokens.pieces import escaped
-from trt_responses.tool import Source
 from trt_responses.tools.containers import WrittenFile
+from trt_responses.tools.session import Source
 from trt_responses.wire.output import UrlCitation
 
 PAGES = {1: Source("https://www.example.com/a", "A"), 3: Source("http://b.test/x(y) z", "B")}
