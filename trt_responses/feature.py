@@ -12,6 +12,8 @@ bind every one:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import compress, repeat
+from operator import ne
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from trt_responses.accept.accepted import DEFAULTS, FEATURES
@@ -75,7 +77,8 @@ class Step:
         """Add to what is stored, in one transaction."""
 
     async def store(self, write: Write, draft: Draft, last: Response) -> None:
-        """Store it in place of the core; the first step that has this joint does."""
+        """Store it in place of the core, if anything is to be stored; the first step that has this
+        joint does."""
 
     async def committed(self, write: Write, draft: Draft) -> None:
         """It is stored, or nothing was to be."""
@@ -110,20 +113,27 @@ class Feature(Protocol):
         ...
 
 
-def steps_of(
-    features: Sequence[Feature], accepted: Accepted, own: Sequence[Step] = ()
-) -> tuple[Step, ...]:
-    """The steps for a request, its starter's `own` among them, in their order."""
-    found = [*own]
-    for feature in features:
-        for name in feature.reads:
-            if getattr(accepted, name) != DEFAULTS[name]:
-                if (step := feature.accept(accepted)) is not None:
-                    found.append(step)
-                break
-    if len(found) > 1:
-        found.sort(key=lambda step: step.order)
-    return tuple(found)
+class Features:
+    """The features of a server, with what each reads in a row: a plain request, for which hardly
+    any has a step, passes them all within two calls."""
+
+    def __init__(self, features: Sequence[Feature]) -> None:
+        reads = [(feature, name) for feature in features for name in feature.reads]
+        self._readers = [feature for feature, _ in reads]
+        self._names = [name for _, name in reads]
+        self._defaults = [DEFAULTS[name] for name in self._names]
+
+    def steps(self, accepted: Accepted, own: Sequence[Step] = ()) -> tuple[Step, ...]:
+        """The steps for a request, its starter's `own` among them, in their order."""
+        values = map(getattr, repeat(accepted), self._names)
+        found, last = [*own], None
+        for feature in compress(self._readers, map(ne, values, self._defaults)):
+            if feature is not last and (step := feature.accept(accepted)) is not None:
+                found.append(step)
+            last = feature
+        if len(found) > 1:
+            found.sort(key=lambda step: step.order)
+        return tuple(found)
 
 
 def not_installed(features: Sequence[Feature]) -> tuple[str, ...]:

@@ -204,7 +204,10 @@ class Log:
 
     def _tell(self) -> None:
         """Tell the readers what came with a step of any kind."""
-        if (number := self.next_number) > self._untold:
+        growing, number = self._growing, self._settled
+        if growing is not None:  # `next_number`, without a call at each id of a header
+            number += len(growing.pieces)
+        if number > self._untold:
             frames = self._since(self._untold)
             self._untold, last = number, self.entries[-1]
             self._live = last if last is self._growing and type(last) is Deltas else None

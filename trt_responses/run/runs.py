@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from trt_responses import frozen
 from trt_responses.engine import GenerateOptions
 from trt_responses.errors import ApiError, EngineUnavailable
-from trt_responses.feature import not_installed, refuse_fields, steps_of
+from trt_responses.feature import Features, not_installed, refuse_fields
 from trt_responses.run.assembly import assembled, counted
 from trt_responses.run.draft import Draft
 from trt_responses.run.request import RunRequest
@@ -38,6 +38,7 @@ class Runs:
         self._lifecycle = lifecycle
         self._running: dict[Run, Lease | None] = {}
         self._starting = 0
+        self._features = Features(parts.features)
         self._not_installed = not_installed(parts.features)
         self.built_in: Mapping[str, Sequence[str]] = {
             kind: tool.recipients for kind, tool in parts.tools.items()
@@ -85,7 +86,7 @@ class Runs:
             request = frozen.replace(request, accepted=accepted)
         if self._not_installed:
             refuse_fields(self._not_installed, accepted)
-        steps = steps_of(parts.features, accepted, request.steps)
+        steps = self._features.steps(accepted, request.steps)
         place = parts.admission.enter(request.owner)
         self._starting += 1
         try:
@@ -117,7 +118,7 @@ class Runs:
         parts = self._parts
         refuse_fields(self._not_installed, accepted)
         request = RunRequest(accepted, owner, parts.clock_ns())
-        return await counted(Draft(request, steps_of(parts.features, accepted), parts))
+        return await counted(Draft(request, self._features.steps(accepted), parts))
 
     async def release(self, run: Run) -> None:
         """Free the run's place; a run that has not been made will not be."""

@@ -148,7 +148,7 @@ def _parts(item: dict[str, Any], where: tuple[str | int, ...], lists: Lists) -> 
 
 def _read(value: Any, kind: TypeAdapter[Any], where: tuple[str | int, ...]) -> Any:
     try:
-        return kind.validate_python(few_keys(value), strict=True)
+        return kind.validator.validate_python(few_keys(value), strict=True)
     except ValidationError as error:
         raise fault_of(error, where) from None
     except PydanticCustomError as error:

@@ -53,7 +53,7 @@ class MessageShapes(Generic[R, M]):
             sent = {"messages": messages}
             yield from read_lists(sent, len(body), self._limits, self._messages)
         accepted = yield from self._with_messages(shape.accepted, sent["messages"])
-        return shape._replace(accepted=accepted)
+        return Shape(accepted, shape.stream, shape.more)
 
 
 def _may_hold_secrets(sent: Mapping[str, Any]) -> bool:

@@ -1,8 +1,14 @@
-"""Deltas that a stream of an API does not show."""
+"""Events and deltas that a stream of an API does not show."""
 
 from __future__ import annotations
 
 from trt_responses.log.entries import Deltas
+from trt_responses.wire import events as e
+
+SILENT = frozenset(
+    (e.InProgress, e.ContentPartAdded, e.ContentPartDone, e.OutputTextDone, e.ReasoningTextDone)
+)
+"""Events that each message has, and of which only the Responses API tells."""
 
 
 class SilentDeltas(Deltas):

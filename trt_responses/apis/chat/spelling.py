@@ -19,7 +19,7 @@ from trt_responses.apis.chat.output import (
     logprobs_of,
     usage_of,
 )
-from trt_responses.apis.chat.silent import SilentDeltas
+from trt_responses.apis.chat.silent import SILENT, SilentDeltas
 from trt_responses.log.entries import Deltas, ScoredDeltas, unnumbered
 from trt_responses.wire import events as e
 
@@ -65,6 +65,8 @@ class ChatSpelling:
         return orjson.dumps(response)
 
     def frame(self, event: Event, number: int) -> bytes:
+        if type(event) in SILENT:
+            return b""
         match event:
             case e.Created():
                 return self._chunk({"role": "assistant", "content": ""})

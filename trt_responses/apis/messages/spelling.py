@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from trt_responses.apis.chat.silent import SilentDeltas
+from trt_responses.apis.chat.silent import SILENT, SilentDeltas
 from trt_responses.apis.messages.hosted import citation_of, result_of, use_of
 from trt_responses.apis.messages.output import (
     begun,
@@ -68,6 +68,8 @@ class MessagesSpelling:
         return orjson.dumps(response)
 
     def frame(self, event: Event, number: int) -> bytes:
+        if type(event) in SILENT:
+            return b""
         match event:
             case e.Created():
                 return _frame("message_start", message=self._begun)

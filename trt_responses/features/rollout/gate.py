@@ -19,7 +19,7 @@ import orjson
 
 from trt_responses.accept.responses import accept
 from trt_responses.errors import ApiError, InvalidRequest, ServerBusy
-from trt_responses.feature import steps_of
+from trt_responses.feature import Features
 from trt_responses.features.rollout.company import Company
 from trt_responses.features.rollout.measures import Row, Took, better, report_of, slow
 from trt_responses.run.assembly import assembled
@@ -267,7 +267,7 @@ class Gate:
         lease = loaded.lease()
         try:
             request = RunRequest(prompt, OWNER, parts.clock_ns())
-            draft = Draft(request, steps_of(parts.features, prompt), parts)
+            draft = Draft(request, Features(parts.features).steps(prompt), parts)
             draft.place = place
             try:
                 run = await assembled(draft)

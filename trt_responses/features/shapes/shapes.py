@@ -16,7 +16,6 @@ from trt_responses.accept.responses import accept
 from trt_responses.frozen import bytes_of, replace
 from trt_responses.wire.base import Options
 from trt_responses.wire.dialect import Dialect
-from trt_responses.wire.items import CompactionTrigger
 from trt_responses.wire.known_tools import Known
 from trt_responses.wire.limits import RequestLimits
 from trt_responses.wire.parse import read_lists, request_json, steps_of
@@ -29,14 +28,14 @@ M = TypeVar("M")
 KNOWN_BYTES = 32 << 20
 MOST_BYTES = 256 << 10
 """Of a request's fields: a digest of more would hold the loop for milliseconds."""
+SHORT_BYTES = 1024
+"""Of fields that are a key themselves; a digest takes longer."""
 ENTRY_BYTES, TIMES_FIELDS, TIMES_TOOLS = 8 << 10, 8, 16
 """The most that an accepted request takes beside its fields, for each byte of what its key is made
 of, and for each byte of its tools' JSON."""
 OBJECT_BYTES, OPENINGS = 400, (b"{", b"[")
 """The most that a map or a list of its fields takes besides, and the bytes with which each begins
 in what a key is made of. A text may have them too: it then counts for more."""
-MEANS_MORE = (Amending, CompactionTrigger)
-"""Kinds of input items that change what a request asks for."""
 
 
 class Shape(NamedTuple, Generic[M]):
@@ -66,7 +65,7 @@ class Kept(Generic[M]):
         """The key of a request with such fields, and its like, if one is kept."""
         if fields is None:
             return b"", None
-        key = hashlib.sha256(fields).digest()
+        key = fields if len(fields) <= SHORT_BYTES else hashlib.sha256(fields).digest()
         if (known := self._shapes.get(key)) is not None:
             self._shapes.move_to_end(key)
         return key, known
@@ -148,13 +147,13 @@ def written_fields(fields: Mapping[str, Any]) -> bytes | None:
 
 
 def _means_more(items: Sequence[Any]) -> bool:
-    return any(isinstance(item, MEANS_MORE) for item in items)
+    return any(isinstance(item, Amending) for item in items)
 
 
 def _with_input(shape: ResponseShape, sent: Mapping[str, Any]) -> ResponseShape:
     accepted, previous = shape.accepted, sent.get("previous_response_id")
     if previous is None:
-        return shape._replace(accepted=replace(accepted, input=sent["input"]))
+        return Shape(replace(accepted, input=sent["input"]), shape.stream, shape.more)
     echo = replace(accepted.echo, previous_response_id=previous)
     accepted = replace(accepted, input=sent["input"], previous_response_id=previous, echo=echo)
     return shape._replace(accepted=accepted)

@@ -133,7 +133,7 @@ class Reader(ReaderBase):
     def feed(self, token_ids: Sequence[int]) -> list[Fragment]:
         """The fragments of the next ids, in chunks of any size. Ids after the end are discarded."""
         if self._state == "content":
-            pieces = list[bytes]()
+            pieces: list[bytes] = []
             if self.text(token_ids, pieces):
                 return [Text(pieces)] if pieces else []
         if len(token_ids) == 1:
@@ -242,12 +242,22 @@ class Reader(ReaderBase):
             return
         self.kept.append(token_id)
         match MOVES[self._state][SIGNS.get(token_id, "word")]:
+            case "branch" if self._begins_with_text():
+                self._abandon(len(self.kept) - 1, "start")
+                self._expect_header("missing")
+            case "lengthen" | "branch":
+                if len(self.kept) - 1 - self._words >= MAX_LENGTH:
+                    self._abandon(len(self.kept), "too_long")
+            case "open":
+                self._open_by_header()
+            case "begin":
+                self._expect_header("written")
+            case "close":
+                self._close(token_id, whole=True)
             case "add":
                 # Rendered again as ids, a control id would be structure and not text.
                 self._repaired |= token_id >= FIRST_CONTROL_ID
                 self._say(raw)
-            case "close":
-                self._close(token_id, whole=True)
             case "hold":
                 self._say(raw)
                 if len(self.kept) - self._body > MAX_HELD:
@@ -258,22 +268,12 @@ class Reader(ReaderBase):
             case "restart_held":
                 self._close(None, whole=True, end=len(self.kept) - 1)
                 self._expect_header("written")
-            case "branch" if self._begins_with_text():
-                self._abandon(len(self.kept) - 1, "start")
-                self._expect_header("missing")
-            case "lengthen" | "branch":
-                if len(self.kept) - 1 - self._words >= MAX_LENGTH:
-                    self._abandon(len(self.kept), "too_long")
-            case "open":
-                self._open_by_header()
             case "restart":
                 self._abandon(len(self.kept) - 1, "start")
                 if not self.ended:
                     self._expect_header("written")
             case "abandon":
                 self._abandon(len(self.kept) - 1, "terminator")
-            case "begin":
-                self._expect_header("written")
             case "begin_headless":
                 self._expect_header("missing")
             case "open_headless":
