@@ -46,8 +46,6 @@ from trt_responses.wire.tools import TOOLS
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
-    from xdist.scheduler import LoadGroupScheduling
-
     from trt_responses.tokens.vocabulary import Vocabulary
 
 pytest.register_assert_rewrite("tests.support")
@@ -186,15 +184,15 @@ def pytest_collection_modifyitems(
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadGroupScheduling | None:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Where a worker of pytest-xdist runs whole files, in the order of their first tests."""
     if not config.stash[SUITE].keeps_files_whole or config.getvalue("dist") != "loadgroup":
         return None
     from xdist.scheduler import LoadGroupScheduling
 
-    class ByFile(LoadGroupScheduling):
+    class ByFile(LoadGroupScheduling):  # type: ignore[misc]  # it has no types
         def _split_scope(self, nodeid: str) -> str:
-            scope = super()._split_scope(nodeid)
+            scope: str = super()._split_scope(nodeid)
             return scope.partition("::")[0] if scope == nodeid else scope
 
     config.option.loadscopereorder = False
