@@ -7,6 +7,7 @@ import gc
 import logging
 import resource
 import sys
+from collections import Counter
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -178,7 +179,24 @@ def pytest_collection_modifyitems(
             left_out.append(item)
     config.hook.pytest_deselected(items=left_out)
     yield
-    items.sort(key=earliness, reverse=True)
+    tests = Counter(item.path for item in items if suite.keeps_files_whole)
+    items.sort(key=lambda item: (earliness(item), tests[item.path]), reverse=True)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Where a worker of pytest-xdist runs whole files, in the order of their first tests."""
+    if not config.stash[SUITE].keeps_files_whole or config.getvalue("dist") != "loadgroup":
+        return None
+    from xdist.scheduler import LoadGroupScheduling
+
+    class ByFile(LoadGroupScheduling):  # type: ignore[misc]  # it has no types
+        def _split_scope(self, nodeid: str) -> str:
+            scope: str = super()._split_scope(nodeid)
+            return scope.partition("::")[0] if scope == nodeid else scope
+
+    config.option.loadscopereorder = False
+    return ByFile(config, log)
 
 
 def earliness(item: pytest.Item) -> float:

@@ -39,6 +39,13 @@ class Suite:
         self._listed = fast_e2e()
         self._files = {entry.partition("::")[0] for entry in self._listed}
 
+    @property
+    def keeps_files_whole(self) -> bool:
+        """Whether one process runs all tests of a file: what a file's tests share is made once,
+        and the processes exchange a message for a file and not for each of thousands of tests.
+        The other suites have files of minutes, which processes share."""
+        return self._name == FAST
+
     def has_file(self, path: Path) -> bool:
         """Whether a file may hold a test of the suite; a file that holds none is not imported."""
         part = path.relative_to(TESTS).parts[0] if path.is_relative_to(TESTS) else ""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = "trt_responses"
+MAY_NAME = (ast.Import, ast.ImportFrom, ast.Constant)
 
 
 @cache
@@ -56,7 +57,8 @@ def imports(module: str, path: Path) -> frozenset[str]:
     """The modules of the project that one module names anywhere: at its head, inside a function,
     or for types only. The version, which every module may say, does not count."""
     tree = ast.parse(path.read_text())
-    names = {name for node in ast.walk(tree) for name in _named(node, module)}
+    nodes = (node for node in ast.walk(tree) if isinstance(node, MAY_NAME))
+    names = {name for node in nodes for name in _named(node, module)}
     names.discard(f"{PACKAGE}.__version__")
     found = {_module_of(name) for name in names}
     return frozenset(name for name in found if name and name != module)

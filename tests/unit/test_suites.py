@@ -8,6 +8,7 @@ from tests.suites import (
     ALL,
     FAST,
     REST,
+    SUITES,
     TESTS,
     Slow,
     Suite,
@@ -24,6 +25,10 @@ TESTS_OF = (ast.FunctionDef, ast.AsyncFunctionDef)
 def functions(file: str) -> set[str]:
     tree = ast.parse((TESTS / "e2e" / file).read_text("utf-8"))
     return {node.name for node in ast.walk(tree) if isinstance(node, TESTS_OF)}
+
+
+def test_a_file_of_minutes_is_shared_by_processes_and_a_quick_one_is_not() -> None:
+    assert [name for name in SUITES if Suite(name).keeps_files_whole] == [FAST]
 
 
 def test_the_list_names_tests_that_exist_each_with_a_reason() -> None:

@@ -35,6 +35,7 @@ NUMBERS = {
     Type.INT32: "<i", Type.FLOAT32: "<f", Type.BOOL: "<?", Type.UINT64: "<Q", Type.INT64: "<q",
     Type.FLOAT64: "<d",
 }  # fmt: skip
+LENGTH = struct.Struct("<Q")
 
 Value = int | float | bool | bytes | list[bytes] | list[int | float | bool]
 
@@ -128,9 +129,21 @@ class _Cursor:
             raise self.fault("an array of arrays", "none")
         count = self.count("values in an array")
         if kind == Type.STRING:
-            return [self.string() for _ in range(count)]
+            return self._strings(count)
         layout = f"<{count}{NUMBERS[kind][1]}"
         return list(struct.unpack(layout, self.take(struct.calcsize(layout))))
+
+    def _strings(self, count: int) -> list[bytes]:
+        """What `string` reads, at a third of its time: a vocabulary has 200,000."""
+        data, end, read = self._data, min(len(self._data), MAX_HEAD_BYTES), LENGTH.unpack_from
+        found: list[bytes] = []
+        for _ in range(count):
+            start = self.place + LENGTH.size
+            if start > end or (stop := start + read(data, self.place)[0]) > end:
+                self.string()  # raises
+            found.append(data[start:stop])
+            self.place = stop
+        return found
 
 
 def read_gguf(path: Path) -> GgufHead:

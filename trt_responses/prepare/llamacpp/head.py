@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 import gguf
 import numpy as np
 
-from trt_responses.engines.stand_ins import spelled
+from trt_responses.engines.stand_ins import is_whole, spelled
 from trt_responses.prepare.faults import refusal
 from trt_responses.prepare.llamacpp.merges import both_spellings, merges, stand_in_merges
 from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID
@@ -132,10 +132,11 @@ def _add_tokenizer(writer: gguf.GGUFWriter, vocabulary: Vocabulary, size: int) -
 
 
 def token_strings(vocabulary: Vocabulary) -> Iterator[tuple[bytes, ...]]:
-    """The valid spellings of each ordinary id in a file: its bytes, and the stand-in form."""
+    """The valid spellings of each ordinary id in a file: its bytes, and, where a character is cut,
+    the stand-in form."""
     letters = byte_letters()
     for raw in vocabulary.token_bytes:
-        both = (raw, spelled(raw).encode())
+        both = (raw,) if is_whole(raw) else (raw, spelled(raw).encode())
         yield tuple(each.decode("latin-1").translate(letters).encode() for each in both)
 
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from trt_responses.prepare.shelf.card import Card
     from trt_responses.tokens.vocabulary import Vocabulary
 
-pytestmark = pytest.mark.xdist_group("build")  # its fixtures are made once per process
+pytestmark = pytest.mark.xdist_group("written vocabulary")  # 5 s, once per process
 
 SMALL = replace(
     TINY, layers=2, hidden=32, intermediate=32, heads=2, kv_heads=1, head_dim=32, experts=2

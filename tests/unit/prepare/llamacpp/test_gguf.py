@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float32]
 
-pytestmark = pytest.mark.xdist_group("gguf")  # its fixtures are made once per process
+pytestmark = pytest.mark.xdist_group("written vocabulary")  # 5 s, once per process
 
 SMALL = replace(
     TINY, layers=2, hidden=32, intermediate=64, heads=2, kv_heads=1, head_dim=32, experts=3
