@@ -40,6 +40,7 @@ from bench.servers import report as servers
 from bench.servers.start import CONTENDERS
 from trt_responses.cli.engines.demo import prepare_demo
 from trt_responses.features.dense_text.dense import Dense
+from trt_responses.features.long_runs.runs import Runs
 from trt_responses.prepare.files import MODEL
 from trt_responses.settings import Settings
 from trt_responses.tokens import vocabulary as vocabularies
@@ -240,6 +241,7 @@ async def _prompts(
     results: report.Report, wanted: argparse.Namespace, vocabulary: Vocabulary
 ) -> None:
     tokeniser = Tokeniser(vocabulary, shortcut=Dense(vocabulary.token_bytes))
+    tokeniser.long_runs = Runs(tokeniser.native, tokeniser.token_bytes)
     results.next_turn = await beside.next_turn(vocabulary, tokeniser, wanted.repeats)
     if not wanted.quick:
         for name, text in beside.trap_texts().items():

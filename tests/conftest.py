@@ -19,10 +19,12 @@ from hypothesis.internal.conjecture import providers
 
 from tests.suites import ALL, PEAK_MB, SUITES, Suite
 from trt_responses.features.action_tools.calls import CALLS as ACTION_CALLS
+from trt_responses.features.action_tools.tools import CHOICES as ACTION_CHOICES
 from trt_responses.features.action_tools.tools import KINDS as ACTION_TOOLS
 from trt_responses.features.agent_messages.items import AgentMessage
+from trt_responses.features.compaction.items import CompactionTrigger
+from trt_responses.features.hosted_tools.tools import CHOICES as HOSTED_CHOICES
 from trt_responses.features.hosted_tools.tools import TOOLS as HOSTED_TOOLS
-from trt_responses.features.hosted_tools.tools import McpChoice
 from trt_responses.features.input_settings.items import ITEMS as SETTING_ITEMS
 from trt_responses.features.known_tools.known import KNOWN
 from trt_responses.features.open_responses.dialect import OPEN_RESPONSES
@@ -49,11 +51,11 @@ pytest.register_assert_rewrite("tests.support")
 
 # For tests without a server, which would install them.
 KINDS.update({**ITEMS, **SEARCH_ITEMS, **SETTING_ITEMS, "agent_message": AgentMessage})
-KINDS.update(PROGRAM_ITEMS)
+KINDS.update({**PROGRAM_ITEMS, "compaction_trigger": CompactionTrigger})
 TOOLS.update({**ACTION_TOOLS, **HOSTED_TOOLS, "tool_search": ToolSearchTool})
 TOOLS["programmatic_tool_calling"] = ProgramTool
 CHOICES["programmatic_tool_calling"] = ProgramChoice
-CHOICES["mcp"] = McpChoice
+CHOICES.update({**ACTION_CHOICES, **HOSTED_CHOICES})
 DIALECTS[OPEN_RESPONSES.name] = OPEN_RESPONSES
 MEMORIES[:] = [KNOWN]
 CALLS.update(ACTION_CALLS, custom=CustomCall)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trt_responses.accept import sampling
-from trt_responses.language.steering import RESERVE
+from trt_responses.dialects.guided import RESERVE
 from trt_responses.schema import compile, keywords, matching, normalise, numbers, patterns, values
 from trt_responses.schema.formats import EXPRESSIONS
 

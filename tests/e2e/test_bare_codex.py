@@ -29,7 +29,7 @@ tool_search = true
 tool_search_always_defer_mcp_tools = true
 [mcp_servers.demo]
 command = {python}
-args = [{server}, "three"]
+args = [{server}, {tools}]
 default_tools_approval_mode = "approve"
 required = true
 """
@@ -80,9 +80,13 @@ def test_codex_runs_a_command_and_ends_its_turn(tmp_path: Path) -> None:
 
 @pytest.mark.slow  # Codex starts twice as long as all the rest
 @pytest.mark.skipif(CODEX is None, reason="no codex on the path")
-def test_codex_finds_a_deferred_tool_of_an_mcp_server_and_calls_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("tools", ["three", "three of 2000"])
+def test_codex_finds_a_deferred_tool_of_an_mcp_server_and_calls_it(
+    tmp_path: Path, tools: str
+) -> None:
     """Of a model in its own catalogue, Codex sends `tool_search` and none of the server's tools."""
-    more = SEARCHES.format(python=json.dumps(sys.executable), server=json.dumps(str(SERVER)))
+    values = {"python": sys.executable, "server": str(SERVER), "tools": tools}
+    more = SEARCHES.format(**{name: json.dumps(value) for name, value in values.items()})
     model = "gpt-5.5"
     turns = (SEARCHED, RENAMED, DONE)
     printed = turn(tmp_path, "Rename it.", model, model, *turns, more=more)

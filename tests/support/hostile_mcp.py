@@ -28,6 +28,7 @@ NAMES = {
     "equal": ["add", "add", "a.b", "a/b"],
     "names": [ODD, LONG],
     "three": ["add", "remove", "rename"],
+    "three of 2000": [*(f"tool{number}" for number in range(1997)), "add", "remove", "rename"],
     "many": [f"tool{number}" for number in range(3000)],
 }
 

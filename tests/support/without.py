@@ -33,6 +33,7 @@ PACKAGE = "trt_responses"
 SHARED = (f"{PACKAGE}.app", "tests.support.served", "numpy")
 """What every copy imports, and what takes the time."""
 LOGPROBS = "message.output_text.logprobs"
+FUNCTION = {"type": "function", "name": "look"}
 CODE = {"type": "code_interpreter", "container": {"type": "auto"}}
 ASKED = {"input": "Hello"}
 CHAT = {"messages": [{"role": "user", "content": "Hello"}]}
@@ -90,7 +91,7 @@ REFUSED: Mapping[str, Sequence[Post | Ignored | Start | str]] = {
     "features.cassette": [Start({"engine": "replay://c.jsonl"})],
     "features.compaction": [
         Post(ASKED | {"context_management": [{"type": "compaction"}]}, "context_management"),
-        Post({"input": [{"type": "compaction_trigger"}]}, "input"),
+        Post({"input": [{"type": "compaction_trigger"}]}, "input[0]"),
         "/v1/responses/compact",
     ],
     "features.connections": [],
@@ -107,6 +108,12 @@ REFUSED: Mapping[str, Sequence[Post | Ignored | Start | str]] = {
     "features.explain": ["GET /v1/responses/resp_1/explain"],
     "features.files": [Start({"files": "files"}), "/v1/files", "/v1/batches"],
     "features.forms": [Start({"files": "files"}), "/v1/files", "/v1/containers"],
+    "features.guides": [
+        Post(ASKED | {"text": {"format": {"type": "json_object"}}}, "text.format"),
+        Post(ASKED | {"tools": [FUNCTION], "tool_choice": "required"}, "tool_choice"),
+        Post(ASKED | {"tools": [FUNCTION | {"strict": True}]}, "tools[0].strict"),
+        Post(ASKED | {"reasoning": {"max_tokens": 9}}, "reasoning.max_tokens"),
+    ],
     "features.health": ["GET /health", "GET /health/live", "GET /v1/health/ready"],
     "features.hosted_tools": [Post(ASKED | {"tools": [CODE]}, "tools[0]")],
     "features.idempotency": [Post(ASKED, "idempotency-key", headers={"idempotency-key": "k"})],
@@ -123,6 +130,7 @@ REFUSED: Mapping[str, Sequence[Post | Ignored | Start | str]] = {
     ],
     "features.listing": ["GET /v1/responses/resp_1/input_items", "/v1/conversations"],
     "features.logprobs": [Post(ASKED | {"include": [LOGPROBS]}, "include")],
+    "features.long_runs": [Post({"input": "a" * 513}, "input")],
     "features.metrics": ["GET /metrics"],
     "features.models": ["GET /v1/models", "GET /v1/models/demo"],
     "features.open_responses": [Start({"dialect": "open-responses"})],
@@ -147,7 +155,7 @@ REFUSED: Mapping[str, Sequence[Post | Ignored | Start | str]] = {
         Post({"input": [{"type": "program", "id": "p", "call_id": "c"}]}, "input[0]"),
         Post(ASKED | {"tools": [{"type": "programmatic_tool_calling"}]}, "tools[0]"),
     ],
-    "features.recovery": [],
+    "features.recovery": [Post(ASKED | {"background": True}, "background")],
     "features.references": [
         Post({"input": [{"type": "item_reference", "id": "msg_1"}]}, "input[0]"),
         Start({"seal_keys": "a"}),
@@ -236,7 +244,7 @@ async def faults(folder: str) -> list[str]:
     from tests.support.served import served
     from trt_responses.backends.stores import store_of
     from trt_responses.settings import Settings
-    from trt_responses.store import says_nothing
+    from trt_responses.stores.whole import says_nothing
 
     store, tools = store_of(Settings(store="memory"), says_nothing), []
     if folder in ("features.hosted_tools", "features.turn_usage"):
@@ -364,9 +372,8 @@ def load_shared() -> None:
     assert loaded == [], f"{loaded}: the app loads them, so a copy without them would not start"
     from tests.support import tokens
     from trt_responses.harmony.dialect import harmony
-    from trt_responses.steering.steering import Steering
 
-    Steering(harmony(tokens.vocabulary()))  # their tables are kept, for any app
+    harmony(tokens.vocabulary())  # their tables are kept, for any app
     gc.disable()  # a process ends before it would be worth it
 
 

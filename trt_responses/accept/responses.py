@@ -13,14 +13,11 @@ from trt_responses.accept.echo import NO_REASONING, NO_TEXT, echo_of
 from trt_responses.accept.sampling import sampling_of, thought_of
 from trt_responses.accept.tool_choice import choice_among
 from trt_responses.accept.tools import client_tools, tools_run_here
-from trt_responses.errors import InvalidRequest, invalid_value
+from trt_responses.errors import InvalidRequest
 from trt_responses.wire import tools as t
 from trt_responses.wire.choice import JsonObject, JsonSchema
 from trt_responses.wire.dialect import OPENAI
 from trt_responses.wire.fields import FIELDS
-from trt_responses.wire.items import (
-    CompactionTrigger,
-)
 from trt_responses.wire.judge import LOGPROBS, OVER_HTTP, Column, judge
 from trt_responses.wire.known_tools import known
 from trt_responses.wire.past_calls import Amending
@@ -32,7 +29,6 @@ if TYPE_CHECKING:
     from trt_responses.accept.accepted import BuiltInTool, Tool
     from trt_responses.wire.choice import TextFormat
     from trt_responses.wire.dialect import Dialect
-    from trt_responses.wire.items import SentItem
     from trt_responses.wire.known_tools import Known
 
     Listed = tuple[str, Known[t.Tool]]
@@ -58,10 +54,13 @@ def accept(
     """What a request asks for. Raises an `InvalidRequest` for the first thing that is wrong.
     `built_in` are the kinds of tools that the server runs, each with the model's names for them;
     `column` is what the endpoint does with each field."""
-    echoed, request = known(request.tools or ()), _amended(request)
-    lists = _lists_of_tools(echoed, request)
+    echoed, amending = known(request.tools or ()), _amending(request)
+    lists: list[Listed] = [("tools", echoed)]
+    for place, item in amending:
+        request = item.amended(request)
+        if item.offered is not None:
+            lists.append((f"{place}.tools", known(item.offered)))
     placed, tools = _placed(lists)
-    items, trigger = _without_trigger(request.input)
     run_here = _run_here(lists, request.include or (), built_in)
     ignored = judge(request, placed, column, built_in)
     reasoning, form = request.reasoning or NO_REASONING, (request.text or NO_TEXT).format
@@ -70,9 +69,8 @@ def accept(
     sampling = sampling_of(request, (request.top_logprobs or 0) if scored else None)
     echo = echo_of(request, echoed, sampling, built_in)
     caching = request.prompt_cache_options
-    return Accepted(
-        input=items,
-        compacts=trigger,
+    accepted = Accepted(
+        input=request.input,
         compacts_beyond=_threshold(request),
         previous_response_id=request.previous_response_id,
         conversation=_conversation(request),
@@ -99,6 +97,9 @@ def accept(
         scored=scored,
         compared=None if caching is None else caching.comparison_response_id,
     )
+    for _, item in amending:
+        accepted = item.accepted(accepted)
+    return accepted
 
 
 def _placed(lists: Sequence[Listed]) -> tuple[Sequence[t.Placed], Known[Tool]]:
@@ -135,34 +136,11 @@ def _unsupported(tools: Known[t.Tool], built_in: Mapping[str, Sequence[str]]) ->
     return tools.once(("unsupported", tuple(built_in)), unsupported)
 
 
-def _lists_of_tools(tools: Known[t.Tool], request: Request) -> list[Listed]:
-    """The request's own tools and those that its items bring, each list with its place."""
-    lists: list[Listed] = [("tools", tools)]
+def _amending(request: Request) -> list[tuple[str, Amending]]:
+    """The items that change what the request asks for, with their places."""
     items = () if isinstance(request.input, str) else request.input
-    for number, item in enumerate(items):
-        if isinstance(item, Amending) and item.offered is not None:
-            lists.append((f"input[{number}].tools", known(item.offered)))
-    return lists
-
-
-def _amended(request: Request) -> Request:
-    """The request with what its items change."""
-    for item in () if isinstance(request.input, str) else request.input:
-        if isinstance(item, Amending):
-            request = item.amended(request)
-    return request
-
-
-def _without_trigger(items: str | Sequence[SentItem]) -> tuple[str | Sequence[SentItem], bool]:
-    """The input without a request for compaction, which is its last item, and whether there was
-    one."""
-    if isinstance(items, str):
-        return items, False
-    for place, item in enumerate(items):
-        if isinstance(item, CompactionTrigger) and place < len(items) - 1:
-            raise invalid_value(f"input[{place}]", "a compaction_trigger must be the last item")
-    asks = bool(items) and isinstance(items[-1], CompactionTrigger)
-    return (items[:-1] if asks else items), asks
+    found = ((f"input[{n}]", item) for n, item in enumerate(items) if isinstance(item, Amending))
+    return list(found)
 
 
 def _threshold(request: Request) -> int | None:

@@ -7,7 +7,7 @@ ends it. No request and no engine here; the meaning of ids is the dialect's.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from trt_responses.frozen import dataclass
 
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
     Guides = Mapping[GuideKind, frozenset[int]]
     """The guides that an engine supports, each with the ids that may end it."""
-
-RESERVE = 512
-"""Tokens reserved for the answer after reasoning; half the budget if that is less."""
 
 Name = Literal["free", "thought", "header", "body"]
 
@@ -65,13 +62,6 @@ class Turn:
     """The maximum number of calls in the turn."""
     recipients: Collection[str] = ()
     """Allowed recipients of the calls after the first."""
-
-
-class Budget(NamedTuple):
-    """The maximum tokens of a run and of its reasoning; 0 for no reasoning."""
-
-    tokens: int
-    thought: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

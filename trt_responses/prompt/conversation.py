@@ -187,7 +187,7 @@ def _shown(item: i.InputItem, callees: dict[str, str], place: i.ItemPlace) -> Sh
             return Shown("reasoning", reasoning_message(text) if text else None)
         case Amending():
             return Shown("developer", None)
-        case i.Compaction() | i.CompactionTrigger():
+        case i.Compaction():
             return Shown("summary", None)  # its ids are sealed
         case _:
             return _past_call(item.among(callees, place.item), callees, place)

@@ -71,7 +71,7 @@ async def assembled(draft: Draft) -> Run:
         log=draft.log,
         clock_ns=parts.clock_ns,
         place=draft.place,
-        recovery=parts.recovery,
+        resume=draft.resume,
         joints=Joints(draft.joints["before"], draft.joints["after"], second),
         notes=draft.notes,
         sink=draft.sink,

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from trt_responses.prompt.history import Prior
     from trt_responses.prompt.prompt import Prompt
     from trt_responses.run.admission import Place
+    from trt_responses.run.generation import Resume
     from trt_responses.run.parts import Parts
     from trt_responses.run.request import RunRequest
     from trt_responses.run.turns import Turns
@@ -96,6 +97,7 @@ class Draft:
         """All that is to be written, where that is known."""
         self.notes = Notes()
         self.engine: Engine = parts.engine
+        self.resume: Resume | None = None if parts.recovery is None else parts.recovery.resume
         self.generation: Callable[..., Generation] = Generation
         self.sink: Callable[..., Sink] = Sink
         self.machine: Callable[..., Machine] = Machine

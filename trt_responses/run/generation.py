@@ -7,12 +7,10 @@ store, and not how a response ends.
 from __future__ import annotations
 
 import asyncio
-import logging
-from dataclasses import replace as replace_slots
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
-from trt_responses.engine import CONTINUATION_PRIORITY
-from trt_responses.errors import ApiError, EngineLost, EngineUnavailable
+from trt_responses.engine import CONTINUATION_PRIORITY, Chunk
+from trt_responses.errors import ApiError, EngineUnavailable
 from trt_responses.frozen import replace
 from trt_responses.language.fragments import Closed
 from trt_responses.run.ending import End
@@ -20,9 +18,9 @@ from trt_responses.run.sink import Beginnings, Sink, broken
 from trt_responses.run.turns import Notes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 
-    from trt_responses.engine import Engine, GenerateOptions, Loss
+    from trt_responses.engine import Engine, GenerateOptions
     from trt_responses.language.gate import Gate
     from trt_responses.language.reader import Reader
     from trt_responses.language.steering import Segment, SteeringPlan
@@ -30,18 +28,13 @@ if TYPE_CHECKING:
     from trt_responses.log.log import Log
     from trt_responses.log.machine import Machine
     from trt_responses.run.admission import Place
-    from trt_responses.run.recovery import Recovery
     from trt_responses.run.turns import Turn
     from trt_responses.wire.response import Usage
 
-logger = logging.getLogger(__name__)
-T = TypeVar("T")
+    Resume = Callable[["Generation", Segment, End], Awaitable[End]]
+    """Generates the rest of a segment whose engine went away, with this end. Returns its end."""
 
-LOSSES: Mapping[Loss, str] = {
-    "died": "The engine died",
-    "exchanged": "The engine was exchanged",
-    "moved": "The server stopped",
-}
+T = TypeVar("T")
 
 
 class Chance(Protocol):
@@ -98,14 +91,14 @@ class Generation:
         log: Log,
         clock_ns: Callable[[], int],
         place: Place | None = None,
-        recovery: Recovery | None = None,
+        resume: Resume | None = None,
         joints: Joints = NO_JOINTS,
         notes: Notes | None = None,
         sink: Callable[..., Sink] = Sink,
         recorder: Recorder | None = None,
     ) -> None:
-        """With a `place`, the engine gets a request when its turn has come; with a `recovery`, the
-        run resumes when the engine was lost and is back."""
+        """With a `place`, the engine gets a request when its turn has come; without `resume`, a run
+        whose engine went away has failed."""
         self._joints = joints
         self.notes = Notes() if notes is None else notes
         self.reader = reader
@@ -123,11 +116,12 @@ class Generation:
         self._engine = engine
         self._clock_ns = clock_ns
         self._place = place
-        self._recovery = recovery
+        self._resume = resume
         self._beginnings = Beginnings(clock_ns)
         self._sink: Sink = sink(reader, machine, log, self._beginnings)
-        self._guided_from: int | None = None
-        """Where the text of the present segment begins, if it is under a guide."""
+        self._segment_from = 0
+        """Where the model's own text of the present segment begins."""
+        self._guided = False
         self._ends: list[End] = []
         self._recorder = recorder
         self.segments: list[object] = []
@@ -214,7 +208,7 @@ class Generation:
             await turn
         sink = self._sink
         for step in self._joints.before:
-            made = None if sink.verdict is not None else await self._wait_for(step(self))
+            made = None if sink.verdict is not None else await self.wait_for(step(self))
             if isinstance(made, End):
                 return sink.verdict or made
             self._take(made)
@@ -226,13 +220,13 @@ class Generation:
     async def _goes_on(self) -> bool:
         """Whether a step gives one more turn."""
         for step in self._joints.after:
-            if self._take(await self._wait_for(step(self))):
+            if self._take(await self.wait_for(step(self))):
                 return True
             if self._sink.verdict is not None:
                 return False
         second = self._joints.second
         if second is not None and second.wanted(self):
-            return self._take(await self._wait_for(second.turn(self)))
+            return self._take(await self.wait_for(second.turn(self)))
         return False
 
     def _take(self, turn: Turn | None) -> bool:
@@ -244,7 +238,7 @@ class Generation:
             self.base, self._within = turn.prompt, len(self.reader.kept)
         return True
 
-    async def _wait_for(self, step: Coroutine[Any, Any, T]) -> T | None:
+    async def wait_for(self, step: Coroutine[Any, Any, T]) -> T | None:
         """Let a step do its work; a verdict breaks it off."""
         decided, working = self._sink.wait(), asyncio.create_task(step)
         try:
@@ -280,33 +274,31 @@ class Generation:
         return end
 
     async def _segment(self, segment: Segment) -> End:
-        """Generate one segment, in one engine request, and one more for each time the engine goes
-        away."""
-        begin = before = len(self.reader.kept) + len(segment.forced)
-        self._guided_from = begin if segment.guide is not None else None
-        end = await self._noted(segment)
-        while (loss := end.lost) is not None and self._sink.verdict is None:
-            now = len(self.reader.kept)
-            if loss != "moved" and self._recovery is None:
-                break
-            if self.half_way:
-                return End("failed", _half_way(loss))
-            if loss != "moved" and self._recovery is not None:
-                no_way = await self._back(self._recovery, loss, silent=now == before)
-                if no_way is not None:
-                    return no_way
-            before, left = now, segment.max_tokens - (now - begin)
-            if left < 1:
-                return await self._sink.run_out()
-            end = await self._noted(replace_slots(segment, forced=(), max_tokens=left))
-        return end
+        """Generate one segment, also where its engine goes away."""
+        self._segment_from = len(self.reader.kept) + len(segment.forced)
+        self._guided = segment.guide is not None
+        end = await self.request(segment)
+        if end.lost is None or self._resume is None or self._sink.verdict is not None:
+            return end
+        return await self._resume(self, segment, end)
 
     @property
     def half_way(self) -> bool:
         """Whether a text under a guide has been begun, which no other engine can go on with."""
-        return self._guided_from is not None and len(self.reader.kept) > self._guided_from
+        return self._guided and len(self.reader.kept) > self._segment_from
 
-    async def _noted(self, segment: Segment) -> End:
+    def room(self, segment: Segment) -> int:
+        """The tokens that the present segment has left."""
+        return segment.max_tokens - (len(self.reader.kept) - self._segment_from)
+
+    def run_out(self) -> asyncio.Future[End]:
+        """End the present segment, which has no tokens left."""
+        ended = self._sink.wait()
+        self._sink.push(Chunk(finish="length"))
+        return ended
+
+    async def request(self, segment: Segment) -> End:
+        """Generate a segment, or the rest of it, in one engine request."""
         recorder, end = self._recorder, End("cancelled")
         notes = recorder and recorder.begin(segment, self.reader, self._clock_ns())
         try:
@@ -315,24 +307,7 @@ class Generation:
             self._ends.append(end)
             if notes is not None:
                 self.segments.append(notes.ended(end, self._clock_ns(), self._sink.metrics))
-            self._beginnings.hear()
         return end
-
-    async def _back(self, recovery: Recovery, loss: Loss, *, silent: bool) -> End | None:
-        """Wait for the engine. Returns the run's end if it cannot go on. A verdict breaks the wait
-        off."""
-        tokens, sink = len(self.reader.kept), self._sink
-        run = self._beginnings.pauses = self._beginnings.pauses or recovery.pauses()
-        logger.info("pausing %s until the engine is back: loss=%s", self.options.request_id, loss)
-        try:
-            await self._wait_for(run.back(loss, silent=silent, tokens=tokens))
-        except EngineLost as error:
-            return End("failed", error)
-        if sink.verdict is not None:
-            return sink.verdict
-        sink.awaited = True
-        logger.info("resuming %s after %d tokens (engine back)", self.options.request_id, tokens)
-        return None
 
     async def _generate(self, segment: Segment) -> End:
         if segment.max_tokens < 1:
@@ -374,11 +349,3 @@ class Generation:
             self._sink.read(closing)
             self.log.wake()
         return End("completed")
-
-
-def _half_way(loss: Loss) -> EngineLost:
-    return EngineLost(
-        f"{LOSSES[loss]} while a text was written under a schema, which cannot be entered "
-        "half-way: send the request again.",
-        retry_after_s=1,
-    )

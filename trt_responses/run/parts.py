@@ -20,12 +20,13 @@ if TYPE_CHECKING:
     from trt_responses.dialect import Dialect, Renderer
     from trt_responses.engine import Engine
     from trt_responses.feature import Feature
+    from trt_responses.language.steering import Segment
     from trt_responses.log.machine import Mint
     from trt_responses.prompt.carrier import Carrier
     from trt_responses.run.admission import Admission
+    from trt_responses.run.ending import End
     from trt_responses.run.facts import Listener
-    from trt_responses.run.generation import Chance, Recorder
-    from trt_responses.run.recovery import Recovery
+    from trt_responses.run.generation import Chance, Generation, Recorder
     from trt_responses.run.request import RunRequest
     from trt_responses.run.turns import Turns
     from trt_responses.steering.steering import Steering
@@ -107,6 +108,23 @@ class Parts:
     def renderer(self) -> Renderer:
         """The dialect's renderer."""
         return self.dialect.renderer
+
+
+class Recovery(Protocol):
+    """Lets runs over one engine go on when that went away and is back."""
+
+    @property
+    def paused(self) -> int:
+        """The number of runs that wait for the engine now."""
+        ...
+
+    def over(self, engine: Engine) -> Recovery:
+        """The recovery of one version of the engine, whose runs are counted here too."""
+        ...
+
+    async def resume(self, generation: Generation, segment: Segment, end: End) -> End:
+        """Generate the rest of a segment whose engine went away, with this end."""
+        ...
 
 
 class Lease(Protocol):

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from trt_responses.language.reader import Reader
     from trt_responses.log.log import Log
     from trt_responses.log.machine import Machine
-    from trt_responses.run.recovery import Pauses
 
 logger = logging.getLogger(__name__)
 
@@ -31,14 +30,12 @@ NO_TEXT: Mapping[int, bytes] = {}
 
 
 class Beginnings:
-    """Notes the first ids of each turn, and the first after a pause."""
+    """Notes the first ids of each turn."""
 
     def __init__(self, clock_ns: Callable[[], int]) -> None:
         self.first_token_ns: int | None = None
         self.cached_tokens: list[int | None] = []
         """The cached tokens of each turn's prompt, as the engine reports."""
-        self.pauses: Pauses | None = None
-        """Those of a run whose engine went away."""
         self._turn_begins = False
         self._clock_ns = clock_ns
 
@@ -49,7 +46,6 @@ class Beginnings:
 
     def note(self, chunk: Chunk) -> bool:
         """Note what this chunk begins. Returns whether the turn's first ids are still to come."""
-        self.hear()
         if self._turn_begins:
             if chunk.token_ids:
                 self._turn_begins = False
@@ -58,11 +54,6 @@ class Beginnings:
             if self.cached_tokens[-1] is None:
                 self.cached_tokens[-1] = chunk.cached_tokens
         return self._turn_begins
-
-    def hear(self) -> None:
-        """Note that a run that was resumed has a token, or wants none any more."""
-        if self.pauses is not None and self.pauses.unheard:
-            self.pauses.note_token()
 
 
 class Sink:
@@ -83,7 +74,7 @@ class Sink:
         self.metrics: Mapping[str, float] | None = None
         """The engine's own, of the segment that ended last."""
         self.awaited = True
-        """Whether the next step may be the first of a turn or after a pause."""
+        """Whether the next step may be the first of a turn."""
         self._beginnings = beginnings
         self._plain = NO_TEXT
 
@@ -173,12 +164,6 @@ class Sink:
         self.abort()
         self._look(Chunk(finish="error", error="another version is loaded", lost="exchanged"))
         return True
-
-    def run_out(self) -> asyncio.Future[End]:
-        """End a segment whose engine went away when there was no room left."""
-        ended = self.wait()
-        self._look(Chunk(finish="length"))
-        return ended
 
     def abort(self) -> None:
         if self.handle is not None:

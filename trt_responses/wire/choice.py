@@ -23,8 +23,8 @@ class NamedTool(ClosedObject):
 
 
 class FolderChoice(ClosedObject):
-    """A tool of the API's own that must be called, or one of those that may be. A folder brings the
-    class where there is more to say of it than its kind."""
+    """A tool of the API's own that must be called, or one of those that may be, of a kind that a
+    folder brings."""
 
     type: str
 
@@ -33,21 +33,6 @@ class FolderChoice(ClosedObject):
         `run_here` are the request's tools that the server runs. Raises for one that is not among
         them."""
         return None
-
-
-class KindChoice(FolderChoice):
-    """A tool of the API's own, which has no name but its kind."""
-
-    type: Literal[
-        "shell",
-        "local_shell",
-        "apply_patch",
-        "code_interpreter",
-        "web_search",
-        "web_search_2025_08_26",
-        "web_search_preview",
-        "web_search_preview_2025_03_11",
-    ]
 
 
 CHOICES: dict[str, type[FolderChoice]] = {}
@@ -59,7 +44,7 @@ else:
 NAMES = honoured("tool_choice.type=")
 TYPES = tuple(name for name in NAMES if name != "allowed_tools")
 """Of tools that may be chosen."""
-ToolOfRequest = Annotated[NamedTool | KindChoice | Installed, InstalledKinds(CHOICES, *TYPES)]
+ToolOfRequest = Annotated[NamedTool | Installed, InstalledKinds(CHOICES, *TYPES)]
 
 
 class AllowedTools(ClosedObject):
@@ -93,7 +78,7 @@ class ByChoice(InstalledKinds):
         return super()._which(value)
 
 
-ToolChoice = Annotated[Mode | NamedTool | KindChoice | Installed | AllowedTools, ByChoice(*NAMES)]
+ToolChoice = Annotated[Mode | NamedTool | Installed | AllowedTools, ByChoice(*NAMES)]
 
 
 class PlainText(ClosedObject):

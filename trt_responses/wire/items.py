@@ -119,21 +119,8 @@ class Compaction(ClientObject):
     id: str | None = None
 
 
-class CompactionTrigger(ClientObject):
-    """A last item that asks for a compaction of what stands before it, and for no answer."""
-
-    type: Literal["compaction_trigger"]
-    id: str | None = None
-
-
 InputItem = Annotated[
-    InputMessage
-    | FunctionCall
-    | FunctionCallOutput
-    | Reasoning
-    | Installed
-    | Compaction
-    | CompactionTrigger,
+    InputMessage | FunctionCall | FunctionCallOutput | Reasoning | Installed | Compaction,
     InstalledKinds(
         KINDS,
         *(kind for kind in honoured("input[].type=") if kind != "item_reference"),

@@ -113,6 +113,10 @@ class Amending(FolderItem):
         """The request with what the item changes."""
         raise NotImplementedError
 
+    def accepted(self, accepted: Any) -> Any:
+        """What the request asks for, with what the item adds to it."""
+        return accepted
+
 
 KINDS: dict[str, type[PastCall] | type[Amending]] = {}
 """The kinds by their types."""

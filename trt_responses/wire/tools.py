@@ -87,7 +87,7 @@ class FolderTool(Options):
     """The kind, where `type` may be another name of it."""
     outputs: ClassVar[str | None] = None
     """The value of `include` that asks for the outputs of its calls."""
-    holds_secrets: ClassVar[bool] = False
+    secret_fields: ClassVar[tuple[str, ...]] = ()  # unknown fields too, where there are some
     guided: ClassVar[bool] = True
     """Whether the model is held to the schema of its calls."""
 

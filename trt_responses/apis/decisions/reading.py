@@ -135,7 +135,7 @@ class Deciding(Generation):
         segment = self.plan.next(self.reader)
         opening = list(segment.forced) if segment is not None else []
         try:
-            used = await self._wait_for(self._answered(self._draft, self.options, opening))
+            used = await self.wait_for(self._answered(self._draft, self.options, opening))
         except (ApiError, ExceptionGroup) as fault:
             return End("failed", _first(fault))
         self._used = used or self._used

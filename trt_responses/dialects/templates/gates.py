@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from trt_responses.language.gate import Gate, GuidedGate
+from trt_responses.dialects.guided import GuidedGate
+from trt_responses.language.gate import Gate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+    from trt_responses.dialects.guided import Follower
     from trt_responses.engine import Finish
-    from trt_responses.language.gate import Follower
 
 CONTROL = 0x100
 """First of the characters that stand for control ids."""

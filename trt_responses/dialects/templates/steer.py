@@ -11,13 +11,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from trt_responses.dialects.guided import RESERVE, GuidedGate, Words
 from trt_responses.dialects.templates.call_form import CallForms
 from trt_responses.dialects.templates.gates import CallBegins, MarkedGate, Signs
 from trt_responses.dialects.templates.pieces import core, is_mark, pieces
 from trt_responses.dialects.templates.read.reader import TemplateReader
 from trt_responses.engine import Guide
-from trt_responses.language.gate import Gate, GuidedGate, Words
-from trt_responses.language.steering import RESERVE, Segment
+from trt_responses.language.gate import Gate
+from trt_responses.language.steering import Segment
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from trt_responses.errors import unsupported_value
 from trt_responses.features.tool_items.containers import NetworkPolicy, check_container_options
 from trt_responses.wire.base import ByType, ListOf, NonEmpty, Options
+from trt_responses.wire.choice import FolderChoice
 from trt_responses.wire.tools import FolderTool
 
 Json = dict[str, Any]
@@ -127,3 +128,12 @@ KINDS: dict[str, type[FolderTool]] = {
     "local_shell": LocalShellTool,
     "apply_patch": ApplyPatchTool,
 }
+
+
+class ActionChoice(FolderChoice):
+    """Such a tool, which has no name but its kind."""
+
+    type: Literal["shell", "local_shell", "apply_patch"]
+
+
+CHOICES: dict[str, type[FolderChoice]] = dict.fromkeys(KINDS, ActionChoice)

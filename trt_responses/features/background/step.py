@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from trt_responses.errors import InvalidRequest
 from trt_responses.feature import Step
 from trt_responses.features.background.replayed import Replayed, digest_of
+from trt_responses.features.recovery.rest import moved
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -48,6 +49,7 @@ class BackgroundStep(Step):
             return
         draft.left, log = False, draft.log
         if before.ids:
+            draft.resume = draft.resume or moved
             draft.engine = Replayed(
                 draft.engine,
                 len(draft.prompt.ids),

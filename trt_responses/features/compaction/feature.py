@@ -146,5 +146,5 @@ async def _summary(compaction: Compaction, draft: Draft) -> CompactionGeneration
         machine=SummaryMachine(draft.log, {}, draft.mint),
         log=draft.log,
         clock_ns=parts.clock_ns,
-        recovery=parts.recovery,
+        resume=None if parts.recovery is None else parts.recovery.resume,
     )

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from trt_responses.features.compaction.endpoint import routes
 from trt_responses.features.compaction.feature import Compactions
+from trt_responses.features.compaction.items import CompactionTrigger
+from trt_responses.wire.past_calls import KINDS
 
 if TYPE_CHECKING:
     from trt_responses.setup.server import Server
@@ -13,5 +15,6 @@ if TYPE_CHECKING:
 
 def install(server: Server) -> None:
     if server.sealing is not None:
+        KINDS["compaction_trigger"] = CompactionTrigger
         server.features.append(Compactions(server.sealing))
         server.add_routes(5, routes)

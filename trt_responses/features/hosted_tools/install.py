@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from trt_responses.features.hosted_tools.approvals import Ledger
 from trt_responses.features.hosted_tools.feature import HostedTools
+from trt_responses.features.hosted_tools.tools import CHOICES as HOSTED_CHOICES
 from trt_responses.features.hosted_tools.tools import TOOLS as HOSTED
-from trt_responses.features.hosted_tools.tools import McpChoice
 from trt_responses.wire.choice import CHOICES
 from trt_responses.wire.tools import TOOLS
 
@@ -33,7 +33,7 @@ class HasServers(Protocol):
 
 def install(server: Server) -> None:
     TOOLS.update(HOSTED)
-    CHOICES["mcp"] = McpChoice
+    CHOICES.update(HOSTED_CHOICES)
     tools = {tool.kind: tool for tool in server.tools}
     server.features.append(HostedTools(tools, Ledger(server.store), server.sealing))
     if offered := [one for tool in tools.values() for one in offers_of(tool)]:

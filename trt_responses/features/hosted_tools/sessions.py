@@ -9,7 +9,7 @@ import asyncio
 import logging
 from array import array
 from collections import OrderedDict
-from dataclasses import replace
+from dataclasses import replace as replace_slots
 from functools import partial
 from itertools import chain
 from operator import is_
@@ -21,12 +21,13 @@ from trt_responses.accept.accepted import Tool as OfferedTool
 from trt_responses.errors import InvalidRequest, unsupported_value
 from trt_responses.features.hosted_tools.citations import CitationText, FileCitations
 from trt_responses.features.hosted_tools.used import Both, Opened, UsedTools, function_of
+from trt_responses.frozen import replace
 from trt_responses.language.messages import FUNCTIONS
 from trt_responses.log.item_events import Callee
 from trt_responses.schema.closed import closed
 from trt_responses.tasks import give_way
-from trt_responses.tool import NO_ITEMS, CitedSession, Lists
-from trt_responses.tools.containers import WritesFiles, containers_of
+from trt_responses.tool import NO_ITEMS
+from trt_responses.tools.containers import containers_of
 from trt_responses.wire.known_tools import Known
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from trt_responses.dialect import Lexicon
     from trt_responses.log.machine import CitedText
     from trt_responses.store import Block
-    from trt_responses.tool import Listing, Opening, Recipient, Session, Source, Tool
+    from trt_responses.tool import CitedSession, Listing, Opening, Recipient, Session, Source, Tool
     from trt_responses.tools.containers import WrittenFile
     from trt_responses.wire.output import Phase
 
@@ -155,7 +156,7 @@ class OpenedTools:
         built_in, shown = [], []
         for one in accepted.built_in:
             functions = tools[one.kind].functions
-            built_in.append(replace(one, recipients=()) if functions else one)
+            built_in.append(replace_slots(one, recipients=()) if functions else one)
             self.used.show_as_functions(functions)
             shown += [
                 OfferedTool(
@@ -178,11 +179,15 @@ class OpenedTools:
         opening: Opening,
         functions: Collection[str],
     ) -> None:
-        """Open a tool's session. No call of one of these functions is a call of the tool."""
+        """Open a tool's session. No call of one of these functions is a call of the tool.
+
+        Here and below, the protocols of what a session may have besides are compared by name: to
+        Python's own check each costs as much as the rest of the opening."""
         session = await tool.open(opening)
         self._sessions.append(session)
-        if isinstance(session, Lists) and session.listing is not None:
-            self.listings.append(session.listing)
+        listing: Listing | None = getattr(session, "listing", None)  # of a `Lists`
+        if listing is not None:
+            self.listings.append(listing)
         self.used.opened.append(
             Opened(tool, session, one.shows_outputs, NO_ITEMS in one.options, functions)
         )
@@ -202,14 +207,15 @@ class OpenedTools:
     def source(self) -> Callable[[int, int], Source | None] | None:
         """The source of the lines that can be cited, of the one tool that has any."""
         for session in self._sessions:
-            if isinstance(session, CitedSession):
-                return session.source
+            if hasattr(session, "source"):  # a `CitedSession`
+                cited: CitedSession = session
+                return cited.source
         return None
 
     @property
     def files(self) -> Callable[[], Sequence[WrittenFile]] | None:
         """The files that calls have written so far; None if no tool writes any."""
-        writing = [one for one in self._sessions if isinstance(one, WritesFiles)]
+        writing = [one for one in self._sessions if hasattr(one, "written")]  # `WritesFiles`
         return (lambda: [file for one in writing for file in one.written]) if writing else None
 
     def cited_text(self, *, of_files: bool) -> Callable[[Phase], CitedText] | None:
@@ -357,4 +363,4 @@ def _chosen(choice: ToolChoice, offered: Sequence[Offered]) -> ToolChoice:
             names = choice.servers.get(one.tools[0].callee.namespace, ())
             chosen = (tool for tool in one.tools if names is None or tool.callee.name in names)
             parts.append([tool.name for tool in chosen])
-    return replace(choice, names=Both(*parts))
+    return replace_slots(choice, names=Both(*parts))

@@ -71,7 +71,7 @@ class McpTool(HostedTool):
     client's own. A dump of it holds no secret: it is what is stored and given back."""
 
     type: Literal["mcp"]
-    holds_secrets = True
+    secret_fields = ("authorization", "headers", "server_url")  # a URL may hold a key
     server_label: Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
     server_url: Annotated[str, Field(max_length=4096)] | None = None
     server_description: str | None = None
@@ -98,8 +98,7 @@ class McpTool(HostedTool):
     @model_serializer(mode="wrap")
     def _without_secrets(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Drops unknown keys too: any of them could be a secret."""
-        known = McpTool.model_fields.keys() - SECRETS
-        return {name: value for name, value in dump(self).items() if name in known}
+        return {name: value for name, value in dump(self).items() if name in NO_SECRETS}
 
     @property
     def label(self) -> str:
@@ -128,6 +127,7 @@ class McpTool(HostedTool):
 
 
 SECRETS = ("authorization", "headers")
+NO_SECRETS = McpTool.model_fields.keys() - SECRETS
 
 
 class SearchFilters(Options):
@@ -183,3 +183,22 @@ TOOLS: dict[str, type[FolderTool]] = {
     **dict.fromkeys(SEARCHES, WebSearchTool),
 }
 """By each of their names."""
+
+
+class HostedChoice(FolderChoice):
+    """A tool of the server's that has no name but its kind."""
+
+    type: Literal[
+        "code_interpreter",
+        "web_search",
+        "web_search_2025_08_26",
+        "web_search_preview",
+        "web_search_preview_2025_03_11",
+    ]
+
+
+CHOICES: dict[str, type[FolderChoice]] = {
+    "code_interpreter": HostedChoice,
+    "mcp": McpChoice,
+    **dict.fromkeys(SEARCHES, HostedChoice),
+}

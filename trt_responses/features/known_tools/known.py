@@ -128,8 +128,9 @@ KNOWN = KnownTools()
 
 def _may_be_kept(tool: Tool) -> bool:
     """Whether a tool is known to hold no secrets."""
-    secret = isinstance(tool, FolderTool) and tool.holds_secrets
-    return not secret and not isinstance(tool, OtherTool)
+    if not isinstance(tool, FolderTool) or not tool.secret_fields:
+        return not isinstance(tool, OtherTool)
+    return not tool.model_extra and all(getattr(tool, one) is None for one in tool.secret_fields)
 
 
 def _length(known: tuple[bytes, int]) -> int:

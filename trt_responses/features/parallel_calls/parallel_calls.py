@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from trt_responses.harmony.steer.plans import MESSAGE_ENDS, Body, StepwisePlan
+from trt_responses.features.guides.harmony_plans import MESSAGE_ENDS, Body, StepwisePlan
 from trt_responses.language.gate import Gate
 from trt_responses.language.steering import Segment
 from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from trt_responses.engine import Finish
-    from trt_responses.harmony.steer.plans import Language
+    from trt_responses.features.guides.harmony_plans import Budget, Language
     from trt_responses.language.reader import Reader
-    from trt_responses.language.steering import Budget, Guides, SteeringPlan
+    from trt_responses.language.steering import Guides, SteeringPlan
 
 HEADER_TOKENS = 64
 """The maximum tokens of a header; a longer one names no tool."""

@@ -8,15 +8,24 @@ engine's seam and a clock; knows no prompt and no id.
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from trt_responses.errors import EngineLost
+from trt_responses.features.recovery.rest import rest_of
+from trt_responses.run.ending import End
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from trt_responses.engine import Engine, Loss
+    from trt_responses.language.steering import Segment
+    from trt_responses.run.generation import Generation
+
+logger = logging.getLogger(__name__)
 
 LOOK_S = 0.05
 """Seconds between two looks for the engine. By then, all runs that it left have come here."""
@@ -30,7 +39,8 @@ MAX_STUCK = 3
 class PausedRun:
     """The pauses of one run."""
 
-    recovery: Recovery
+    kept: Sequence[int]
+    """Its ids, which grow."""
     tokens: int = 0
     """The number of tokens it had at the last pause."""
     silent: bool = False
@@ -38,15 +48,11 @@ class PausedRun:
     blamed: int = 0
     """Deaths of the engine that it may have caused."""
     stuck: int = 0
-    unheard: bool = False
 
-    async def back(self, loss: Loss, *, silent: bool, tokens: int) -> None:
-        await self.recovery.back(self, loss, silent=silent, tokens=tokens)
-        self.unheard = True
-
-    def note_token(self) -> None:
-        self.unheard = False
-        self.recovery.note_token(self)
+    @property
+    def heard(self) -> bool:
+        """Whether it has a token since the last pause."""
+        return len(self.kept) > self.tokens
 
 
 class Recovery:
@@ -69,19 +75,38 @@ class Recovery:
         self._unjudged: list[PausedRun] = []
         self._unheard: set[PausedRun] = set()
         """Runs that went on and have no token yet."""
+        self._runs: WeakKeyDictionary[Generation, PausedRun] = WeakKeyDictionary()
         self._whole: Recovery | None = None
-
-    def pauses(self) -> PausedRun:
-        return PausedRun(self)
 
     def over(self, engine: Engine) -> Recovery:
         other = Recovery(engine, wait_s=self._wait_s, clock_s=self._clock_s, sleep=self._sleep)
         other._whole = self
         return other
 
-    async def back(self, run: PausedRun, loss: Loss, *, silent: bool, tokens: int) -> None:
-        """Wait for a run's engine. The caller calls `note_token` at the first token, and when its
-        request is over."""
+    async def resume(self, generation: Generation, segment: Segment, end: End) -> End:
+        run = self._runs.setdefault(generation, PausedRun(generation.reader.kept))
+        try:
+            return await rest_of(generation, segment, end, partial(self._wait, run, generation))
+        finally:
+            self._unheard.discard(run)
+
+    async def _wait(
+        self, run: PausedRun, generation: Generation, loss: Loss, silent: bool
+    ) -> End | None:
+        """Wait for a run's engine. Returns the run's end if it cannot go on. A verdict breaks the
+        wait off."""
+        tokens, response_id = len(run.kept), generation.options.request_id
+        self._unheard.discard(run)
+        logger.info("pausing %s until the engine is back: loss=%s", response_id, loss)
+        try:
+            await generation.wait_for(self._back(run, loss, silent=silent, tokens=tokens))
+        except EngineLost as error:
+            return End("failed", error)
+        if generation.verdict is None:
+            logger.info("resuming %s after %d tokens (engine back)", response_id, tokens)
+        return generation.verdict
+
+    async def _back(self, run: PausedRun, loss: Loss, *, silent: bool, tokens: int) -> None:
         run.stuck = 0 if tokens > run.tokens else run.stuck + 1
         if tokens - run.tokens >= PAST_TOKENS:
             run.blamed = 0
@@ -102,10 +127,6 @@ class Recovery:
         if self._whole is not None:
             self._whole._count(more)
 
-    def note_token(self, run: PausedRun) -> None:
-        """Note that a run has a token, or wants none any more."""
-        self._unheard.discard(run)
-
     async def _turn(self, run: PausedRun, *, alone: bool) -> None:
         """Wait for a run's turn. With `alone`, wait until no other run's first token is awaited:
         should the engine die again, its cause is known."""
@@ -121,6 +142,7 @@ class Recovery:
                 )
             if run.stuck > MAX_STUCK:
                 raise EngineLost("The engine came back and went away again and again.")
+            self._unheard = {run for run in self._unheard if not run.heard}
             if not (alone and self._unheard):
                 return
 

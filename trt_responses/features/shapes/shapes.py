@@ -16,7 +16,6 @@ from trt_responses.accept.responses import accept
 from trt_responses.frozen import bytes_of, replace
 from trt_responses.wire.base import Options
 from trt_responses.wire.dialect import Dialect
-from trt_responses.wire.items import CompactionTrigger
 from trt_responses.wire.known_tools import Known
 from trt_responses.wire.limits import RequestLimits
 from trt_responses.wire.parse import read_lists, request_json, steps_of
@@ -37,8 +36,6 @@ of, and for each byte of its tools' JSON."""
 OBJECT_BYTES, OPENINGS = 400, (b"{", b"[")
 """The most that a map or a list of its fields takes besides, and the bytes with which each begins
 in what a key is made of. A text may have them too: it then counts for more."""
-MEANS_MORE = (Amending, CompactionTrigger)
-"""Kinds of input items that change what a request asks for."""
 
 
 class Shape(NamedTuple, Generic[M]):
@@ -150,7 +147,7 @@ def written_fields(fields: Mapping[str, Any]) -> bytes | None:
 
 
 def _means_more(items: Sequence[Any]) -> bool:
-    return any(isinstance(item, MEANS_MORE) for item in items)
+    return any(isinstance(item, Amending) for item in items)
 
 
 def _with_input(shape: ResponseShape, sent: Mapping[str, Any]) -> ResponseShape:

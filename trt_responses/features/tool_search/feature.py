@@ -4,7 +4,7 @@ that finds them, so that the ids before stay the same."""
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
+from dataclasses import replace as replace_slots
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -23,6 +23,7 @@ from trt_responses.features.tool_search.items import (
 )
 from trt_responses.features.tool_search.search import Search, Searching
 from trt_responses.features.tool_search.texts import listing
+from trt_responses.frozen import replace
 from trt_responses.language.messages import FUNCTIONS
 from trt_responses.log.item_events import Callee
 from trt_responses.prompt.history import prior_of
@@ -74,7 +75,7 @@ def shown(tools: Sequence[Tool]) -> Sequence[Tool]:
     listed = listing(tools) if any(tool.deferred for tool in tools) else ""
     return known(
         [
-            replace(tool, description=f"{tool.description}\n{listed}".strip())
+            replace_slots(tool, description=f"{tool.description}\n{listed}".strip())
             if tool.callee.action == NAME
             else tool
             for tool in tools
@@ -102,7 +103,9 @@ class ToolSearchStep(Step):
         """Let MCP servers offer more tools than a model is shown."""
         if self._search is not None:
             tools = [
-                replace(one, options={**one.options, DEFERS: True}) if one.kind == "mcp" else one
+                replace_slots(one, options={**one.options, DEFERS: True})
+                if one.kind == "mcp"
+                else one
                 for one in draft.accepted.built_in
             ]
             draft.accepted = replace(draft.accepted, built_in=tools)
@@ -128,10 +131,12 @@ class ToolSearchStep(Step):
             return
         choice, tools = draft.accepted.choice, self._called
         names = [tool.name for tool in tools if tool.name in choice.names]
-        choice = replace(choice, names=names)  # each of which is looked at
-        draft.accepted = replace(draft.accepted, tools=tools, choice=choice)
-        if self._search is not None:  # a call that is run here ends a turn
-            draft.accepted = replace(draft.accepted, parallel_calls=False)
+        choice = replace_slots(choice, names=names)  # each of which is looked at
+        # A call that is run here ends a turn.
+        parallel = draft.accepted.parallel_calls and self._search is None
+        draft.accepted = replace(
+            draft.accepted, tools=tools, choice=choice, parallel_calls=parallel
+        )
 
     async def planned(self, draft: Draft) -> None:
         if (search := self._search) is None:
@@ -167,7 +172,9 @@ def _with_search(tools: Sequence[Tool], most_shown: int) -> Sequence[Tool] | Non
     long = {server for server, length in lengths.items() if length > most_shown}
     if not long:
         return None
-    changed = [replace(tool, deferred=True) if tool.server in long else tool for tool in tools]
+    changed = [
+        replace_slots(tool, deferred=True) if tool.server in long else tool for tool in tools
+    ]
     if not searches(tools):
         callee = Callee(NAME, action=NAME)
         changed.append(Tool(NAME, "tools", callee, DESCRIPTION, PARAMETERS))

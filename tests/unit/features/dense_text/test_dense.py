@@ -14,17 +14,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.long_runs import tokeniser_of
 from tests.support.sampled import sampled
 from tests.support.served import served
 from tests.support.tokens import encoded
 from trt_responses.features.dense_text import shorttokens
 from trt_responses.features.dense_text.dense import ALPHABET, LEAST, LONGEST_PIECE, MOST, Dense
 from trt_responses.features.dense_text.shorttokens import LONGEST, MISSING, ShortTokens
-from trt_responses.tokens.tokenise import Tokeniser
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from trt_responses.tokens.tokenise import Tokeniser
     from trt_responses.tokens.vocabulary import Vocabulary
 
 LETTERS = ALPHABET.decode()
@@ -69,7 +70,7 @@ def dense(vocabulary: Vocabulary) -> Dense:
 def changeable(vocabulary: Vocabulary) -> Tokeniser:
     """It goes from the one way to the other as often as it can."""
     dense = Dense(vocabulary.token_bytes, least=8, most=40)
-    return Tokeniser(vocabulary, slice_chars=50, shortcut=dense)
+    return tokeniser_of(vocabulary, slice_chars=50, shortcut=dense)
 
 
 # Equality
@@ -128,7 +129,7 @@ def test_dense_texts_get_the_ids_of_openai_harmony_without_it(
         given_away.append(text)
         return expected(vocabulary, text)
 
-    tokeniser = Tokeniser(vocabulary, native=native, shortcut=Dense(vocabulary.token_bytes))
+    tokeniser = tokeniser_of(vocabulary, native=native, shortcut=Dense(vocabulary.token_bytes))
     given_away.clear()  # it asked for some classes
     text = dense_texts()[kind]
     assert encoded(tokeniser, text).tolist() == expected(vocabulary, text)
@@ -197,7 +198,7 @@ def test_little_is_done_between_two_pauses(
         return find(self, numbers)
 
     monkeypatch.setattr(ShortTokens, "find", counted)  # patched: work is counted where it is done
-    tokeniser = Tokeniser(vocabulary, shortcut=Dense(vocabulary.token_bytes))
+    tokeniser = tokeniser_of(vocabulary, shortcut=Dense(vocabulary.token_bytes))
     text = (slow_texts() | dense_texts())[kind]
     ids: array[int] = array("I")
     known = 0

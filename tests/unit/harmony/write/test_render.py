@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.long_runs import tokeniser_of
 from tests.support.turns import turn
 from trt_responses.errors import InvalidRequest
 from trt_responses.harmony.write.preface import system_text
@@ -26,12 +27,12 @@ from trt_responses.language.messages import (
     System,
 )
 from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID
-from trt_responses.tokens.tokenise import Tokeniser
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from trt_responses.store import Kind
+    from trt_responses.tokens.tokenise import Tokeniser
     from trt_responses.tokens.vocabulary import Vocabulary
 
 CONVERSATIONS = [200, pytest.param(2000, marks=pytest.mark.slow)]  # 4 s
@@ -39,7 +40,7 @@ CONVERSATIONS = [200, pytest.param(2000, marks=pytest.mark.slow)]  # 4 s
 
 @pytest.fixture(scope="module")
 def tokeniser(vocabulary: Vocabulary) -> Tokeniser:
-    return Tokeniser(vocabulary)
+    return tokeniser_of(vocabulary)
 
 
 @pytest.fixture
@@ -314,7 +315,7 @@ def test_tools_that_come_again_are_neither_written_nor_tokenised_again(
     vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     native = Counted(vocabulary)
-    renderer = Renderer(vocabulary, Tokeniser(vocabulary, native=native))
+    renderer = Renderer(vocabulary, tokeniser_of(vocabulary, native=native))
 
     def developer() -> Developer:
         schema = {"type": "object", "properties": {"city": {"type": "string"}}}
@@ -482,7 +483,7 @@ def long_conversation() -> tuple[System, Developer, list[Message]]:
 
 def test_the_next_turn_tokenises_the_new_message_only(vocabulary: Vocabulary) -> None:
     native = Counted(vocabulary)
-    renderer = Renderer(vocabulary, Tokeniser(vocabulary, native=native))
+    renderer = Renderer(vocabulary, tokeniser_of(vocabulary, native=native))
     system, developer, messages = long_conversation()
     first = asyncio.run(prompt(renderer, system, developer, messages))
     native.characters = 0
@@ -515,7 +516,7 @@ def test_the_cache_is_bounded_in_bytes_and_forgets_the_longest_unused(
     vocabulary: Vocabulary,
 ) -> None:
     native = Counted(vocabulary)
-    renderer = Renderer(vocabulary, Tokeniser(vocabulary, native=native), cache_bytes=10_000)
+    renderer = Renderer(vocabulary, tokeniser_of(vocabulary, native=native), cache_bytes=10_000)
 
     def tokenised(number: int) -> bool:
         native.characters = 0
@@ -531,7 +532,7 @@ def test_the_cache_is_bounded_in_bytes_and_forgets_the_longest_unused(
 
 def test_a_message_larger_than_the_cache_is_rendered_and_not_kept(vocabulary: Vocabulary) -> None:
     native = Counted(vocabulary)
-    renderer = Renderer(vocabulary, Tokeniser(vocabulary, native=native), cache_bytes=1000)
+    renderer = Renderer(vocabulary, tokeniser_of(vocabulary, native=native), cache_bytes=1000)
     message = Message("user", "word " * 1000)
     first = asyncio.run(renderer.message(message))
     native.characters = 0
@@ -562,7 +563,7 @@ def test_long_instructions_and_schemas_are_tokenised_in_short_pieces(
     vocabulary: Vocabulary,
 ) -> None:
     native = Counted(vocabulary)
-    renderer = Renderer(vocabulary, Tokeniser(vocabulary, native=native))
+    renderer = Renderer(vocabulary, tokeniser_of(vocabulary, native=native))
     schema = {"type": "object", "properties": {"b" * 9000: {"enum": ["c " * 9000]}}}
     tool = FunctionTool("d" * 9000, "e" * 9000, schema)
     asyncio.run(renderer.developer(Developer("a" * 9000, (tool,))))

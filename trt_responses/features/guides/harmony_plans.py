@@ -8,28 +8,27 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from trt_responses.dialects.guided import RESERVE, GuidedGate, Words
 from trt_responses.engine import Guide
 from trt_responses.frozen import dataclass
-from trt_responses.language.gate import Gate, GuidedGate, Words
-from trt_responses.language.steering import RESERVE, Segment
+from trt_responses.language.gate import Gate
+from trt_responses.language.steering import Segment
 from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID, VOCABULARY_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from trt_responses.language.gate import Follower
+    from trt_responses.dialects.guided import Follower
     from trt_responses.language.reader import Reader
-    from trt_responses.language.steering import Budget, Guides, Name
+    from trt_responses.language.steering import Guides, Name
     from trt_responses.schema.compile import Form
     from trt_responses.tokens.vocabulary import Vocabulary
 
 NAMED = 8
 """The maximum headers of a plan in a log line."""
 
-STOPS = (CONTROL.return_, CONTROL.call)
-"""The ids that stop an unsteered segment."""
 MESSAGE_ENDS = frozenset({CONTROL.end, CONTROL.return_, CONTROL.call, CONTROL.endoftext})
 """The ids with which models end a message, the correct one or not."""
 THOUGHT_ENDS = MESSAGE_ENDS | {CONTROL.start, CONTROL.channel, CONTROL.message, CONTROL.constrain}
@@ -50,6 +49,13 @@ class Language:
 
     def ids(self, text: str) -> tuple[int, ...]:
         return tuple(self._encode(text))
+
+
+class Budget(NamedTuple):
+    """The maximum tokens of a run and of its reasoning; 0 for no reasoning."""
+
+    tokens: int
+    thought: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,7 @@
-"""Finds the ends of o200k's pre-tokens in bounded steps.
+"""Finds the exact ends of o200k's pre-tokens in bounded steps.
 
-openai-harmony splits a text into pre-tokens by a regular expression and merges each one alone. A
-text may be cut only where that expression would cut it too. This module finds such places: cheap
-ones that are valid in any context, or else exact ones. It has no ids and no ranks. It derives a
-character's class from openai-harmony, whose Unicode tables are newer than Python's.
+They are needed where no cheap cut is near (`tokens/cuts.py`). It has no ids and no ranks. It
+derives a character's class from openai-harmony, whose Unicode tables are newer than Python's.
 """
 
 from __future__ import annotations
@@ -11,8 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Generator
 
-BLOCK = 64
-"""A pre-token of 2 × BLOCK + 4 characters or more fills an aligned block with one class."""
 PIECE = 128
 """Characters classified per look-up: a millisecond if all are new, else 5 µs."""
 PIECES = 16
@@ -20,15 +16,6 @@ PIECES = 16
 SEVERAL = 126
 """Digits returned as one pre-token: a multiple of three, so it ends where one does."""
 
-_PUNCTUATION = r"!-&(-/:-@\[-`{-~、-〃〈-】！-／：-＠‐-‧"
-_LETTERS = r"A-Za-zА-яぁ-ゖァ-ヺ一-鿋가-힣"
-_HOMOGENEOUS = re.compile(rf"[^\s0-9'{_PUNCTUATION}]{{{BLOCK}}}|[^0-9{_LETTERS}]{{{BLOCK}}}")
-_LAST_CUT = re.compile(
-    # No alternative of the expression matches or looks ahead across these.
-    rf".*(?:\S(?=[ \t])|[{_LETTERS}](?=[0-9{_PUNCTUATION}])|[0-9](?=[{_LETTERS}{_PUNCTUATION}])"
-    rf"|\n(?=[0-9{_LETTERS}]))",
-    re.DOTALL,
-)
 _WHITE = "\t\v\f\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(
     map(chr, range(0x2000, 0x200B))
 )
@@ -43,18 +30,6 @@ _DIGITS = re.compile("0*")
 _OTHERS = re.compile("[!/m]*")
 _TAIL = re.compile("[n/]*")
 _WHITES = re.compile("[ tn]*")
-
-
-def has_long_run(text: str, start: int, stop: int) -> bool:
-    """Whether the stretch may contain a pre-token of more than 2 × BLOCK + 4 characters."""
-    match = _HOMOGENEOUS.match
-    return any(match(text, at, stop) for at in range(start, stop, BLOCK))
-
-
-def last_cut(text: str, start: int, stop: int) -> int:
-    """The last place in the stretch where a cut is certainly valid, or `start`."""
-    cut = _LAST_CUT.match(text, start, stop)
-    return cut.end() if cut else start
 
 
 def looks_ahead(text: str, at: int) -> bool:
