@@ -6,6 +6,7 @@ no HTTP and no concrete store. No method tells another owner's ids from unknown 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import field
 from typing import Literal, Protocol
 
@@ -51,6 +52,27 @@ class Block:
     """Of a call: the recipient that the model wrote, which is the author of the result."""
     digest: bytes = field(default=b"", compare=False, repr=False)
     """Of the content, once a store has it: what came from a store is not hashed again."""
+
+
+class _Unwritten(Block):
+    __slots__ = ("write",)
+    write: Callable[[], bytes]
+
+    def __getattr__(self, name: str) -> bytes:
+        """Called for the item, until it is written."""
+        if name != "item":
+            raise AttributeError(name)
+        object.__setattr__(self, name, self.write())
+        return self.item
+
+
+def unwritten(kind: Kind, write: Callable[[], bytes], ids: bytes) -> Block:
+    """A block whose item is written when it is read first: usually never, where nothing is
+    stored."""
+    block = _Unwritten(kind, b"", ids)
+    object.__delattr__(block, "item")
+    block.write = write
+    return block
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,14 @@ A run has it made while it lives, and its listeners read it.
 from __future__ import annotations
 
 from array import array
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from trt_responses.frozen import dataclass
 from trt_responses.run.generation import Recorder
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from trt_responses.engine import Guide, Loss
     from trt_responses.language.messages import FunctionTool
@@ -87,9 +88,10 @@ class Trace:
 
 
 def trace_of(facts: RunFacts) -> Trace:
-    """The trace of a run that has ended."""
-    assert isinstance(facts.trace, Trace), "made by the recorder"
-    return facts.trace
+    """The trace of a run that has ended: it is made here, for most runs are not looked at."""
+    assert isinstance(facts.trace, partial), "made by the recorder"
+    trace: Trace = facts.trace()
+    return trace
 
 
 class SegmentNotes:
@@ -105,15 +107,28 @@ class SegmentNotes:
         answered = last is not None and last.answer_end == self._kept_from
         self._answer = reader.kept[last.end : last.answer_end] if last and answered else ()
 
-    def ended(self, end: End, now_ns: int, metrics: Mapping[str, float] | None) -> SegmentTrace:
-        segment, reader, gate = self._segment, self._reader, self._segment.gate
-        start = self._kept_from + len(segment.forced)
-        kept = array("I", reader.kept[start:])
-        dropped = reader.dropped[self._dropped_from :]
+    def ended(
+        self, end: End, now_ns: int, metrics: Mapping[str, float] | None
+    ) -> Callable[[], SegmentTrace]:
+        """What makes the trace: later segments may take ids back, so these are kept."""
+        reader = self._reader
+        ids, dropped = reader.kept[self._kept_from :], reader.dropped[self._dropped_from :]
+        return partial(self._trace, ids, dropped, end, now_ns, metrics)
+
+    def _trace(
+        self,
+        ids: Sequence[int],
+        dropped: Sequence[tuple[int, int]],
+        end: End,
+        now_ns: int,
+        metrics: Mapping[str, float] | None,
+    ) -> SegmentTrace:
+        segment, gate, forced = self._segment, self._segment.gate, len(self._segment.forced)
+        kept, start = array("I", ids[forced:]), self._kept_from + forced
         return SegmentTrace(
             name=segment.name,
             max_tokens=segment.max_tokens,
-            forced=tuple(reader.kept[self._kept_from : start]),
+            forced=tuple(ids[:forced]),
             guide=segment.guide,
             kept=kept,
             read=_merged(kept, [(max(0, place - start), token_id) for place, token_id in dropped]),
@@ -128,21 +143,29 @@ class SegmentNotes:
         )
 
 
-def _trace(generation: Generation, owner: str) -> Trace:
+def _later(generation: Generation, owner: str) -> Callable[[], Trace]:
+    """What makes the trace, of what the generation then forgets."""
+    prompt_ids, segments = generation.prompt_ids, tuple(generation.segments)
+    return partial(_trace, generation, owner, prompt_ids, segments)
+
+
+def _trace(
+    generation: Generation, owner: str, prompt_ids: Sequence[int], segments: Sequence[object]
+) -> Trace:
     cached = generation.cached_tokens
     return Trace(
         owner,
         str(generation.plan),
-        generation.prompt_ids,
+        prompt_ids,
         cached[0] if cached else None,
-        tuple(one for one in generation.segments if isinstance(one, SegmentTrace)),
+        tuple(made() for made in segments if isinstance(made, partial)),
         generation.reader.call_ends,
         generation.machine.callees,
         generation.notes.offered,
     )
 
 
-RECORDER = Recorder(SegmentNotes, _trace)
+RECORDER = Recorder(SegmentNotes, _later)
 
 
 def _merged(kept: array[int], dropped: Sequence[tuple[int, int]]) -> Sequence[int]:
