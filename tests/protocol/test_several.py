@@ -24,6 +24,7 @@ from tests.support.ticks import Ticks
 from trt_responses.cli.main import main
 from trt_responses.errors import StartupError, UsageError
 from trt_responses.harmony.dialect import Harmony, harmony
+from trt_responses.language.steering import Turn
 from trt_responses.prepare.files import DIALECT, engine_file, sha256_of
 from trt_responses.prepare.machine import library_versions
 from trt_responses.prepare.shelf.card import DialectFacts, write_card
@@ -113,7 +114,10 @@ async def test_models_of_different_dialects_stand_beside_each_other() -> None:
             assert mark in prompt
             last = made["id"]
         assert all(prompt.count(word) == 1 for word in ("One.", "Three."))
-        assert all(one.several for one in dialects.values() if isinstance(one, Harmony))
+        plans = [
+            one.plan(Turn(calls=2), {}, 9) for one in dialects.values() if isinstance(one, Harmony)
+        ]
+        assert all("1 more calls" in str(plan) for plan in plans)
         assert (await s.client.get("/health/ready")).status == 200
 
 

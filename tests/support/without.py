@@ -372,8 +372,11 @@ def load_shared() -> None:
     assert loaded == [], f"{loaded}: the app loads them, so a copy without them would not start"
     from tests.support import tokens
     from trt_responses.harmony.dialect import harmony
+    from trt_responses.schema.matching import pieces_of
 
-    harmony(tokens.vocabulary())  # their tables are kept, for any app
+    pieces_of(
+        harmony(tokens.vocabulary()).lexicon.token_bytes
+    )  # their tables are kept, for any app
     gc.disable()  # a process ends before it would be worth it
 
 

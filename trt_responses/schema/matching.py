@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, lru_cache
 
 import orjson
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
@@ -249,3 +249,13 @@ def _fits(expression: Matcher, written: bytes) -> bool:
     if copy.broken:
         raise OutOfSteps
     return fits
+
+
+PIECES = 100_000
+"""The number of most frequent tokens that a matcher takes in one step."""
+
+
+@lru_cache(maxsize=1)
+def pieces_of(token_bytes: tuple[bytes, ...]) -> Pieces:
+    """The pieces of a vocabulary, whose tokens stand in the order of their frequency."""
+    return Pieces(token_bytes[:PIECES])

@@ -10,7 +10,7 @@ import asyncio
 import time
 from contextlib import suppress
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import TYPE_CHECKING
 
 from trt_responses.accept.accepted import ToolChoice
@@ -22,7 +22,7 @@ from trt_responses.harmony.dialect import Harmony
 from trt_responses.language.steering import Choice, Turn, Unguided
 from trt_responses.schema.compile import Allowance, Forms
 from trt_responses.schema.judge import Judge
-from trt_responses.schema.matching import Expressions, Pieces
+from trt_responses.schema.matching import Expressions, pieces_of
 from trt_responses.schema.normalise import Left
 from trt_responses.schema.refusals import InvalidSchema, SlowSchema
 from trt_responses.schema.turns import Turns
@@ -42,13 +42,6 @@ ANY_JSON = Judge({}, Expressions())
 AT_ONCE_BYTES = 512
 """The largest schemas that are compiled at once, which takes about a millisecond; larger ones are
 compiled in a thread."""
-PIECES = 100_000
-"""The number of most frequent tokens that a matcher takes in one step."""
-
-
-@lru_cache(maxsize=1)
-def _pieces(token_bytes: tuple[bytes, ...]) -> Pieces:
-    return Pieces(token_bytes[:PIECES])
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +76,7 @@ class GuidedSteering(Steering):
         super().__init__(dialect)
         if isinstance(dialect, Harmony) and dialect.steered is None:
             steer(dialect)
-        self._forms = Forms(pieces=_pieces(dialect.lexicon.token_bytes))
+        self._forms = Forms(pieces=pieces_of(dialect.lexicon.token_bytes))
         self._schema_s = schema_s
         self._clock_s = clock_s
         self._turns = Turns()
