@@ -10,7 +10,6 @@ from trt_responses.dialect import Takes
 from trt_responses.harmony.read.reader import Reader, Tables
 from trt_responses.harmony.steer.plans import STOPS, Language
 from trt_responses.harmony.steer.turn import plan_of
-from trt_responses.harmony.stored_text import Spelled
 from trt_responses.harmony.write.render import Renderer
 from trt_responses.language.reader import AS_USUAL
 from trt_responses.language.steering import Free, Resumed
@@ -45,7 +44,6 @@ class Harmony:
         self.lexicon = vocabulary
         self.tables = tables
         self.renderer = Renderer(vocabulary, Tokeniser(vocabulary))
-        self.spelled = Spelled(vocabulary, tables.pieces)
         self.several: Several | None = None
         """Plans turns of several calls; None: a turn has one."""
         self._language = Language(vocabulary)
