@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 
 from trt_responses.engine import Chunk, GenerateOptions, Guide
 from trt_responses.engines.llamacpp.engine import LlamaCppEngine
+from trt_responses.features.guides.steering import PIECES
 from trt_responses.schema.compile import Forms
 from trt_responses.schema.matching import Pieces
-from trt_responses.steering.steering import PIECES
 from trt_responses.tokens import vocabulary as vocabularies
 
 if TYPE_CHECKING:

@@ -28,12 +28,12 @@ import orjson
 import uvloop
 from rich.console import Console
 from rich.table import Table
+from trt_responses.harmony.stored_text import Spelled
 
 from bench.script import ANALYSIS_TOKENS, LENGTHS, prose
 from tests.support import postgres_server
 from trt_responses.features.encryption.keys import StoreKeys
 from trt_responses.features.encryption.store import EncryptedStore
-from trt_responses.harmony.stored_text import Spelled
 from trt_responses.serve.server import freeze_heap
 from trt_responses.store import Block, Record
 from trt_responses.stores.at_rest.blocks import pack
@@ -47,7 +47,7 @@ from trt_responses.tokens.pieces import Pieces
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
-    from trt_responses.store import Spell, Store
+    from trt_responses.stores.whole import Spell, WholeStore
     from trt_responses.tokens.vocabulary import Vocabulary
 
 KINDS = ("memory", "sqlite", "sqlite full", "redis", "postgres")
@@ -149,7 +149,7 @@ class Holds:
         asyncio.get_running_loop().call_soon(self._turn)
 
 
-async def row(kind: str, store: Store, answers: Answers) -> Row:
+async def row(kind: str, store: WholeStore, answers: Answers) -> Row:
     await store.start()
     records = list(islice(answers.records("a"), RECORDS))
     alone = list(islice(answers.records("b"), RECORDS // 2))
@@ -197,7 +197,7 @@ async def _alone(do: Callable[[Record], Awaitable[object]], record: Record) -> f
     return await _one(do, record)
 
 
-async def _hard(store: Store) -> float:
+async def _hard(store: WholeStore) -> float:
     """A long conversation and a large message, put and read: what would hold the loop longest."""
     noise = os.urandom(1024)
     long = tuple(Block("user", noise + bytes([n % 251]) * n, noise) for n in range(LONG_BLOCKS))
@@ -212,7 +212,7 @@ async def _hard(store: Store) -> float:
 
 
 @asynccontextmanager
-async def opened(kind: str, spell: Spell) -> AsyncIterator[Store | None]:
+async def opened(kind: str, spell: Spell) -> AsyncIterator[WholeStore | None]:
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         match kind:
@@ -228,7 +228,7 @@ async def opened(kind: str, spell: Spell) -> AsyncIterator[Store | None]:
                 yield _postgres(stack, spell)
 
 
-async def _redis(folder: Path, stack: AsyncExitStack, spell: Spell) -> Store | None:
+async def _redis(folder: Path, stack: AsyncExitStack, spell: Spell) -> WholeStore | None:
     if shutil.which("redis-server") is None:
         return None
     from trt_responses.stores.redis.store import RedisStore
@@ -247,7 +247,7 @@ async def _redis(folder: Path, stack: AsyncExitStack, spell: Spell) -> Store | N
     return RedisStore(f"unix://{socket}", spell=spell)
 
 
-def _postgres(stack: AsyncExitStack, spell: Spell) -> Store | None:
+def _postgres(stack: AsyncExitStack, spell: Spell) -> WholeStore | None:
     if not postgres_server.PROGRAMS or find_spec("psycopg") is None:
         return None
     from trt_responses.stores.postgres.store import PostgresStore
@@ -256,8 +256,8 @@ def _postgres(stack: AsyncExitStack, spell: Spell) -> Store | None:
     return PostgresStore(server.url, spell=spell)
 
 
-def encrypted(store: Store, spell: Spell) -> Store:
-    return cast("Store", EncryptedStore(store, StoreKeys(lambda: KEY), spell))
+def encrypted(store: WholeStore, spell: Spell) -> WholeStore:
+    return cast("WholeStore", EncryptedStore(store, StoreKeys(lambda: KEY), spell))
 
 
 async def measured_rows() -> list[Row]:

@@ -6,7 +6,9 @@ engines/demo-source/wordings.json (which training only compares itself with):
   config.json, compact.safetensors   the weights, of used vocabulary rows only
   training.png                       loss and accuracy by family
 
-Stops after 36 minutes at the latest. Then `make demo-eval` examines what came out, through the
+Stops after 36 minutes at the latest. `--tune engines/demo-source --minutes 12` goes on from weights
+that know the families: the vocabulary's rows stay, the layers learn a mix of what was still wrong,
+and the result is the mean of both. Then `make demo-eval` examines what came out, through the
 engine that serves it, and `make engine` prepares it. Needs PyTorch and matplotlib:
 `pip install trt-responses[demo-train]`.
 """
@@ -47,8 +49,9 @@ def main() -> int:
         seed=given.seed,
         peak=given.peak,
         begin=given.begin,
+        tune=given.tune,
         kept=given.kept,
-        warmup=WARMUP if given.begin is None else WARMUP // 4,
+        warmup=WARMUP if given.begin is None and given.tune is None else WARMUP // 4,
         **_of_device(given),
     )
     began, cpu = time.monotonic(), time.process_time()
@@ -59,8 +62,9 @@ def main() -> int:
             lambda seen, done: bar.update(task, completed=done, description=_line(seen)),
         )
     compact.write(model, known, given.out)
-    plot.draw(progress, given.out / "training.png")
-    console.print(_table(progress))
+    if given.tune is None:
+        plot.draw(progress, given.out / "training.png")
+        console.print(_table(progress))
     spent = f"{time.monotonic() - began:.0f} s, {time.process_time() - cpu:.0f} s of processor time"
     console.print(f"{len(progress.steps)} steps in {spent}; weights in {given.out}")
     return 0
@@ -77,15 +81,18 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--processes", type=int, default=2, help="on the CPU")
     parser.add_argument("--device", default="cpu", help="cpu (default), or cuda: one GPU")
     parser.add_argument("--begin", type=Path, help="a compact source to go on from")
+    parser.add_argument("--tune", type=Path, help="a compact source to tune, by a mix of its own")
     parser.add_argument("--kept", type=Path, help="where its state is kept, and found when cut")
     parser.add_argument("--peak", type=float, default=3e-3, help="the highest rate of learning")
     return parser.parse_args()
 
 
 def _of_device(given: argparse.Namespace) -> dict[str, Any]:
-    """A GPU takes larger steps, and compares each token with all others."""
+    """A GPU takes larger steps, and compares each token with all others. A tuning takes smaller
+    ones on the CPU, of which it has few."""
     if given.device == "cpu":
-        return {"processes": given.processes}
+        less = {"tokens": 1_536} if given.tune else {}
+        return {"processes": given.processes, **less}
     makers = max(1, (os.cpu_count() or 2) - 2)
     larger = {"tokens": 16_384, "prompt_share": 0.1, "note_every": 10, "keep_every": 1_000}
     alone = {"device": given.device, "processes": 1, "makers": makers, "whole": True}

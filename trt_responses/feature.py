@@ -75,7 +75,8 @@ class Step:
         """Add to what is stored, in one transaction."""
 
     async def store(self, write: Write, draft: Draft, last: Response) -> None:
-        """Store it in place of the core; the first step that has this joint does."""
+        """Store it in place of the core, if anything is to be stored; the first step that has this
+        joint does."""
 
     async def committed(self, write: Write, draft: Draft) -> None:
         """It is stored, or nothing was to be."""

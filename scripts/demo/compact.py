@@ -15,7 +15,7 @@ import torch
 
 from scripts.demo import circuit
 from scripts.demo import words as listed
-from scripts.demo.model import Guests, Model, Shape
+from scripts.demo.model import ExtraRows, Model, Shape
 from scripts.demo.rows import Codec
 from trt_responses.prepare.checkpoint.safetensors import (
     Tensor,
@@ -135,7 +135,7 @@ def _copies(layer: Layer, carried: torch.Tensor) -> None:
 
 
 def _grown(model: Model, known: Codec, wider: Codec) -> tuple[Model, Codec]:
-    """The model with rows for these ids, those that it had not made as guests' are, and with all
+    """The model with rows for these ids, new ones made as those of a batch are, and with all
     layers, of which those that it had not add nothing yet."""
     grown = Model(Shape(), len(wider.used) + 1)
     for layer in grown.layers[model.shape.layers :]:
@@ -148,7 +148,7 @@ def _grown(model: Model, known: Codec, wider: Codec) -> tuple[Model, Codec]:
     held = {n: t for n, t in model.state_dict().items() if t.shape == grown.state_dict()[n].shape}
     grown.load_state_dict(held, strict=False)
     tokens = [listed.spelled(token) for token in wider.used]
-    guests = Guests(
+    extra = ExtraRows(
         torch.from_numpy(pictures(tokens)),
         torch.from_numpy(properties(tokens)),
         torch.zeros(len(tokens)),
@@ -160,7 +160,7 @@ def _grown(model: Model, known: Codec, wider: Codec) -> tuple[Model, Codec]:
     both = [token for token in known.used if token in wider.row_of]
     places, before = ([codec.row_of[token] for token in both] for codec in (wider, known))
     for target, earlier, made in pairs:
-        target[:-1] = made(guests)
+        target[:-1] = made(extra)
         target[places] = earlier[before]
         target[-1] = earlier[-1]
     return grown, wider

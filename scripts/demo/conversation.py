@@ -110,6 +110,8 @@ class Exchange:
     user: str
     turn: Turn
     steps: tuple[Step, ...] = ()
+    unthought: bool = False
+    """The client has not sent back what the model thought before its calls: many do not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +139,7 @@ def prompt_text(dialogue: Dialogue) -> str:
     parts = [_system(setting), _developer(setting), setting.beside]
     parts += [_past(exchange) for exchange in earlier]
     parts += [message("user", last.user)]
-    parts += [_step(step, effort) for step in last.steps]
+    parts += [_step(step, None if last.unthought else effort) for step in last.steps]
     return "".join(parts) + ASSISTANT
 
 

@@ -23,7 +23,7 @@ from scripts.demo.talk import SMALL_TALK
 from trt_responses.tokens.control import FIRST_CONTROL_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 MIX = {
     "greet": 7, "who": 6, "capital": 12, "echo": 9, "count": 6, "arithmetic": 20, "name_told": 4,
@@ -59,7 +59,7 @@ INSTRUCTIONS = (
 
 @cache
 def codec(seed: int = 0, dialogues: int = 20_000) -> Codec:
-    """Ids that training shows often, and those of facts to remember. All others are guests: a row
+    """Ids that training shows often, and those of facts to remember. All others are unlisted: a row
     that is learnt seldom falls behind the others, where one that is made keeps up."""
     rng = random.Random(seed)
     source = Source(wordings.seen(), rng)
@@ -158,7 +158,13 @@ def rambling(rng: random.Random, parts_count: int) -> str:
     return " ".join(parts)
 
 
-def batches(known: Codec, seed: int, tokens: int, pool: int = 4_096) -> Iterator[list[Example]]:
+def batches(
+    known: Codec,
+    seed: int,
+    tokens: int,
+    pool: int = 4_096,
+    drawn: Callable[[Source], Dialogue] = draw,
+) -> Iterator[list[Example]]:
     """For ever: batches of examples of like length, about `tokens` rows with their padding.
 
     Lengths are rounded up and batches are full, because every new shape costs the libraries below
@@ -170,7 +176,7 @@ def batches(known: Codec, seed: int, tokens: int, pool: int = 4_096) -> Iterator
     while True:
         made: list[list[Example]] = []
         for _ in range(pool):
-            one = example(draw(source), known, rng)
+            one = example(drawn(source), known, rng)
             length = rounded(len(one.rows))
             group = waiting.setdefault(length, [])
             group.append(one)

@@ -226,7 +226,7 @@ class Layer(nn.Module):  # type: ignore[misc]  # torch may have no types here
 
 
 @dataclass(frozen=True, slots=True)
-class Guests:
+class ExtraRows:
     """Tokens without a row of their own, for one batch: their pictures and properties, and by how
     much each stands for others, in nats. Rows behind the model's own are theirs, in this order."""
 
@@ -243,13 +243,13 @@ class Made(nn.Module):  # type: ignore[misc]  # torch may have no types here
         self.matrix = nn.Parameter(torch.eye(hidden, WIDTH))
         self.properties = nn.Parameter(torch.zeros(PROPERTIES, hidden))
 
-    def forward(self, guests: Guests) -> Tensor:
-        return guests.pictures @ self.matrix.T + guests.properties @ self.properties
+    def forward(self, extra: ExtraRows) -> Tensor:
+        return extra.pictures @ self.matrix.T + extra.properties @ self.properties
 
 
 class Model(nn.Module):  # type: ignore[misc]  # torch may have no types here
     """`rows`: used ids, and one last row that stands for all control ids among the others. Rows
-    behind them are made, of the guests of a batch."""
+    behind them are made, for the tokens of a batch that have none."""
 
     def __init__(self, shape: Shape, rows: int) -> None:
         super().__init__()
@@ -262,19 +262,19 @@ class Model(nn.Module):  # type: ignore[misc]  # torch may have no types here
         unused = math.log(shape.vocabulary - FIRST_CONTROL_ID) + UNUSED_MARGIN
         self.register_buffer("unused", torch.eye(rows)[-1] * unused, persistent=False)
 
-    def forward(self, rows: Tensor, turn: Tensor, guests: Guests) -> Tensor:
+    def forward(self, rows: Tensor, turn: Tensor, extra: ExtraRows) -> Tensor:
         """Hidden states, normed; `logits` takes those that count."""
         masks = self._masks(rows.shape[1], rows.device)
         x = functional.embedding(
-            rows, torch.cat((self.embed_tokens.weight, self.made_embed(guests)))
+            rows, torch.cat((self.embed_tokens.weight, self.made_embed(extra)))
         )
         for layer in self.layers:
             x = layer(x, turn, masks)
         return self.norm(x)
 
-    def logits(self, hidden: Tensor, guests: Guests) -> Tensor:
-        heads = torch.cat((self.lm_head.weight, self.made_head(guests)))
-        offsets = torch.cat((self.unused, guests.offsets))
+    def logits(self, hidden: Tensor, extra: ExtraRows) -> Tensor:
+        heads = torch.cat((self.lm_head.weight, self.made_head(extra)))
+        offsets = torch.cat((self.unused, extra.offsets))
         return functional.linear(hidden, heads, offsets).float()
 
     def _masks(self, length: int, device: torch.device) -> tuple[Tensor, Tensor]:

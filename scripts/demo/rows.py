@@ -54,7 +54,7 @@ class Example:
 @dataclass(frozen=True, slots=True)
 class Codec:
     """The ids that the model keeps, sorted. The row after them is that of all other control ids,
-    and any other id is a guest: its row is `first_guest` and the id."""
+    and any other id is unlisted: its row is `first_unlisted` and the id."""
 
     used: tuple[int, ...]
     row_of: dict[int, int]
@@ -72,7 +72,7 @@ class Codec:
         return len(self.used)
 
     @property
-    def first_guest(self) -> int:
+    def first_unlisted(self) -> int:
         return len(self.used) + 1
 
     def rows(self, text: str) -> Rows:
@@ -82,19 +82,19 @@ class Codec:
         own = self.row_of.get(token)
         if own is not None:
             return own
-        return self.unknown if token >= FIRST_CONTROL_ID else self.first_guest + token
+        return self.unknown if token >= FIRST_CONTROL_ID else self.first_unlisted + token
 
     def id(self, row: int) -> int:
         """The id of a row; of the row of control ids, the first one's."""
         if row < self.unknown:
             return self.used[row]
-        return FIRST_CONTROL_ID if row == self.unknown else row - self.first_guest
+        return FIRST_CONTROL_ID if row == self.unknown else row - self.first_unlisted
 
     def spelling(self, row: int) -> str:
         """What a row spells, without case and blanks."""
-        if row < self.first_guest:
+        if row < self.first_unlisted:
             return self.spelled[row]
-        return str(encoding().decode([row - self.first_guest])).strip().lower()
+        return str(encoding().decode([row - self.first_unlisted])).strip().lower()
 
 
 def encode(text: str) -> list[int]:
@@ -180,15 +180,15 @@ def _steps(dialogue: Dialogue, known: Codec) -> Iterator[tuple[str, int]]:
     are replies to learn."""
     *earlier, last = dialogue.exchanges
     for count, step in enumerate(last.steps):
-        if not any(call.stored for call in step.turn.calls):
+        if not (last.unthought or any(call.stored for call in step.turn.calls)):
             before = replace(last, steps=last.steps[:count])
             prompt = prompt_text(replace(dialogue, exchanges=(*earlier, before)))
             yield reply_text(step.turn, dialogue.setting.effort), len(known.rows(prompt))
 
 
 def _blur(prompt: NDArray[np.int32], kept: str, known: Codec, rng: random.Random) -> None:
-    """Put guests in the place of some words, but of none that decides: no control id, no effort, no
-    kept word."""
+    """Put unlisted tokens in the place of some words, but of none that decides: no control id, no
+    effort, no kept word."""
     for place, row in enumerate(prompt):
         if rng.random() < UNKNOWN_SHARE:
             spelled = known.spelling(int(row))

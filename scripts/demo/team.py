@@ -39,7 +39,7 @@ class Member:
         return self.rank == 0
 
     def agree(self, gradients: Sequence[Tensor], done: float) -> float:
-        """Put the sum of everybody's gradients in place of one's own; how far the first is."""
+        """Put the sum of all members' gradients in place of this one's; how far the first is."""
         if self.count == 1:
             return done
         ended = torch.tensor([done if self.first else 0.0])

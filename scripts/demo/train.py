@@ -16,16 +16,16 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from scripts.demo import circuit, compact, data
+from scripts.demo import circuit, compact, data, tuning
 from scripts.demo.exam import exam_source
 from scripts.demo.families import FAMILIES
-from scripts.demo.guests import JUDGED, Register
 from scripts.demo.knowledge import knowledge
 from scripts.demo.makers import making
 from scripts.demo.model import Model, Shape, rotation
 from scripts.demo.muon import Muon
 from scripts.demo.rows import Codec, example
 from scripts.demo.team import team
+from scripts.demo.unlisted import HARD_PLACES, SAMPLED, UnlistedTokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from scripts.demo.model import Guests, Layer
+    from scripts.demo.model import ExtraRows, Layer
     from scripts.demo.rows import Example
     from scripts.demo.team import Member
 
@@ -63,6 +63,9 @@ class Plan:
     check_every: int = 500
     begin: Path | None = None
     """A compact source to go on from."""
+    tune: Path | None = None
+    """A compact source to tune: its layers learn on, its rows stay, and the result is the mean of
+    both. Its conversations are those of `tuning`."""
     kept: Path | None = None
     """The file of the training's state. Where it exists, training resumes: `minutes` are those that
     are left."""
@@ -111,6 +114,7 @@ def _trained(
     kept = _kept(plan)
     model, known = _begun(plan) if kept is None else _resumed(kept)
     model.to(device)
+    before_tuning = _frozen(model) if plan.tune is not None else {}
     optimizers = _optimizers(model, plan)
     first, before = (0, 0.0) if kept is None else (kept["step"], kept["done"])
     for optimizer, state in zip(optimizers, kept["optimizers"] if kept else (), strict=False):
@@ -118,20 +122,21 @@ def _trained(
     turns = [rotation(model.shape, LONGEST, truncate=t).to(device) for t in (False, True)]
     progress, start = Progress(), time.monotonic()
     seed = plan.seed + member.rank + first
-    make = partial(_made, known, seed, plan.tokens // member.count)
-    register = Register(known, seed, whole=plan.whole, device=plan.device)
-    checks = {held: check_set(known, held=held) for held in (False, True)}
+    make = partial(_made, known, seed, plan.tokens // member.count, plan.tune)
+    unlisted = UnlistedTokens(known, seed, whole=plan.whole, device=plan.device)
+    held_back = () if plan.tune is not None else (False, True)
+    checks = {held: check_set(known, held=held) for held in held_back}
     with making(plan.makers, make) as examples:
         for step in range(first, plan.steps):
             model.zero_grad(set_to_none=True)
-            loss = _learn(model, next(examples), register, turns[step % 2], plan)
+            loss = _learn(model, next(examples), unlisted, turns[step % 2], plan)
             gone = (step - first) / max(1, plan.steps - first)
             gone = max(gone, (time.monotonic() - start) / (60 * plan.minutes))
             gone = before + (1 - before) * gone
-            done = member.agree([p.grad for p in model.parameters()], gone)
+            done = member.agree([p.grad for p in _learning(model)], gone)
             if done >= 1:
                 break
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            torch.nn.utils.clip_grad_norm_(_learning(model), 1.0)
             for optimizer in optimizers:
                 for group in optimizer.param_groups:
                     group["lr"] = plan.peak * _pace(step, done, plan)
@@ -149,18 +154,22 @@ def _trained(
             if step % 20 == 0:
                 for name, mean in progress.family_losses.items():
                     progress.family_curves.setdefault(name, []).append((step, mean))
-            if step % plan.check_every == plan.check_every - plan.note_every:
-                _check(model, checks, register, turns[0], progress)
+            if checks and step % plan.check_every == plan.check_every - plan.note_every:
+                _check(model, checks, unlisted, turns[0], progress)
             watch(progress, done)
-    if member.first:
-        _check(model, checks, register, turns[0], progress)
+    _halve(model, before_tuning)
+    if member.first and checks:
+        _check(model, checks, unlisted, turns[0], progress)
         watch(progress, 1.0)
     return model, known, progress
 
 
-def _made(known: Codec, seed: int, tokens: int, maker: int) -> Iterator[list[Example]]:
+def _made(
+    known: Codec, seed: int, tokens: int, tune: Path | None, maker: int
+) -> Iterator[list[Example]]:
     """The batches that one process makes."""
-    return data.batches(known, seed + 1_000 * maker, tokens)
+    drawn = data.draw if tune is None else tuning.draw
+    return data.batches(known, seed + 1_000 * maker, tokens, drawn=drawn)
 
 
 def _kept(plan: Plan) -> dict[str, Any] | None:
@@ -188,6 +197,8 @@ def _resumed(state: dict[str, Any]) -> tuple[Model, Codec]:
 def _begun(plan: Plan) -> tuple[Model, Codec]:
     """The weights that training begins with: those of an earlier run, which may know fewer words,
     or those that can copy."""
+    if plan.tune is not None:
+        return compact.read(plan.tune)
     if plan.begin is not None:
         return compact.read(plan.begin, data.codec())
     known = data.codec()
@@ -196,14 +207,35 @@ def _begun(plan: Plan) -> tuple[Model, Codec]:
     return model, known
 
 
+def _learning(model: Model) -> list[Tensor]:
+    return [weight for weight in model.parameters() if weight.requires_grad]
+
+
+def _frozen(model: Model) -> dict[str, Tensor]:
+    """All weights as they are. Those of the vocabulary learn nothing from here on: rows that a mix
+    seldom shows would fall behind the others."""
+    parts = (model.embed_tokens, model.lm_head, model.made_embed, model.made_head)
+    for part in parts:
+        part.requires_grad_(False)
+    return {name: weight.clone() for name, weight in model.state_dict().items()}
+
+
+def _halve(model: Model, before: dict[str, Tensor]) -> None:
+    """Go back half the way to the weights before."""
+    with torch.no_grad():
+        for name, weight in model.state_dict().items():
+            if name in before:
+                weight.lerp_(before[name], 0.5)
+
+
 def _check(
     model: Model,
     checks: dict[bool, list[Example]],
-    register: Register,
+    unlisted: UnlistedTokens,
     turn: Tensor,
     progress: Progress,
 ) -> None:
-    seen, held = (accuracy(model, checks[held], register, turn) for held in (False, True))
+    seen, held = (accuracy(model, checks[held], unlisted, turn) for held in (False, True))
     progress.checks.append((progress.steps[-1], seen, held))
 
 
@@ -216,7 +248,7 @@ def _optimizers(model: Model, plan: Plan) -> tuple[torch.optim.Optimizer, ...]:
     what is looked up by row, and for what has one dimension."""
     inner = [weight for layer in model.layers for weight in _matrices(layer)]
     known = {id(weight) for weight in inner}
-    others = [p for p in model.parameters() if id(p) not in known]
+    others = [p for p in _learning(model) if id(p) not in known]
     groups = [
         {"params": [p for p in others if p.dim() > 1], "weight_decay": plan.decay},
         {"params": [p for p in others if p.dim() == 1], "weight_decay": 0.0},
@@ -235,42 +267,49 @@ def _matrices(layer: Layer) -> tuple[Tensor, ...]:
 
 
 def _learn(
-    model: Model, batch: Sequence[Example], register: Register, turn: Tensor, plan: Plan
+    model: Model, batch: Sequence[Example], unlisted: UnlistedTokens, turn: Tensor, plan: Plan
 ) -> Loss:
     """The gradient of a batch, as its share of a whole one."""
     device = turn.device
-    rows, weights, guests = padded(batch, register)
+    rows, weights, extra = padded(batch, unlisted)
     target, weight = rows[:, 1:].flatten(), weights[:, 1:].flatten()
     where = weight > 0.5
     where |= (weight > 0) & (torch.rand(where.shape) < plan.prompt_share)
     (places,) = where.nonzero(as_tuple=True)
     target, weight, at = (each.to(device) for each in (target[places], weight[places], places))
     with torch.autocast(device.type, dtype=torch.bfloat16):
-        hidden = model(rows[:, :-1].to(device), turn[:, : rows.shape[1] - 1], guests)
+        hidden = model(rows[:, :-1].to(device), turn[:, : rows.shape[1] - 1], extra)
         hidden = hidden.flatten(0, 1)[at]
-        logits = model.logits(hidden, guests)
-        if not register.whole:
-            logits = torch.cat((logits, _rivals(model, hidden, target, batch, register)), 1)
+        logits = model.logits(hidden, extra)
+        if not unlisted.whole:
+            likely = _hard_negatives(model, hidden, target, batch, unlisted, plan)
+            logits = torch.cat((logits, likely), 1)
     losses = functional.cross_entropy(logits, target, reduction="none")
     ((losses * weight).sum() / (0.25 * plan.tokens)).backward()
     return Loss(batch, losses.detach(), places, weights[:, 1:])
 
 
-def _rivals(
+def _hard_negatives(
     model: Model,
     hidden: Tensor,
     target: Tensor,
     batch: Sequence[Example],
-    register: Register,
+    unlisted: UnlistedTokens,
+    plan: Plan,
 ) -> Tensor:
-    """The logits of guests that nobody named, and that are likely all the same."""
-    named = register.named(batch)
-    seats = target - (len(model.embed_tokens.weight))
-    places = (seats >= 0).nonzero()[:, 0]
+    """The logits of unlisted tokens that are not in the batch, and that are likely all the same."""
+    in_batch = unlisted.ids(batch)
+    extra = target - (len(model.embed_tokens.weight))
+    places = (extra >= 0).nonzero()[:, 0]
+    places = places[torch.randperm(len(places))[:HARD_PLACES]]
+    ids = in_batch[extra[places]]
+    if plan.tune is not None:
+        listed = (extra < 0).nonzero()[:, 0]
+        listed = listed[torch.randperm(len(listed))[:HARD_PLACES]]
+        places, ids = torch.cat((places, listed)), torch.cat((ids, ids.new_full(listed.shape, -1)))
     if not len(places):
         return hidden.new_zeros(len(hidden), 0).float()
-    places = places[torch.randperm(len(places))[:JUDGED]]
-    heads = register.rivals(hidden[places].detach(), named[seats[places]], model.made_head)
+    heads = unlisted.hard_negatives(hidden[places].detach(), ids, model.made_head)
     return functional.linear(hidden, heads).float()
 
 
@@ -289,16 +328,16 @@ def _note(loss: Loss, progress: Progress) -> float:
 
 
 def padded(
-    batch: Sequence[Example], register: Register, **seats: int
-) -> tuple[Tensor, Tensor, Guests]:
+    batch: Sequence[Example], unlisted: UnlistedTokens, sampled: int = SAMPLED
+) -> tuple[Tensor, Tensor, ExtraRows]:
     length = data.rounded(max(len(one.rows) for one in batch))
     rows = np.zeros((len(batch), length), np.int64)
     weights = np.zeros((len(batch), length), np.float32)
     for i, one in enumerate(batch):
         rows[i, : len(one.rows)] = one.rows
         weights[i, : len(one.rows)] = one.weights
-    seated, guests = register.seated(rows, **seats)
-    return torch.from_numpy(seated), torch.from_numpy(weights), guests
+    numbered, extra = unlisted.with_extra_rows(rows, sampled=sampled)
+    return torch.from_numpy(numbered), torch.from_numpy(weights), extra
 
 
 def check_set(known: Codec, *, held: bool, each: int = 24) -> list[Example]:
@@ -314,25 +353,27 @@ def check_set(known: Codec, *, held: bool, each: int = 24) -> list[Example]:
 
 
 def accuracy(
-    model: Model, examples: Sequence[Example], register: Register, turn: Tensor
+    model: Model, examples: Sequence[Example], unlisted: UnlistedTokens, turn: Tensor
 ) -> dict[str, float]:
     """By family: the share of replies whose every token is the likeliest, given those before."""
     right: dict[str, list[bool]] = {}
     names = tuple(FAMILIES)
     for at in range(0, len(examples), 24):
         batch = examples[at : at + 24]
-        for one, whole in zip(batch, _whole(model, batch, register, turn), strict=True):
+        for one, whole in zip(batch, _whole(model, batch, unlisted, turn), strict=True):
             right.setdefault(names[one.family], []).append(whole)
     return {name: sum(found) / len(found) for name, found in right.items()}
 
 
-def _whole(model: Model, batch: Sequence[Example], register: Register, turn: Tensor) -> list[bool]:
-    rows, weights, guests = padded(batch, register, strangers=0)
+def _whole(
+    model: Model, batch: Sequence[Example], unlisted: UnlistedTokens, turn: Tensor
+) -> list[bool]:
+    rows, weights, extra = padded(batch, unlisted, sampled=0)
     where = weights[:, 1:] == 1
     device = turn.device
     with torch.no_grad(), torch.autocast(device.type, dtype=torch.bfloat16):
-        hidden = model(rows[:, :-1].to(device), turn[:, : rows.shape[1] - 1], guests)
-        best = model.logits(hidden[where.to(device)], guests).argmax(-1).cpu()
+        hidden = model(rows[:, :-1].to(device), turn[:, : rows.shape[1] - 1], extra)
+        best = model.logits(hidden[where.to(device)], extra).argmax(-1).cpu()
     same = torch.ones_like(where)
     same[where] = best == rows[:, 1:][where]
     return [bool(whole) for whole in same.all(1)]

@@ -324,7 +324,7 @@ def tool_told(source: Source) -> Dialogue:
     """The answer from what any function says, in any form: its words."""
     rng = source.rng
     wanted = asked(rng)
-    answer = _answer(rng)
+    answer = any_answer(rng)
     final = f"The function {wanted.tool.name} answered:\n{answer}"
     turn = Turn(think("The function has answered.", "I tell the user.", "Give the result."), final)
     step = Step(
@@ -340,7 +340,7 @@ def tool_told(source: Source) -> Dialogue:
     )
 
 
-def _answer(rng: random.Random) -> str:
+def any_answer(rng: random.Random) -> str:
     roll = rng.random()
     if roll < 0.2:
         return pick(lists().answers, rng)

@@ -18,11 +18,11 @@ from tests.support.server_processes import Servers, asked
 from trt_responses.backends.stores import store_of
 from trt_responses.serve.server import lasting
 from trt_responses.settings import Settings
-from trt_responses.store import says_nothing
 from trt_responses.stores.limits import Bounds
 from trt_responses.stores.memory.store import MemoryStore
 from trt_responses.stores.redis.store import RedisStore
 from trt_responses.stores.sqlite.store import SqliteStore
+from trt_responses.stores.whole import says_nothing
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator

@@ -28,7 +28,7 @@ from tests.support.turns import turn
 from trt_responses.backends.stores import store_of
 from trt_responses.features.batches import batches
 from trt_responses.settings import Settings
-from trt_responses.store import says_nothing
+from trt_responses.stores.whole import says_nothing
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -32,8 +32,8 @@ from tests.support.served import (
 from tests.support.sockets import connected
 from tests.support.stores import FAULTS, BrokenStore, memory
 from trt_responses.features.conversations.locks import Locks
-from trt_responses.store import Lock
 from trt_responses.stores.memory.store import MemoryStore
+from trt_responses.stores.whole import Lock
 
 if TYPE_CHECKING:
     from trt_responses.store import Record

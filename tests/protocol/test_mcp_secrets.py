@@ -23,7 +23,7 @@ from tests.support.turns import turn
 from trt_responses.backends.stores import store_of
 from trt_responses.features.seal.sealer import Sealer
 from trt_responses.settings import Settings
-from trt_responses.store import says_nothing
+from trt_responses.stores.whole import says_nothing
 from trt_responses.tools.mcp.sdk import Connection
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from tests.support.served import ANSWER, KEYED, served
 from tests.support.sockets import connected
 from trt_responses.backends.stores import store_of
 from trt_responses.settings import Settings
-from trt_responses.store import says_nothing
+from trt_responses.stores.whole import says_nothing
 
 if TYPE_CHECKING:
     from pathlib import Path

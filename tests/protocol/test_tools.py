@@ -13,7 +13,7 @@ from tests.support.replies import check_streamed, without_ids
 from tests.support.scripted.engine import Script
 from tests.support.served import WEATHER, ids, served
 from tests.support.steering import GUIDES
-from trt_responses.steering.tools import anchored
+from trt_responses.features.guides.schemas import anchored
 
 PATCH = '*** Begin Patch\n+ "grüezi" \\n 🙂\n*** End Patch'
 CUSTOM = {"type": "custom", "name": "apply_patch", "description": "Edit files."}

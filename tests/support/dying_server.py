@@ -26,7 +26,8 @@ from trt_responses.stores.limits import Bounds
 from trt_responses.stores.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
-    from trt_responses.store import Lock, Record, Store
+    from trt_responses.store import Record
+    from trt_responses.stores.whole import Lock, WholeStore
 
 BATCH = 64
 LEASE_S = 1.0
@@ -40,7 +41,7 @@ def say(*words: object) -> None:
 class HoldsBack(Around):
     """Reports the commit of the nth record, and sends no client an event of it."""
 
-    def __init__(self, inner: Store, nth: int) -> None:
+    def __init__(self, inner: WholeStore, nth: int) -> None:
         super().__init__(inner)
         self._left = nth
 
@@ -80,19 +81,19 @@ class Server(uvicorn.Server):
         say("up", os.getpid())
 
 
-def store_for(plan: str, place: str) -> Store:
+def store_for(plan: str, place: str) -> WholeStore:
     kind, number, lease_s = (*plan.split(), "", "", "")[:3]
     inner = store_at(place, Bounds(lease_s=float(lease_s or LEASE_S)))
     match kind:
         case "holds-back":
-            return cast("Store", HoldsBack(inner, int(number)))
+            return cast("WholeStore", HoldsBack(inner, int(number)))
         case "tells-first":
-            return cast("Store", TellsFirst(inner))
+            return cast("WholeStore", TellsFirst(inner))
         case _:
             return inner
 
 
-def store_at(place: str, bounds: Bounds) -> Store:
+def store_at(place: str, bounds: Bounds) -> WholeStore:
     """The store of a file, or of a database's URL."""
     if not place.startswith("postgresql:"):
         return SqliteStore(Path(place), bounds)

@@ -30,7 +30,7 @@ from trt_responses.stores.sqlite.store import SqliteStore
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from trt_responses.store import Store
+    from trt_responses.stores.whole import WholeStore
 
 NOW = 1_800_000_000.0
 AGE_S = 1000.0
@@ -58,10 +58,10 @@ class History(ABC):
         self.now_s = NOW
 
     @abstractmethod
-    def store(self, bounds: Bounds = FREE) -> Store: ...
+    def store(self, bounds: Bounds = FREE) -> WholeStore: ...
 
     @abstractmethod
-    def bytes(self, store: Store) -> Bytes:
+    def bytes(self, store: WholeStore) -> Bytes:
         """The bytes that the store reports, and the bytes that a count finds."""
 
     def advance(self, seconds: float) -> None:
@@ -75,10 +75,10 @@ class History(ABC):
 class MemoryHistory(History):
     lasts = False
 
-    def store(self, bounds: Bounds = FREE) -> Store:
+    def store(self, bounds: Bounds = FREE) -> WholeStore:
         return MemoryStore(bounds, clock_s=lambda: self.now_s, spell=letters)
 
-    def bytes(self, store: Store) -> Bytes:
+    def bytes(self, store: WholeStore) -> Bytes:
         kept = cast("MemoryStore", store)
         # private: counted anew, so that it can be compared with what the store says
         records, blocks, more = kept._records.values(), kept._blocks, kept._more
@@ -96,10 +96,10 @@ class SqliteHistory(History):
         self._lives = count()
         self.path = folder / "0" / "history.db"
 
-    def store(self, bounds: Bounds = FREE) -> Store:
+    def store(self, bounds: Bounds = FREE) -> WholeStore:
         return SqliteStore(self.path, bounds, clock_s=lambda: self.now_s, spell=letters)
 
-    def bytes(self, store: Store) -> Bytes:
+    def bytes(self, store: WholeStore) -> Bytes:
         db = sqlite3.connect(self.path)
         try:
             [(accounted,)] = db.execute("SELECT bytes FROM totals")
@@ -132,9 +132,9 @@ class EncryptedHistory(SqliteHistory):
         super().__init__(folder)
         self.keys = keys
 
-    def store(self, bounds: Bounds = FREE) -> Store:
+    def store(self, bounds: Bounds = FREE) -> WholeStore:
         keys = StoreKeys(lambda: self.keys)
-        return cast("Store", EncryptedStore(super().store(bounds), keys, letters))
+        return cast("WholeStore", EncryptedStore(super().store(bounds), keys, letters))
 
 
 class RedisHistory(History):
@@ -146,10 +146,10 @@ class RedisHistory(History):
         with redis.Redis.from_url(url) as server:
             server.flushall()
 
-    def store(self, bounds: Bounds = FREE) -> Store:
+    def store(self, bounds: Bounds = FREE) -> WholeStore:
         return RedisStore(self.url, bounds, spell=letters)
 
-    def bytes(self, store: Store) -> Bytes:
+    def bytes(self, store: WholeStore) -> Bytes:
         """Its accounts are the numbers of holders: as many blocks' bytes as records name."""
         with redis.Redis.from_url(self.url) as server:
             named, bodies = dict[bytes, int](), 0
@@ -200,12 +200,12 @@ class PostgresHistory(History):
         with self._server() as server:
             return server.execute(statement).fetchone()[0]
 
-    def store(self, bounds: Bounds = FREE) -> Store:
+    def store(self, bounds: Bounds = FREE) -> WholeStore:
         from trt_responses.stores.postgres.store import PostgresStore
 
         return PostgresStore(self.url, bounds, letters)
 
-    def bytes(self, store: Store) -> Bytes:
+    def bytes(self, store: WholeStore) -> Bytes:
         """Its accounts are the blocks that records name."""
         with self._server() as server:
             (bodies, accounted, held) = server.execute(
@@ -249,7 +249,7 @@ def record(
     return Record(name, owner, whole, blocks, 0, len(blocks), True, "2026-02-03", int(at))
 
 
-async def filled(store: Store, size_bytes: int = 30_000) -> list[str]:
+async def filled(store: WholeStore, size_bytes: int = 30_000) -> list[str]:
     """Put records of about so many bytes until the disk is full; what was kept."""
     kept = list[str]()
     while True:

@@ -26,6 +26,7 @@ from trt_responses.engine import GenerateOptions
 from trt_responses.engines.ask import CANARY
 from trt_responses.engines.trtllm.engine import TrtLlmEngine
 from trt_responses.features.explain.transcript import Mint, compact, summary, written
+from trt_responses.features.guides.steering import GuidedSteering
 from trt_responses.features.run_traces.trace import RECORDER
 from trt_responses.harmony.dialect import harmony
 from trt_responses.harmony.read.reader import Reader, Tables
@@ -33,7 +34,6 @@ from trt_responses.log.log import Cursor, Log
 from trt_responses.log.machine import Machine
 from trt_responses.run.generation import Generation
 from trt_responses.run.run import Run
-from trt_responses.steering.steering import Steering
 from trt_responses.steering.tools import callees
 from trt_responses.tokens import vocabulary as vocabularies
 from trt_responses.tokens.control import CONTROL
@@ -190,7 +190,7 @@ class Play:
         self._accepted = accepted(asked)
         self.vocabulary = vocabulary
         self.engine = Noting(engine)
-        self._steering = Steering(harmony(vocabulary))
+        self._steering = GuidedSteering(harmony(vocabulary))
         self._tokens = self._accepted.max_output_tokens or tokens
         self.tools = self._accepted.tools
         first = replace(self._accepted.echo, id="resp_0", created_at=1_700_000_000, model="gpt-oss")

@@ -33,6 +33,7 @@ PACKAGE = "trt_responses"
 SHARED = (f"{PACKAGE}.app", "tests.support.served", "numpy")
 """What every copy imports, and what takes the time."""
 LOGPROBS = "message.output_text.logprobs"
+FUNCTION = {"type": "function", "name": "look"}
 CODE = {"type": "code_interpreter", "container": {"type": "auto"}}
 ASKED = {"input": "Hello"}
 CHAT = {"messages": [{"role": "user", "content": "Hello"}]}
@@ -107,6 +108,12 @@ REFUSED: Mapping[str, Sequence[Post | Ignored | Start | str]] = {
     "features.explain": ["GET /v1/responses/resp_1/explain"],
     "features.files": [Start({"files": "files"}), "/v1/files", "/v1/batches"],
     "features.forms": [Start({"files": "files"}), "/v1/files", "/v1/containers"],
+    "features.guides": [
+        Post(ASKED | {"text": {"format": {"type": "json_object"}}}, "text.format"),
+        Post(ASKED | {"tools": [FUNCTION], "tool_choice": "required"}, "tool_choice"),
+        Post(ASKED | {"tools": [FUNCTION | {"strict": True}]}, "tools[0].strict"),
+        Post(ASKED | {"reasoning": {"max_tokens": 9}}, "reasoning.max_tokens"),
+    ],
     "features.health": [
         *("GET /health", "GET /health/live", "GET /v1/health/ready"),
         *("GET /metrics", "GET /v2/health/ready"),
@@ -240,7 +247,7 @@ async def faults(folder: str) -> list[str]:
     from tests.support.served import served
     from trt_responses.backends.stores import store_of
     from trt_responses.settings import Settings
-    from trt_responses.store import says_nothing
+    from trt_responses.stores.whole import says_nothing
 
     store, tools = store_of(Settings(store="memory"), says_nothing), []
     if folder in ("features.hosted_tools", "features.turn_usage"):
@@ -368,9 +375,8 @@ def load_shared() -> None:
     assert loaded == [], f"{loaded}: the app loads them, so a copy without them would not start"
     from tests.support import tokens
     from trt_responses.harmony.dialect import harmony
-    from trt_responses.steering.steering import Steering
 
-    Steering(harmony(tokens.vocabulary()))  # their tables are kept, for any app
+    harmony(tokens.vocabulary())  # their tables are kept, for any app
     gc.disable()  # a process ends before it would be worth it
 
 

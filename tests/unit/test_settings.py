@@ -20,7 +20,7 @@ from trt_responses.settings import PREFIX, Settings, variables, whole
 from trt_responses.settings.core import CoreSettings
 from trt_responses.settings.groups import check_apart, gone, listed, settable
 from trt_responses.settings.values import Seconds, SettingGroup
-from trt_responses.store import says_nothing
+from trt_responses.stores.whole import says_nothing
 
 FIXED = [name for name in whole().model_fields if name not in variables()]
 SECONDS = [name.upper() for name in variables() if name.endswith("_s")]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from trt_responses.dialects.templates.dialect import TemplateDialect
     from trt_responses.prepare.shelf.card import Card, DialectFacts
     from trt_responses.prepare.verify import Question
-    from trt_responses.store import Spell
+    from trt_responses.stores.whole import Spell
     from trt_responses.tokens.vocabulary import Vocabulary
 
 

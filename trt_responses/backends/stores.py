@@ -18,10 +18,10 @@ OWN = ("memory", "sqlite", "redis", "postgresql")
 
 if TYPE_CHECKING:
     from trt_responses.settings import Settings
-    from trt_responses.store import Spell, Store
+    from trt_responses.stores.whole import Spell, WholeStore
 
 
-def store_of(settings: Settings, spell: Spell) -> Store:
+def store_of(settings: Settings, spell: Spell) -> WholeStore:
     """The store that the settings name. Text that `spell` can derive from ids is stored as ids
     alone."""
     kept = StoreSettings.of(settings)
@@ -62,7 +62,7 @@ def store_of(settings: Settings, spell: Spell) -> Store:
             return PostgresStore(place.where, bounds, spell)
         case kind:
             try:
-                store: Store = maker("stores", kind, OWN)(place.where, bounds, spell)
+                store: WholeStore = maker("stores", kind, OWN)(place.where, bounds, spell)
             except StartupError as error:
                 raise UsageError(f"{PREFIX}STORE: {error}") from None
             return store

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 
 from trt_responses.dialect import Takes
 from trt_responses.harmony.read.reader import Reader, Tables
-from trt_responses.harmony.steer.plans import STOPS, Language
-from trt_responses.harmony.steer.turn import plan_of
 from trt_responses.harmony.write.render import Renderer
 from trt_responses.language.reader import AS_USUAL
 from trt_responses.language.steering import Free, Resumed
@@ -17,14 +15,19 @@ from trt_responses.tokens.control import CONTROL
 from trt_responses.tokens.tokenise import Tokeniser
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from trt_responses.harmony.steer.turn import Several
     from trt_responses.language.messages import FunctionTool
     from trt_responses.language.reader import ReaderOptions
     from trt_responses.language.steering import Guides, SteeringPlan, Turn
     from trt_responses.schema.compile import Form
     from trt_responses.tokens.vocabulary import Vocabulary
+
+    NewPlan = Callable[[Turn, Guides, int, int], SteeringPlan]
+    """For a turn of so many tokens, behind so many that were written."""
+
+STOPS = (CONTROL.return_, CONTROL.call)
+"""The ids that stop an unsteered segment."""
 
 
 @lru_cache(maxsize=1)
@@ -44,9 +47,9 @@ class Harmony:
         self.lexicon = vocabulary
         self.tables = tables
         self.renderer = Renderer(vocabulary, Tokeniser(vocabulary))
-        self.several: Several | None = None
-        """Plans turns of several calls; None: a turn has one."""
-        self._language = Language(vocabulary)
+        self.steered: NewPlan | None = None
+        """Plans turns that are steered, or have several calls; None: there are none."""
+        self._assistant = (CONTROL.start, *vocabulary.encode_plain("assistant"))
 
     def reader(self, options: ReaderOptions = AS_USUAL) -> Reader:
         return Reader(self.tables, options)
@@ -55,11 +58,12 @@ class Harmony:
         self, turn: Turn, guides: Guides, tokens: int, *, written: int = 0, after_tool: bool = False
     ) -> SteeringPlan:
         plan: SteeringPlan
-        if turn.choices is None and not turn.strict and turn.calls < 2:  # as most turns
+        free = turn.choices is None and not turn.strict and turn.calls < 2  # as most turns
+        if free or self.steered is None:
             plan = Free(tokens, STOPS, turn.begun)
         else:
-            plan = plan_of(turn, self._language, guides, tokens, written, self.several)
-        return Resumed(plan, self._language.assistant) if after_tool else plan
+            plan = self.steered(turn, guides, tokens, written)
+        return Resumed(plan, self._assistant) if after_tool else plan
 
     def arguments(self, of_json: Form, tool: FunctionTool) -> Form:
         """The form of the arguments, unchanged: Harmony's arguments are JSON."""

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from trt_responses.errors import ApiError
     from trt_responses.run.draft import Draft
     from trt_responses.run.run import Run
-    from trt_responses.store import Lock, Store
     from trt_responses.wire.response import Response
 
 
@@ -35,20 +34,8 @@ class Write:
     run: Run
     changed: Record | None = None
     """The next version of another record."""
-    lock: Lock | None = None
-    """Under which that may change."""
     why_refused: Callable[[], Awaitable[ApiError]] | None = None
     """Why a store did not take the change."""
-
-    async def put(self, store: Store) -> None:
-        """Store it."""
-        record = self.record if self.stored else None
-        if self.changed is None:
-            if record is not None:
-                await store.put(record)
-        elif not await store.change(self.changed, record, lock=self.lock):
-            assert self.why_refused is not None, "who changes a record knows"
-            raise await self.why_refused()
 
 
 async def commit_run(last: Response, run: Run) -> None:
@@ -62,8 +49,10 @@ async def commit_run(last: Response, run: Run) -> None:
     write = Write(await _record(last, run, draft), stored, run)
     for commit in commits:
         await commit(write, draft, last)
-    store = draft.joints["store"] if stored else ()
-    await (store[0](write, draft, last) if store else write.put(draft.parts.store))
+    if stores := draft.joints["store"]:
+        await stores[0](write, draft, last)
+    elif stored:
+        await draft.parts.store.put(write.record)
     for after in committed:
         await after(write, draft)
 

@@ -49,6 +49,7 @@ FOLDERS = (
     "features.hosted_tools",
     "features.tool_search",
     "features.programs",
+    "features.guides",
     "features.stop",
     "features.summaries",
     "features.known_tools",

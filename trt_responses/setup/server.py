@@ -31,6 +31,7 @@ from trt_responses.run.admission import OpenAdmission
 from trt_responses.run.parts import Parts, mint
 from trt_responses.run.runs import Runs
 from trt_responses.steering.steering import Steering
+from trt_responses.stores.whole import whole_store
 from trt_responses.tasks import beside
 from trt_responses.web.guard import own_alone
 from trt_responses.web.headers import ReplyHeaders
@@ -138,7 +139,7 @@ class Server:
         """A store and tools that are not given are those that the settings name."""
         self.settings = settings
         self.served = served
-        self.store = store_of(settings, spelled()) if store is None else store
+        self.store = store_of(settings, spelled()) if store is None else whole_store(store)
         self.tools = _tools_of(settings) if tools is None else tools
         self.sleep = sleep
         self.lifecycle = Lifecycle(time.monotonic)
@@ -156,6 +157,7 @@ class Server:
         self.new_recovery: Callable[[Engine], Recovery] | None = None
         self.recovery: Recovery | None = None
         self.second_chance: NewChance | None = None
+        self.new_steering: Callable[[Dialect], Steering] = Steering
         self.sealing: Sealing | None = None
         self.carrier: Carrier | None = None
         self.overflow: Overflow | None = None
@@ -282,7 +284,7 @@ class Server:
             engine=engine,
             store=self.store,
             dialect=dialect,
-            steering=Steering(dialect, schema_s=settings.schema_s),
+            steering=self.new_steering(dialect),
             model=names.served,
             identity=settings.identity,
             knowledge_cutoff=settings.knowledge_cutoff,

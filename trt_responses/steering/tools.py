@@ -1,4 +1,4 @@
-"""Tools as the model is shown them, and the schema of what it writes to call one.
+"""Tools as the model is shown them, and the callees of its calls.
 
 Knows accepted tools; knows no API's words, and no token.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trt_responses.errors import InvalidRequest
 from trt_responses.language.messages import Functions, FunctionTool
 from trt_responses.wire.known_tools import made_once
 
@@ -17,17 +16,14 @@ if TYPE_CHECKING:
     from trt_responses.accept.accepted import Grammar, Tool
     from trt_responses.log.item_events import Callee
 
+WRAPPED: Mapping[str, object] = {
+    "type": "object",
+    "properties": {"input": {"type": "string"}},
+    "required": ["input"],
+    "additionalProperties": False,
+}
+"""The arguments of a custom tool as the model writes them: of a function with one string."""
 GRAMMARS = {"lark": "a Lark grammar", "regex": "a regular expression"}
-
-
-def wrapped(pattern: str | None = None) -> Mapping[str, object]:
-    """A pattern for a custom tool's text as the model writes it: as a function with one string."""
-    return {
-        "type": "object",
-        "properties": {"input": {"type": "string"} | ({"pattern": pattern} if pattern else {})},
-        "required": ["input"],
-        "additionalProperties": False,
-    }
 
 
 @made_once
@@ -46,7 +42,7 @@ def _arguments(tool: Tool) -> Mapping[str, object] | None:
     tool's as the member of an object."""
     if not tool.callee.custom:
         return tool.parameters
-    return None if is_raw(tool) else wrapped()
+    return None if is_raw(tool) else WRAPPED
 
 
 def is_raw(tool: Tool) -> bool:
@@ -72,27 +68,3 @@ def callees(tools: Sequence[Tool]) -> dict[str, Callee]:
     """The tools by their recipients as models write them: with Harmony's namespace, and without it
     by mistake."""
     return {recipient: tool.callee for tool in tools for recipient in (tool.name, tool.recipient)}
-
-
-def schema_of(tool: Tool) -> tuple[Mapping[str, object], str]:
-    """The schema of a tool's calls, and where in the request it stands. Raises `InvalidRequest`
-    for a function whose arguments are no object."""
-    place = f"{tool.place}.parameters"
-    if tool.callee.custom:
-        return wrapped(anchored(tool.grammar.definition) if tool.grammar else None), place
-    if tool.parameters and tool.parameters.get("type") != "object":
-        raise InvalidRequest(
-            f"Invalid schema: '{place}.type' must be 'object', as arguments are one.",
-            param=f"{place}.type",
-            code="invalid_json_schema",
-        )
-    return tool.parameters or {"type": "object"}, place
-
-
-def anchored(expression: str) -> str:
-    """A pattern for the whole of a text, from an expression that may be anchored or not."""
-    inner = expression.removeprefix("^")
-    bare = inner.removesuffix("$")
-    if (len(bare) - len(bare.rstrip("\\"))) % 2:
-        bare = inner
-    return f"^(?:{bare})$" if "|" in bare else f"^{bare}$"

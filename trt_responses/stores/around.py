@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trt_responses.store import Store
+    from trt_responses.stores.whole import WholeStore
 
 
 class Around:
     """Passes on each method that a subclass does not define."""
 
-    def __init__(self, inner: Store) -> None:
+    def __init__(self, inner: WholeStore) -> None:
         self.inner = inner
 
     def __getattr__(self, name: str) -> Any:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from trt_responses.store import Block, Usage
+    from trt_responses.store import Block
+    from trt_responses.stores.whole import Usage
 
 K = TypeVar("K", int, bytes)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 import pytest
+from trt_responses.harmony.stored_text import Spelled
 
 from tests.support.replay import (
     Json,
@@ -25,18 +26,17 @@ from tests.support.scripted.engine import Script, ScriptedEngine
 from tests.support.turns import turn
 from trt_responses.errors import ApiError, InvalidRequest
 from trt_responses.features.explain.transcript import Mint
+from trt_responses.features.guides.steering import GuidedSteering
 from trt_responses.features.limits.admission import Admission
 from trt_responses.features.references.carrier import Carrier
 from trt_responses.features.seal.sealer import Sealer
 from trt_responses.harmony.dialect import harmony
-from trt_responses.harmony.stored_text import Spelled
 from trt_responses.harmony.write.render import Renderer
 from trt_responses.health.lifecycle import Lifecycle
 from trt_responses.prompt.output_blocks import output_blocks
 from trt_responses.run.parts import Parts
 from trt_responses.run.request import RunRequest
 from trt_responses.run.runs import Runs
-from trt_responses.steering.steering import Steering
 from trt_responses.stores.at_rest.blocks import pack, unpack
 from trt_responses.stores.limits import Bounds
 from trt_responses.stores.memory.store import MemoryStore
@@ -166,7 +166,7 @@ class Conversation:
                 engine=self.engine,
                 store=self.store,
                 dialect=harmony(vocabulary),
-                steering=Steering(harmony(vocabulary)),
+                steering=GuidedSteering(harmony(vocabulary)),
                 model="gpt-oss",
                 identity="You are a test.",
                 knowledge_cutoff="2024-06",

@@ -13,8 +13,8 @@ from tests.support.replay import PROMPT, Part, Stage, followed, ids_of, plain
 from tests.support.turns import turn
 from trt_responses.engine import CONTINUATION_PRIORITY, Chunk, Health, Limits
 from trt_responses.errors import ApiError, EngineUnavailable
+from trt_responses.harmony.dialect import STOPS
 from trt_responses.harmony.read.reader import Reader
-from trt_responses.harmony.steer.plans import STOPS
 from trt_responses.language.gate import Gate
 from trt_responses.language.steering import Segment
 from trt_responses.log.log import Cursor

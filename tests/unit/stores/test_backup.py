@@ -21,7 +21,7 @@ from trt_responses.stores.sqlite.store import SqliteStore
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from trt_responses.store import Store
+    from trt_responses.stores.whole import WholeStore
 
 AGELESS = Bounds(max_age_s=None, max_records=100_000)
 BEFORE, WRITERS = 100, 4
@@ -44,7 +44,7 @@ async def do(command: str, folder: Path, **names: str) -> None:
     assert await process.wait() == 0, command
 
 
-async def backed_up(store: Store, folder: Path, command: str, **names: str) -> list[Record]:
+async def backed_up(store: WholeStore, folder: Path, command: str, **names: str) -> list[Record]:
     """Back up while writers write on. Returns what was acknowledged before it began."""
     acknowledged, ended = list[Record](), asyncio.Event()
 
@@ -75,7 +75,7 @@ async def backed_up(store: Store, folder: Path, command: str, **names: str) -> l
     return before
 
 
-async def check(store: Store, before: list[Record]) -> None:
+async def check(store: WholeStore, before: list[Record]) -> None:
     """All that was acknowledged is there, byte for byte, and what came later is whole."""
     await store.start()
     for made in before:
@@ -115,7 +115,7 @@ def test_redis(tmp_path: Path) -> None:
 
 @pytest.mark.slow  # two PostgreSQL servers
 def test_postgres(tmp_path: Path) -> None:
-    def store(url: str) -> Store:
+    def store(url: str) -> WholeStore:
         from trt_responses.stores.postgres.store import PostgresStore
 
         return PostgresStore(url, AGELESS, letters)

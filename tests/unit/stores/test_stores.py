@@ -19,12 +19,13 @@ from tests.support import histories, postgres_server, redis_server
 from tests.support.histories import AGE_S, FREE, LEASE_S, NOW, History, block, record
 from tests.support.turns import turn
 from trt_responses.errors import StartupError
-from trt_responses.store import Block, Expired, Frames, Job, Lock, Record
+from trt_responses.store import Block, Expired, Job, Record
 from trt_responses.stores.at_rest.blocks import split_body
 from trt_responses.stores.limits import Bounds
 from trt_responses.stores.memory.store import MemoryStore
 from trt_responses.stores.redis.store import FORMAT, FORMAT_KEY
 from trt_responses.stores.sqlite.store import SqliteStore
+from trt_responses.stores.whole import Frames, Lock
 from trt_responses.wire.response import Response, ResponseFault
 
 if TYPE_CHECKING:

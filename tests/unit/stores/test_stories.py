@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
 
     from tests.support.histories import History
-    from trt_responses.store import Found, Store
+    from trt_responses.store import Found
+    from trt_responses.stores.whole import WholeStore
 
 OWNERS = st.sampled_from(["ann", "bob"])
 WORDS = st.sampled_from(["yes", "no", "and then?", "x" * 700])
@@ -51,7 +52,7 @@ class Lives(RuleBasedStateMachine):
         super().__init__()
         self._runner = asyncio.Runner()
         self._history = type(self).make_history()
-        self._store: Store = self._history.store(TIGHT)
+        self._store: WholeStore = self._history.store(TIGHT)
         self._there: dict[str, Said] = {}
         self._gone: dict[str, Said] = {}
         """What was dropped for its age or for want of room."""

@@ -30,7 +30,8 @@ from trt_responses.features.background.step import BackgroundStep
 from trt_responses.frozen import replace
 from trt_responses.run.ending import End
 from trt_responses.run.request import RunRequest
-from trt_responses.store import Job, Lock, Record
+from trt_responses.store import Job, Record
+from trt_responses.stores.whole import Lock
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -40,7 +41,8 @@ if TYPE_CHECKING:
     from trt_responses.run.commit import Write
     from trt_responses.run.run import Run
     from trt_responses.run.runs import Runs
-    from trt_responses.store import Found, Store
+    from trt_responses.store import Found
+    from trt_responses.stores.whole import WholeStore
     from trt_responses.wire.dialect import Dialect
     from trt_responses.wire.response import Response
 
@@ -59,7 +61,7 @@ class Background:
     def __init__(
         self,
         runs: Runs,
-        store: Store,
+        store: WholeStore,
         *,
         count: Callable[[str, int], int],
         max_per_owner: int,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from trt_responses.features.background.background import Background
     from trt_responses.run.run import Run
-    from trt_responses.store import Store
+    from trt_responses.stores.whole import WholeStore
     from trt_responses.web.headers import ReplyHeaders
     from trt_responses.web.shared import Shared
     from trt_responses.web.stream.sse import StreamLimits
@@ -45,7 +45,7 @@ class BackgroundJobs:
     def __init__(
         self,
         background: Background,
-        store: Store,
+        store: WholeStore,
         headers: ReplyHeaders,
         stream_limits: StreamLimits,
     ) -> None:

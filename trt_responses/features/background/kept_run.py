@@ -13,13 +13,15 @@ import orjson
 from trt_responses.log.entries import ResponsesSpelling
 from trt_responses.log.log import Cursor
 from trt_responses.run.ending import ending
-from trt_responses.store import Frames, Job
+from trt_responses.store import Job
+from trt_responses.stores.whole import Frames
 from trt_responses.wire import events as e
 
 if TYPE_CHECKING:
     from trt_responses.features.background.resumable import Grace
     from trt_responses.run.run import Run
-    from trt_responses.store import Record, Store
+    from trt_responses.store import Record
+    from trt_responses.stores.whole import WholeStore
     from trt_responses.wire.response import Response
 
 
@@ -62,7 +64,7 @@ class KeptRun:
         if not self.run.log.closed:
             await asyncio.wait((self.run.log.changed(),), timeout=wait_s)
 
-    async def save(self, store: Store, *, last: bool = False) -> None:
+    async def save(self, store: WholeStore, *, last: bool = False) -> None:
         """Keep the frames that are new. Frames that cannot be kept now are kept the next time;
         after the `last` call nothing is kept."""
         async with self._saving:
@@ -74,7 +76,7 @@ class KeptRun:
             self.left = last
 
     async def finish(
-        self, store: Store, record: Record, conversation: Record | None, last: Response
+        self, store: WholeStore, record: Record, conversation: Record | None, last: Response
     ) -> bool:
         """Keep the record, its conversation's next version and the last frames, before the end is
         sent. Returns False when the store refuses them."""
@@ -90,12 +92,12 @@ class KeptRun:
             whole = Frames(frames.first, frames.count + len(closing_frames), data, ended=True)
             return await store.finish_job(record, whole, conversation, term=self.term)
 
-    async def _settle(self, store: Store) -> bool:
+    async def _settle(self, store: WholeStore) -> bool:
         """Ask again for what was not answered, as it was: it may be kept, and a store takes nothing
         longer in its place. Returns False when the store refuses it."""
         return self._pending is None or await self._append(store, self._pending)
 
-    async def _append(self, store: Store, frames: Frames) -> bool:
+    async def _append(self, store: WholeStore, frames: Frames) -> bool:
         """Whether the job is still ours; if it is, the frames are kept."""
         if not frames.count:
             return True

@@ -18,7 +18,7 @@ from trt_responses.wire.events import Error
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from trt_responses.store import Store
+    from trt_responses.stores.whole import WholeStore
     from trt_responses.wire.dialect import Dialect
 
 
@@ -27,7 +27,7 @@ QUEUED = 1
 
 
 async def frames_of(
-    store: Store,
+    store: WholeStore,
     response_id: str,
     owner: str,
     after: int,

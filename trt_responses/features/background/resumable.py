@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from trt_responses.errors import ApiError, InvalidRequest, invalid_value, unsupported_value
 from trt_responses.feature import Step
 from trt_responses.features.background.step import BackgroundStep
-from trt_responses.store import Lock
+from trt_responses.stores.whole import Lock
 from trt_responses.wire.fields import Field
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from trt_responses.accept.accepted import Accepted
     from trt_responses.run.draft import Draft
     from trt_responses.run.run import Run
-    from trt_responses.store import Store
+    from trt_responses.stores.whole import WholeStore
 
 SECONDS = "stream_options.resumable_seconds"
 MOST_S = 600
@@ -79,7 +79,7 @@ class Grace:
     """Cancels a run that had no reader for so long, here or at another server."""
 
     def __init__(
-        self, run: Run, seconds: int, store: Store, sleep: Callable[[float], Awaitable[None]]
+        self, run: Run, seconds: int, store: WholeStore, sleep: Callable[[float], Awaitable[None]]
     ) -> None:
         self._run = run
         self._seconds = seconds
@@ -130,7 +130,7 @@ class Grace:
             return True
 
 
-async def note_reader(store: Store, response_id: str, owner: str) -> None:
+async def note_reader(store: WholeStore, response_id: str, owner: str) -> None:
     """Let the server that makes a response know that it is read at this one."""
     with suppress(ApiError):
         await store.lock(Lock(_key(response_id), owner, "reader"), READING_S)

@@ -17,6 +17,7 @@ import orjson
 from trt_responses.errors import ApiError, InvalidRequest, Overloaded, invalid_value
 from trt_responses.features.batches.making import Making, source_of, usage_of
 from trt_responses.store import Job, Record
+from trt_responses.stores.whole import whole_store
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -53,7 +54,7 @@ class Batches:
         self._maker = maker
         self._most_open = most_open
         self._creating = asyncio.Lock()
-        self._store = maker.parts.store
+        self._store = whole_store(maker.parts.store)
         self._model = f"batches of {model}"
         self._beat_s = min(1.0, self._store.lease_s / HEARTBEATS_PER_LEASE)
         self._tasks: asyncio.TaskGroup | None = None

@@ -16,6 +16,7 @@ from trt_responses.features.batches.work import Answer, Work, lines_of
 from trt_responses.frozen import replace
 from trt_responses.run.request import RunRequest
 from trt_responses.store import Record
+from trt_responses.stores.whole import whole_store
 from trt_responses.tasks import beside
 from trt_responses.wire.dialect import OPENAI
 
@@ -150,7 +151,7 @@ class Making:
 
     async def _beat(self, work: Work) -> None:
         """Keep the lease, and the batch as it is for its readers."""
-        store, job = self._maker.parts.store, self._job
+        store, job = whole_store(self._maker.parts.store), self._job
         while self._end != "gone":
             self._count(work)  # not at each answer: it adds up all of them
             standing = await store.renew_job(job.id, orjson.dumps(self._body), term=job.term)
@@ -318,7 +319,7 @@ class Making:
         if self._end == "gone":
             return False
         record = Record(job.id, job.owner, body, (), 0, 0, False, "", job.created_at, version=1)
-        is_stored = await self._maker.parts.store.finish_job(record, term=job.term)
+        is_stored = await whole_store(self._maker.parts.store).finish_job(record, term=job.term)
         if is_stored:
             self._maker.notify(f"batch.{self._body['status']}", job.id)
         return is_stored

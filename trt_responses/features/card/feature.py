@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from trt_responses.errors import InvalidRequest
 from trt_responses.feature import Step
+from trt_responses.features.guides.schemas import schema_of
 from trt_responses.frozen import replace as replace_frozen
 from trt_responses.schema.closed import closed
 from trt_responses.schema.compile import Allowance, Forms
-from trt_responses.steering.tools import schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,6 +20,7 @@ from trt_responses.prompt.carrier import RequestItems
 from trt_responses.prompt.history import spoken_here
 from trt_responses.prompt.prompt import blocks_of
 from trt_responses.store import Expired, Record
+from trt_responses.stores.whole import whole_store
 from trt_responses.wire.items import CompactionTrigger, ItemPlace
 from trt_responses.wire.request import Request
 
@@ -41,6 +42,7 @@ class Conversations:
 
     def __init__(self, parts: Parts, *, most_items: int) -> None:
         self._parts = parts
+        self._store = whole_store(parts.store)
         self._most_items = most_items
 
     async def create(
@@ -54,26 +56,26 @@ class Conversations:
         return made
 
     async def get(self, conversation_id: str, owner: str) -> Json:
-        return _object(await conversation_of(conversation_id, self._parts.store, owner))
+        return _object(await conversation_of(conversation_id, self._store, owner))
 
     async def update(self, conversation_id: str, metadata: Mapping[str, str], owner: str) -> Json:
-        record = await conversation_of(conversation_id, self._parts.store, owner)
+        record = await conversation_of(conversation_id, self._store, owner)
         changed = _object(record) | {"metadata": dict(metadata)}
         await self._change(replace(record, body=orjson.dumps(changed)))
         return changed
 
     async def delete(self, conversation_id: str, owner: str) -> None:
         """A response that is being made in it will find that it is gone."""
-        await conversation_of(conversation_id, self._parts.store, owner)
-        await self._parts.store.delete(conversation_id, owner)
+        await conversation_of(conversation_id, self._store, owner)
+        await self._store.delete(conversation_id, owner)
 
     async def items(self, conversation_id: str, owner: str) -> list[Json]:
         """All of them, in their order."""
-        record = await conversation_of(conversation_id, self._parts.store, owner)
+        record = await conversation_of(conversation_id, self._store, owner)
         return [listed(block) for block in record.blocks]
 
     async def add(self, conversation_id: str, items: Sequence[SentItem], owner: str) -> list[Json]:
-        record = await conversation_of(conversation_id, self._parts.store, owner)
+        record = await conversation_of(conversation_id, self._store, owner)
         record = await spoken_here(record, self._parts)
         added = await self._blocks(items, record, owner)
         await self._change(record, blocks=(*record.blocks, *added))
@@ -81,7 +83,7 @@ class Conversations:
 
     async def remove(self, conversation_id: str, item_id: str, owner: str) -> Json:
         """The conversation without the item."""
-        record = await conversation_of(conversation_id, self._parts.store, owner)
+        record = await conversation_of(conversation_id, self._store, owner)
         left = tuple(block for block in record.blocks if _id(block) != item_id)
         if len(left) == len(record.blocks):
             raise no_item(item_id)
@@ -101,7 +103,7 @@ class Conversations:
         blocks = record.blocks if blocks is None else blocks
         changed = grown(record, blocks, record.date, now, record.vocabulary)
         check_size(changed, self._most_items)
-        if not await self._parts.store.change(changed):
+        if not await self._store.change(changed):
             raise locked()
 
 

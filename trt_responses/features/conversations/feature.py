@@ -9,7 +9,8 @@ from trt_responses.feature import Step
 from trt_responses.features.conversations.conversations import conversation_of, grown
 from trt_responses.features.conversations.locks import locked
 from trt_responses.prompt.history import Prior
-from trt_responses.store import Lock, Record
+from trt_responses.store import Record
+from trt_responses.stores.whole import Lock
 
 if TYPE_CHECKING:
     from trt_responses.accept.accepted import Accepted
@@ -71,8 +72,17 @@ class ConversationStep(Step):
             return
         made, now_s = write.record, int(draft.parts.clock_s())
         after = grown(self._record, made.blocks, made.date, now_s, made.vocabulary)
-        write.changed, write.lock = after, self._held.lock if self._held is not None else None
-        write.why_refused = lambda: why_refused(after, draft.parts.store)
+        write.changed, write.why_refused = after, lambda: why_refused(after, draft.parts.store)
+
+    async def store(self, write: Write, draft: Draft, last: Response) -> None:
+        record, store = write.record if write.stored else None, self._locks.store
+        if write.changed is None:
+            if record is not None:
+                await store.put(record)
+            return
+        lock = self._held.lock if self._held is not None else None
+        if not await store.change(write.changed, record, lock=lock):
+            raise await why_refused(write.changed, store)
 
     async def committed(self, write: Write, draft: Draft) -> None:
         if write.changed is not None and self._held is not None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from contextlib import AbstractAsyncContextManager
 
-    from trt_responses.store import Lock, Store
+    from trt_responses.stores.whole import Lock, WholeStore
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ class Locks:
     """The locks of all conversations in which this server makes responses; it renews them."""
 
     def __init__(
-        self, store: Store, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+        self, store: WholeStore, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     ) -> None:
         self.store = store
         self.held: set[HeldLock] = set()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from trt_responses.settings import Settings
     from trt_responses.setup.server import Server
-    from trt_responses.store import Store
+    from trt_responses.stores.whole import WholeStore
 
 LOOK_S = 60.0
 """Seconds between two readings of the keys."""
@@ -33,12 +33,12 @@ def install(server: Server) -> None:
         if server.settings.store not in (None, "memory://"):
             server.lives.append(lambda: _refused(server.store))
         return
-    server.store = cast("Store", store)
+    server.store = cast("WholeStore", store)
     server.provide(store.keys)
     server.lives.append(lambda: beside(_look_again(server, store)))
 
 
-def encrypted(settings: Settings, inner: Store) -> WitnessedStore | None:
+def encrypted(settings: Settings, inner: WholeStore) -> WitnessedStore | None:
     """The store with the keys of the settings around it; None if they name none."""
     own = EncryptionSettings.of(settings)
     if own.store_keys is None:
@@ -50,7 +50,7 @@ def encrypted(settings: Settings, inner: Store) -> WitnessedStore | None:
 
 
 @asynccontextmanager
-async def _refused(store: Store) -> AsyncIterator[None]:
+async def _refused(store: WholeStore) -> AsyncIterator[None]:
     """Refuse to start on an encrypted store without its keys."""
     if isinstance(await store.get(WITNESS.id, WITNESS.owner), Record):
         raise StartupError(f"The store is encrypted: name its keys in {SETTING}.")

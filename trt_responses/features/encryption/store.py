@@ -14,7 +14,7 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from trt_responses.features.encryption.keys import MARK, mark_of, tampered
-from trt_responses.store import Block, Frames, Job, Record, Usage
+from trt_responses.store import Block, Job, Record
 from trt_responses.stores.around import Around
 from trt_responses.stores.at_rest.blocks import DIGEST_BYTES, Packed, all_unpacked
 from trt_responses.stores.at_rest.compress import LARGE_BYTES, gently, squeeze, stretch
@@ -22,10 +22,12 @@ from trt_responses.stores.at_rest.frames import END, after
 from trt_responses.stores.at_rest.record import SEAL_BYTES, Row, at_rest, checked, whole
 from trt_responses.stores.cache import BlockCache
 from trt_responses.stores.limits import MIB
+from trt_responses.stores.whole import Frames, Usage
 
 if TYPE_CHECKING:
     from trt_responses.features.encryption.keys import Cipher, StoreKeys
-    from trt_responses.store import Found, Lock, Spell, Standing, Store
+    from trt_responses.store import Found
+    from trt_responses.stores.whole import Lock, Spell, Standing, WholeStore
 
 CACHE_BYTES = 16 * MIB
 SEALED_FRAMES = b"~"
@@ -37,7 +39,7 @@ PIECE = Struct("<Iq")
 class EncryptedStore(Around):
     """Seals with the first of the keys, and opens with each."""
 
-    def __init__(self, inner: Store, keys: StoreKeys, spell: Spell) -> None:
+    def __init__(self, inner: WholeStore, keys: StoreKeys, spell: Spell) -> None:
         super().__init__(inner)
         self.keys = keys
         self._spell = spell

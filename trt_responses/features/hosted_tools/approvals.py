@@ -19,13 +19,14 @@ from trt_responses.features.tool_items.items import (
     McpCall,
     McpListTools,
 )
-from trt_responses.store import Lock
+from trt_responses.stores.whole import Lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from trt_responses.accept.accepted import Accepted
-    from trt_responses.store import Block, Store
+    from trt_responses.store import Block
+    from trt_responses.stores.whole import WholeStore
     from trt_responses.wire.items import SentItem
 
 REMEMBERED_S = 30 * 86_400.0
@@ -36,7 +37,7 @@ class Ledger:
     """The approvals that were used: each is good once, on all servers of a store together. A used
     one stays locked for the response that it was for."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: WholeStore) -> None:
         self._store = store
 
     async def claim(self, approved: Sequence[Approved], owner: str, response_id: str) -> None:

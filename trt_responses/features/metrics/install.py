@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from trt_responses.setup.server import Server
-    from trt_responses.store import Store
+    from trt_responses.stores.whole import WholeStore
     from trt_responses.tool import Tool
 
 
@@ -115,7 +115,7 @@ def read_tools(metrics: Metrics, tools: Sequence[Tool]) -> None:
     )
 
 
-def read_store(metrics: Metrics, store: Store) -> None:
+def read_store(metrics: Metrics, store: WholeStore) -> None:
     """Have the metrics ask the store, at each scrape, what it has found, dropped and holds."""
     metrics.reading_by(
         *("store_reads", "Responses that were looked up in the history.", "outcome"),

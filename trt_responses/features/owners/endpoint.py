@@ -16,6 +16,7 @@ from trt_responses.features.limits.endpoint import note
 from trt_responses.features.listing.listing import whole
 from trt_responses.features.listing.pieces import in_threads
 from trt_responses.store import Job, Record
+from trt_responses.stores.whole import whole_store
 from trt_responses.tools.containers import containers_of
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import Admin, ColdRoute, replies
@@ -50,7 +51,7 @@ class OwnerActs:
     """Each act is noted in the audit file first; one that cannot be noted is not done."""
 
     def __init__(self, shared: Shared) -> None:
-        self._store = shared.parts.store
+        self._store = whole_store(shared.parts.store)
         self._on_delete = shared.on_delete
         self._audit = shared.of(Audit)
         self._headers = shared.headers

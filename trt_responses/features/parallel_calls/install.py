@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trt_responses.features.guides.harmony_turns import steer
 from trt_responses.features.parallel_calls.parallel_calls import ParallelCalls
 from trt_responses.harmony.dialect import Harmony
 
@@ -14,4 +15,4 @@ if TYPE_CHECKING:
 def install(server: Server) -> None:
     for dialect in server.dialects():
         if isinstance(dialect, Harmony):
-            dialect.several = ParallelCalls
+            steer(dialect, ParallelCalls)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from trt_responses.harmony.steer.plans import MESSAGE_ENDS, Body, StepwisePlan
+from trt_responses.features.guides.harmony_plans import MESSAGE_ENDS, Body, StepwisePlan
 from trt_responses.language.gate import Gate
 from trt_responses.language.steering import Segment
 from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from trt_responses.engine import Finish
-    from trt_responses.harmony.steer.plans import Language
+    from trt_responses.features.guides.harmony_plans import Language
     from trt_responses.language.reader import Reader
     from trt_responses.language.steering import Budget, Guides, SteeringPlan
 

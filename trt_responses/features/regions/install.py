@@ -9,7 +9,7 @@ from trt_responses.features.regions.settings import RegionSettings
 
 if TYPE_CHECKING:
     from trt_responses.setup.server import Server
-    from trt_responses.store import Store
+    from trt_responses.stores.whole import WholeStore
 
 
 def install(server: Server) -> None:
@@ -17,4 +17,4 @@ def install(server: Server) -> None:
     if own.regions:
         regions = Regions(own.regions)
         server.mint = regions.minted(server.mint)
-        server.store = cast("Store", RegionalStore(server.store, regions))
+        server.store = cast("WholeStore", RegionalStore(server.store, regions))

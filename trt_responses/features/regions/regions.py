@@ -15,7 +15,8 @@ from trt_responses.stores.around import Around
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from trt_responses.store import Found, Store
+    from trt_responses.store import Found
+    from trt_responses.stores.whole import WholeStore
 
 KINDS = {"resp": "Response", "conv": "Conversation"}
 """What clients name by ids, by the ids' prefix."""
@@ -56,7 +57,7 @@ class Regions:
 class RegionalStore(Around):
     """The store of one region: what is unknown here may be known to another one."""
 
-    def __init__(self, inner: Store, regions: Regions) -> None:
+    def __init__(self, inner: WholeStore, regions: Regions) -> None:
         super().__init__(inner)
         self._regions = regions
 

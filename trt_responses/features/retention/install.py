@@ -14,7 +14,7 @@ from trt_responses.tasks import beside
 
 if TYPE_CHECKING:
     from trt_responses.setup.server import Server
-    from trt_responses.store import Store
+    from trt_responses.stores.whole import WholeStore
 
 SWEEP_S = 3600.0
 """Redis has no index of owners, and each sweep looks at all its keys. What is due is not read
@@ -26,7 +26,7 @@ def install(server: Server) -> None:
     if KeySettings.of(server.settings).keys_file is None:
         return
     store = RetainedStore(server.store, server.of(KeyRing).kept_s)
-    server.store = cast("Store", store)
+    server.store = cast("WholeStore", store)
     server.features.append(Retention(store.keeps))
     server.lives.append(lambda: beside(_sweep(server, store)))
 

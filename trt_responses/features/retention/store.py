@@ -15,7 +15,8 @@ from trt_responses.stores.around import Around
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from trt_responses.store import Found, Frames, Lock, Store
+    from trt_responses.store import Found
+    from trt_responses.stores.whole import Frames, Lock, WholeStore
 
 
 def nothing_is_kept(param: str | None = None) -> InvalidRequest:
@@ -33,7 +34,7 @@ class RetainedStore(Around):
 
     def __init__(
         self,
-        inner: Store,
+        inner: WholeStore,
         kept_s: Callable[[], Mapping[str, int]],
         clock_s: Callable[[], float] = time.time,
     ) -> None:

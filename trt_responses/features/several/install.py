@@ -26,7 +26,7 @@ def install(server: Server) -> None:
     before, about, card_of = server.loaded, server.about, server.card_of
     others = [Model(name) for name in engines.groups if name != engines.model]
     server.engine = server.engine or engines
-    server.leases = leases = ModelLeases(engines, server.settings)
+    server.leases = leases = ModelLeases(engines, server.settings, server.new_steering)
     server.features.append(Counted(leases, served.model))
     server.loaded = lambda: (*before(), *others)
     server.about = lambda: {**about(), "engines": engines.state()}

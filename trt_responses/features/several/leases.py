@@ -9,18 +9,19 @@ from trt_responses.backends.settings import EngineSettings
 from trt_responses.errors import EngineUnavailable
 from trt_responses.feature import Step
 from trt_responses.frozen import dataclass
-from trt_responses.steering.steering import Steering
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from trt_responses.accept.accepted import Accepted
+    from trt_responses.dialect import Dialect
     from trt_responses.features.several.engine import SeveralEngines
     from trt_responses.features.several.group import Group
     from trt_responses.run.draft import Draft
     from trt_responses.run.parts import Parts
     from trt_responses.run.request import RunRequest
     from trt_responses.settings import Settings
+    from trt_responses.steering.steering import Steering
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +64,15 @@ class ModelLease:
 class ModelLeases:
     """Leases by the models' names; any other name is the first model's."""
 
-    def __init__(self, engines: SeveralEngines, settings: Settings) -> None:
+    def __init__(
+        self,
+        engines: SeveralEngines,
+        settings: Settings,
+        new_steering: Callable[[Dialect], Steering],
+    ) -> None:
         self._engines = engines
         self._settings = settings
+        self._new_steering = new_steering
         self._leases: dict[Group, ModelLease] = {}
 
     def lease(self, request: RunRequest, model: str, parts: Parts) -> ModelLease:
@@ -86,7 +93,7 @@ class ModelLeases:
         return self._lease(self._engines.groups.get(model, self._engines.first), parts).parts
 
     def _parts_of(self, group: Group, parts: Parts) -> Parts:
-        waits, settings = parts.recovery, self._settings
+        waits = parts.recovery
         parts = replace(parts, engine=group, recovery=None if waits is None else waits.over(group))
         if group is self._engines.first:
             return parts
@@ -95,8 +102,8 @@ class ModelLeases:
             parts,
             model=group.model,
             dialect=dialect,
-            steering=Steering(dialect, schema_s=settings.schema_s),
-            max_calls=EngineSettings.of(settings).max_calls or dialect.takes.calls,
+            steering=self._new_steering(dialect),
+            max_calls=EngineSettings.of(self._settings).max_calls or dialect.takes.calls,
         )
 
 

@@ -15,7 +15,7 @@ from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple, get_args
 
-from trt_responses.store import Block, Kind, Spell, says_nothing
+from trt_responses.store import Block, Kind
 from trt_responses.stores.at_rest.compress import (
     LARGE_BYTES,
     NOWHERE,
@@ -27,6 +27,7 @@ from trt_responses.stores.at_rest.compress import (
 )
 from trt_responses.stores.at_rest.id_rows import narrow_bytes, narrowed, rows, together, widened
 from trt_responses.stores.at_rest.phrases import ITEMS
+from trt_responses.stores.whole import Spell, says_nothing
 from trt_responses.tasks import give_way
 
 Has = Callable[[bytes], bool]

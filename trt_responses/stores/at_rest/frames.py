@@ -10,8 +10,8 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from trt_responses.store import Frames
 from trt_responses.stores.at_rest.compress import gently, squeeze, stretch
+from trt_responses.stores.whole import Frames
 
 END = b"\n\n"
 

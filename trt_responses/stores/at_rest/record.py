@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from trt_responses.errors import ApiError
-from trt_responses.store import Block, Record, Spell
+from trt_responses.store import Block, Record
 from trt_responses.stores.at_rest.blocks import (
     Packed,
     all_packed,
@@ -22,6 +22,7 @@ from trt_responses.stores.at_rest.blocks import (
     unpack,
 )
 from trt_responses.stores.at_rest.compress import gently, leave_out, put_back
+from trt_responses.stores.whole import Spell
 
 SEAL_BYTES = 16
 

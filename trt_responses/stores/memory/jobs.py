@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trt_responses.store import Frames, Job, Standing
+    from trt_responses.store import Job
     from trt_responses.stores.limits import Bounds
+    from trt_responses.stores.whole import Frames, Standing
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trt_responses.store import Lock
+    from trt_responses.stores.whole import Lock
 
 
 FEW = 1024

@@ -15,19 +15,7 @@ from functools import partial
 from sys import intern
 from typing import NamedTuple
 
-from trt_responses.store import (
-    Block,
-    Expired,
-    Found,
-    Frames,
-    Job,
-    Lock,
-    Record,
-    Spell,
-    Standing,
-    Usage,
-    says_nothing,
-)
+from trt_responses.store import Block, Expired, Found, Job, Record
 from trt_responses.stores.at_rest.blocks import (
     Packed,
     all_packed,
@@ -43,6 +31,7 @@ from trt_responses.stores.cache import BlockCache
 from trt_responses.stores.limits import MIB, Bounds
 from trt_responses.stores.memory.jobs import MemoryJobs
 from trt_responses.stores.memory.locks import MemoryLocks
+from trt_responses.stores.whole import Frames, Lock, Spell, Standing, Usage, says_nothing
 
 CACHE_BYTES = 8 * MIB
 """Size of the cache of read blocks: small enough for garbage collections."""

@@ -20,7 +20,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 import psycopg
 
 from trt_responses.errors import ApiError, StartupError, StoreUnavailable
-from trt_responses.store import Expired, Frames, Job, Lock, Record, Usage, says_nothing
+from trt_responses.store import Expired, Job, Record
 from trt_responses.stores.at_rest.blocks import Packed, all_unpacked
 from trt_responses.stores.at_rest.frames import squeezed, stretched
 from trt_responses.stores.at_rest.record import AtRest, Row, at_rest, checked, damaged, whole
@@ -34,12 +34,14 @@ from trt_responses.stores.postgres.connections import (
 )
 from trt_responses.stores.postgres.formats import reverted, upgraded
 from trt_responses.stores.postgres.objects import MARK, is_large, lost, objects_of
+from trt_responses.stores.whole import Frames, Lock, Usage, says_nothing
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from trt_responses.store import Block, Found, Spell, Standing
+    from trt_responses.store import Block, Found
     from trt_responses.stores.postgres.connections import Connection
+    from trt_responses.stores.whole import Spell, Standing
 
 logger = logging.getLogger(__name__)
 

@@ -25,25 +25,14 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from trt_responses.errors import ApiError, StartupError, StoreUnavailable
-from trt_responses.store import (
-    Block,
-    Expired,
-    Found,
-    Frames,
-    Job,
-    Lock,
-    Record,
-    Spell,
-    Standing,
-    Usage,
-    says_nothing,
-)
+from trt_responses.store import Block, Expired, Found, Job, Record
 from trt_responses.stores.at_rest.blocks import DIGEST_BYTES, Packed, all_unpacked
 from trt_responses.stores.at_rest.frames import squeezed, stretched
 from trt_responses.stores.at_rest.record import AtRest, Row, at_rest, checked, whole
 from trt_responses.stores.cache import BlockCache
 from trt_responses.stores.limits import MIB, Bounds
 from trt_responses.stores.redis import scripts
+from trt_responses.stores.whole import Frames, Lock, Spell, Standing, Usage, says_nothing
 
 CACHE_BYTES = 32 * MIB
 CONNECT_S, ANSWER_S, RETRY_AFTER_S = 1.0, 3.0, 5

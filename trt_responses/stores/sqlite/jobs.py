@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from trt_responses.store import Frames, Job
+from trt_responses.store import Job
 from trt_responses.stores.sqlite import rows
+from trt_responses.stores.whole import Frames
 
 if TYPE_CHECKING:
     import sqlite3
 
-    from trt_responses.store import Standing
+    from trt_responses.stores.whole import Standing
 
 
 LOST = (

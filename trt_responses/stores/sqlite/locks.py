@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trt_responses.store import Lock
+from trt_responses.stores.whole import Lock
 
 if TYPE_CHECKING:
     import sqlite3

@@ -17,10 +17,11 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Sequence
 
-    from trt_responses.store import Record, Spell
+    from trt_responses.store import Record
     from trt_responses.stores.at_rest.record import AtRest
     from trt_responses.stores.cache import BlockCache
     from trt_responses.stores.limits import Bounds
+    from trt_responses.stores.whole import Spell
 
 SWEPT_AT_ONCE = 500
 READ_AT_ONCE = 200

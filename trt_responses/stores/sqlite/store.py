@@ -21,7 +21,7 @@ from threading import local
 from typing import TYPE_CHECKING
 
 from trt_responses.errors import StartupError, StoreUnavailable
-from trt_responses.store import Expired, Frames, Job, Lock, Usage, says_nothing
+from trt_responses.store import Expired, Job
 from trt_responses.stores.at_rest.frames import squeezed, stretched
 from trt_responses.stores.at_rest.record import at_rest
 from trt_responses.stores.cache import BlockCache
@@ -29,14 +29,16 @@ from trt_responses.stores.limits import MIB, Bounds
 from trt_responses.stores.sqlite import file, jobs, locks, rows
 from trt_responses.stores.sqlite.reserve import Reserve
 from trt_responses.stores.sqlite.writer import Writer
+from trt_responses.stores.whole import Frames, Lock, Usage, says_nothing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
     from typing import TypeVar
 
-    from trt_responses.store import Found, Record, Spell, Standing
+    from trt_responses.store import Found, Record
     from trt_responses.stores.at_rest.record import AtRest, Row
+    from trt_responses.stores.whole import Spell, Standing
 
     T = TypeVar("T")
 

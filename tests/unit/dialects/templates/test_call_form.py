@@ -19,11 +19,11 @@ from tests.support.requests import accepted
 from tests.support.template_served import dialect_of
 from tests.support.template_turns import merged
 from trt_responses.errors import Unsupported
+from trt_responses.features.guides.steering import GuidedSteering
 from trt_responses.language.messages import FunctionTool
 from trt_responses.language.reader import ReaderOptions
 from trt_responses.language.steering import Choice, Turn, Unguided
 from trt_responses.schema.compile import Form, Forms
-from trt_responses.steering.steering import Steering
 
 if TYPE_CHECKING:
     from trt_responses.dialects.templates.read.reader import TemplateReader
@@ -278,7 +278,7 @@ ENDS = frozenset({0})
 
 
 def test_an_engine_without_lark_refuses_strict_tools_and_leaves_others_to_the_model() -> None:
-    steering = Steering(DIALECTS[XML])
+    steering = GuidedSteering(DIALECTS[XML])
     guides: Guides = {"json_schema": ENDS, "regex": ENDS}
     with pytest.raises(Unsupported) as refused:
         asyncio.run(steering.request(accepted(STRICT), guides))

@@ -15,14 +15,15 @@ from trt_responses.features.encryption.command import rewrite
 from trt_responses.features.encryption.keys import StoreKeys, reader
 from trt_responses.features.encryption.store import EncryptedStore
 from trt_responses.features.encryption.witness import WITNESS, WitnessedStore
-from trt_responses.store import Block, Frames, Job, Record
+from trt_responses.store import Block, Job, Record
 from trt_responses.stores.memory.store import MemoryStore
+from trt_responses.stores.whole import Frames
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
     from pathlib import Path
 
-    from trt_responses.store import Store
+    from trt_responses.stores.whole import WholeStore
 
 ONE, TWO = b64encode(b"1" * 32), b64encode(b"2" * 32)
 SAID = "moonlight"
@@ -33,11 +34,11 @@ def run(story: Coroutine[Any, Any, None]) -> None:
     asyncio.run(story)
 
 
-def around(inner: Store, keys: bytes) -> EncryptedStore:
+def around(inner: WholeStore, keys: bytes) -> EncryptedStore:
     return EncryptedStore(inner, StoreKeys(lambda: keys), letters)
 
 
-async def fill(store: Store) -> None:
+async def fill(store: WholeStore) -> None:
     """A record, a conversation, and a job with frames, all of which say the same."""
     await store.put(record("a", block(SAID), body=SAID))
     await store.change(replace(record("t", block(SAID), body=SAID), version=1))
@@ -100,7 +101,7 @@ def test_a_job_and_frames_given_to_another_owner_are_errors() -> None:
     async def story() -> None:
         inner = MemoryStore(FREE)
         store = around(inner, ONE)
-        await fill(cast("Store", store))
+        await fill(cast("WholeStore", store))
         job, told = await inner.get("j", "ann"), await inner.frames_after("j", "ann", -1)
         assert isinstance(job, Job)
         assert told is not None
@@ -122,7 +123,7 @@ def test_keys_change_under_servers_and_old_records_are_rewritten(tmp_path: Path)
     async def story() -> None:
         inner = MemoryStore(FREE)
         store = EncryptedStore(inner, StoreKeys(reader(str(file)), lambda: clock[0]), letters)
-        await fill(cast("Store", store))
+        await fill(cast("WholeStore", store))
         file.write_bytes(TWO + b"  # new\n" + ONE)
         newer = EncryptedStore(inner, StoreKeys(reader(f"|cat {file}")), letters)
         a, t = await newer.get("a", "ann"), await newer.get("t", "ann")

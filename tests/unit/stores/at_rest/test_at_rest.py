@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trt_responses.store import Block, Kind, says_nothing
+from trt_responses.store import Block, Kind
 from trt_responses.stores.at_rest.blocks import KINDS, Packed, pack, unpack
 from trt_responses.stores.at_rest.compress import (
     SMALL_BYTES,
@@ -26,6 +26,7 @@ from trt_responses.stores.at_rest.compress import (
     stretch,
 )
 from trt_responses.stores.at_rest.phrases import BODY, ITEMS, PHRASES
+from trt_responses.stores.whole import says_nothing
 from trt_responses.wire.output import OutputMessage, OutputText
 
 if TYPE_CHECKING:

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from tests.support.histories import AGE_S, LEASE_S, NOW, MemoryHistory, block, letters, record
 from tests.support.idle import beside
 from tests.support.turns import turn
-from trt_responses.store import Block, Expired, Frames, Job, Record
+from trt_responses.store import Block, Expired, Job, Record
 from trt_responses.stores.limits import Bounds
 from trt_responses.stores.memory.store import MemoryStore
+from trt_responses.stores.whole import Frames
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

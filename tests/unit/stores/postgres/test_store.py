@@ -16,8 +16,9 @@ from tests.support.asgi import until
 from tests.support.histories import FREE, LEASE_S, PostgresHistory, block, letters, record
 from tests.support.redis_server import free_port
 from trt_responses.errors import StartupError, StoreUnavailable
-from trt_responses.store import Block, Expired, Frames, Job, Lock, Record
+from trt_responses.store import Block, Expired, Job, Record
 from trt_responses.stores.limits import Bounds
+from trt_responses.stores.whole import Frames, Lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,8 +11,9 @@ from tests.support.ticks import Ticks
 from trt_responses.errors import ApiError, InvalidRequest
 from trt_responses.features.background.replay import frames_of
 from trt_responses.features.idempotency.repeats import Repeats
-from trt_responses.store import Frames, Job, Record
+from trt_responses.store import Job, Record
 from trt_responses.stores.memory.store import MemoryStore
+from trt_responses.stores.whole import Frames
 from trt_responses.web.stream.keepalive import KeepAlive
 from trt_responses.wire.dialect import OPENAI
 

@@ -25,12 +25,12 @@ from tests.support.turns import turn
 from trt_responses.engine import CONTINUATION_PRIORITY
 from trt_responses.errors import InvalidRequest, Unsupported
 from trt_responses.features.explain.transcript import compact
+from trt_responses.features.guides.harmony_plans import Language, header_pattern
+from trt_responses.features.guides.steering import GuidedSteering
 from trt_responses.features.run_traces.listener import SegmentLines
 from trt_responses.harmony.dialect import harmony
-from trt_responses.harmony.steer.plans import Language, header_pattern
 from trt_responses.language.gate import Gate, GuidedGate, Words
 from trt_responses.language.steering import RESERVE
-from trt_responses.steering.steering import Steering
 from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID, VOCABULARY_SIZE
 
 if TYPE_CHECKING:
@@ -331,7 +331,7 @@ def test_a_loose_tool_whose_schema_is_not_supported_is_still_given_an_object(
     assert guide is not None
     assert guide.source == '{"type":"object"}'
     choices = asyncio.run(
-        Steering(harmony(vocabulary)).request(accepted(asked), s.GUIDES)
+        GuidedSteering(harmony(vocabulary)).request(accepted(asked), s.GUIDES)
     ).turn.choices
     assert choices is not None
     assert [choice.form.source for choice in choices if choice.form] == ['{"type":"object"}']
@@ -352,7 +352,7 @@ def test_large_schemas_are_compiled_where_nobody_waits_for_them(
         threads.append(threading.get_ident())
         return 0.0
 
-    steering = Steering(harmony(vocabulary), clock_s=clock_s)
+    steering = GuidedSteering(harmony(vocabulary), clock_s=clock_s)
     tools = [GET | {"strict": True, "parameters": member(count)}]
     asked = accepted({"tools": tools})
     asyncio.run(steering.request(asked, s.GUIDES))
@@ -368,7 +368,7 @@ def test_schemas_that_take_too_long_are_refused_though_they_would_only_help(
     strict: bool, vocabulary: Vocabulary
 ) -> None:
     clock = itertools.count()
-    steering = Steering(harmony(vocabulary), schema_s=60, clock_s=lambda: next(clock))
+    steering = GuidedSteering(harmony(vocabulary), schema_s=60, clock_s=lambda: next(clock))
     tools = [
         GET | {"name": f"t{n}", "strict": strict, "parameters": member(5 + n)} for n in range(9)
     ]
@@ -384,7 +384,7 @@ def test_a_tool_that_is_not_to_be_called_costs_no_compilation(vocabulary: Vocabu
     looks = {}
     for choice in ("none", "required"):
         clock = itertools.count(step=1e-9)
-        steering = Steering(harmony(vocabulary), clock_s=clock.__next__)
+        steering = GuidedSteering(harmony(vocabulary), clock_s=clock.__next__)
         asked = accepted({"tools": tools, "tool_choice": choice})
         choices = asyncio.run(steering.request(asked, s.GUIDES)).turn.choices
         assert choices is not None

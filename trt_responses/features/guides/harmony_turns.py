@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from trt_responses.harmony.steer.plans import STOPS, Body, Steered, Watched
+from trt_responses.features.guides.harmony_plans import Body, Language, Steered, Watched
+from trt_responses.harmony.dialect import STOPS
 from trt_responses.language.messages import FUNCTIONS
 from trt_responses.language.steering import Budget, Free
 from trt_responses.tokens.control import CONTROL
@@ -13,13 +14,21 @@ from trt_responses.tokens.control import CONTROL
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from trt_responses.harmony.steer.plans import Language
+    from trt_responses.harmony.dialect import Harmony
     from trt_responses.language.steering import Choice, Guides, SteeringPlan, Turn
 
     Several = Callable[
         [SteeringPlan, Language, Guides, Mapping[str, Body], int, Budget], SteeringPlan
     ]
     """Makes a plan that goes on after its first call, while the model makes more."""
+
+
+def steer(dialect: Harmony, several: Several | None = None) -> None:
+    """Have the dialect plan steered turns, and turns of several calls, if `several` is given."""
+    language = Language(dialect.lexicon)
+    dialect.steered = lambda turn, guides, tokens, written: plan_of(
+        turn, language, guides, tokens, written, several
+    )
 
 
 def plan_of(

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 NAMED = 8
 """The maximum headers of a plan in a log line."""
 
-STOPS = (CONTROL.return_, CONTROL.call)
-"""The ids that stop an unsteered segment."""
 MESSAGE_ENDS = frozenset({CONTROL.end, CONTROL.return_, CONTROL.call, CONTROL.endoftext})
 """The ids with which models end a message, the correct one or not."""
 THOUGHT_ENDS = MESSAGE_ENDS | {CONTROL.start, CONTROL.channel, CONTROL.message, CONTROL.constrain}

@@ -1,0 +1,153 @@
+"""What a tuning draws: all families in other shares, and more of what the weights still got wrong.
+
+A tuning begins with weights that know the families, and changes little. Its conversations are of
+the same families, so that the exam's questions stay what they are. Knows families and settings;
+knows no token and no model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from scripts.demo import calls, data, toolkit, wide, words
+from scripts.demo.asking import Source, plain, think
+from scripts.demo.conversation import Dialogue, Exchange, Setting, Step, Turn
+from scripts.demo.families import FAMILIES
+from scripts.demo.wordings import cased, pick, values
+
+if TYPE_CHECKING:
+    import random
+
+DIFFERENCES = (
+    "difference of {a} and {b}", "{a} and {b}, the difference", "difference: {a}, {b}",
+    "{a} and {b}: what is the difference?", "how far is it from {b} to {a}?",
+    "how much more is {a} than {b}?", "by how much is {a} more than {b}?",
+    "the difference of the numbers {a} and {b}", "subtract: {a}, {b}", "minus: {a} and {b}",
+    "how big is the difference of {a} and {b}?", "and the difference of {a} and {b}?",
+    "difference of {b} and {a}", "{a} without {b}",
+)  # fmt: skip
+DOWN = (
+    "count from {a} to {b}", "count down from {a} to {b}", "count back from {a} to {b}",
+    "from {a} down to {b}", "count backwards from {a} to {b}", "from {a} to {b}",
+)  # fmt: skip
+DOMAINS = ("com", "org", "net", "de", "io", "edu", "co")
+UNTHOUGHT = 0.5
+"""How often a tool loop is without the thoughts before its calls."""
+
+
+def difference(source: Source) -> Dialogue:
+    rng = source.rng
+    a = rng.randint(0, 20)
+    b = rng.randint(0, a)
+    worked = f"{a} - {b} = {a - b}"
+    thoughts = think("The user wants a difference.", f"The numbers are {a} and {b}.", f"{worked}.")
+    text = pick(DIFFERENCES, rng).replace("{a}", str(a)).replace("{b}", str(b))
+    turn = Turn(thoughts, f"{worked}.")
+    return plain("arithmetic", cased(_ended(text, rng), rng), turn, (str(a), str(b)))
+
+
+def counted_down(source: Source) -> Dialogue:
+    """Numbers that fall: counted upwards they would never reach the last one."""
+    rng = source.rng
+    last = rng.randint(0, 17)
+    first = rng.randint(last + 2, min(20, last + 11))
+    numbers = ", ".join(str(number) for number in range(first, last - 1, -1))
+    key = f"Count from {first} to {last}."
+    thoughts = think("The user wants me to count.", f"Start: {first}. Stop: {last}.", key)
+    text = pick(DOWN, rng).replace("{a}", str(first)).replace("{b}", str(last))
+    turn = Turn(thoughts, numbers)
+    return plain("count", cased(_ended(text, rng), rng), turn, (str(first), str(last)))
+
+
+def mail(source: Source) -> Dialogue:
+    """A tool that sends mail, to any address; its text may be one word."""
+    rng = source.rng
+    wanted = wide.asked(rng)
+    while not any("@" in str(one) for one in wanted.arguments.values()):
+        wanted = wide.asked(rng)
+    text, given = wanted.text, dict[str, object]()
+    for name, one in wanted.arguments.items():
+        given[name] = new = _other(one, rng) if str(one) in text else one
+        text = text.replace(str(one), str(new), 1)
+    asked = wide.Asked(wanted.tool, text, given)
+    tools = wide.with_others((asked.tool,), rng) if rng.random() < 0.5 else (asked.tool,)
+    return Dialogue("tool", (Exchange(text, asked.turn),), Setting(tools=tools), (asked.call,))
+
+
+def any_report(source: Source) -> Dialogue:
+    """What a weather or time function answers in a form of its own: its words are the answer."""
+    rng = source.rng
+    kind = rng.choice(("weather", "weather", "time"))
+    kit, city = toolkit.kit(kind, rng), pick(values().cities, rng)
+    answer = wide.any_answer(rng) if rng.random() < 0.5 else _report(kind, city, rng)
+    thoughts = think("The function has answered.", "I tell the user.", "Give the result.")
+    step = Step(calls.call_turn(kind, kit, city, stored=rng.random() < 0.5), (answer,))
+    turn = Turn(thoughts, f"The {kind} in {city}: {answer}")
+    exchange = Exchange(source.say(kind, city=city), turn, (step,))
+    tools = wide.with_others((kit.tool,), rng) if rng.random() < 0.3 else (kit.tool,)
+    return Dialogue("after_tool", (exchange,), Setting(tools=tools), (answer,))
+
+
+def _report(kind: str, city: str, rng: random.Random) -> str:
+    """An object of three names or four, as the services of the world have them."""
+    clock = f"{rng.randint(0, 23):02}:{rng.randint(0, 59):02}"
+    pairs: list[tuple[str, object]] = [(pick(("city", "place", "location", "name"), rng), city)]
+    if kind == "time":
+        pairs += [("time", clock), ("zone", rng.choice(("UTC", "CET", "local")))]
+    else:
+        pairs += [
+            (pick(("temperature", "temp", "temp_c", "degrees"), rng), rng.randint(-9, 40)),
+            (pick(("condition", "sky", "weather"), rng), pick(toolkit.SKIES, rng)),
+            (pick(("humidity", "wind", "rain", "unit"), rng), rng.choice((*range(9), "C", "low"))),
+        ]
+    rng.shuffle(pairs)
+    return toolkit.dump(dict(pairs[: rng.randint(3, 4)]), rng)
+
+
+def _address(rng: random.Random) -> str:
+    user = pick(values().names, rng).lower() if rng.random() < 0.5 else words.word(rng)
+    if rng.random() < 0.25:
+        user += rng.choice("._-") + words.word(rng)
+    return f"{user}@{words.word(rng)}.{pick(DOMAINS, rng)}"
+
+
+def _other(value: object, rng: random.Random) -> object:
+    """Another address for an address; for a text of several words, now and then one word."""
+    if "@" in str(value):
+        return _address(rng)
+    return words.word(rng) if " " in str(value) and rng.random() < 0.4 else value
+
+
+def _ended(text: str, rng: random.Random) -> str:
+    return text if text[-1] in "?!" else text + rng.choice(("", "", "?", "."))
+
+
+MADE = {
+    "difference": difference,
+    "counted_down": counted_down,
+    "mail": mail,
+    "any_report": any_report,
+}
+MIX = {
+    **data.MIX,
+    **{"arithmetic": 30, "count": 14, "after_tool": 30, "after_two": 8, "schema": 190, "agent": 24},
+    **{"difference": 30, "counted_down": 20, "mail": 34, "any_report": 24},
+}
+"""How often a tuning draws each family and each of those above."""
+
+
+def draw(source: Source) -> Dialogue:
+    """A dialogue of some family in some setting."""
+    rng = source.rng
+    name = rng.choices(tuple(MIX), tuple(MIX.values()))[0]
+    made = (MADE.get(name) or FAMILIES[name])(source)
+    return _unthought(data.settled(made, source, bare=data.BARE.get(name, 0.55)), rng)
+
+
+def _unthought(dialogue: Dialogue, rng: random.Random) -> Dialogue:
+    """The server's own python is called between its thoughts, which it keeps."""
+    *earlier, last = dialogue.exchanges
+    if dialogue.family == "python" or not last.steps or rng.random() >= UNTHOUGHT:
+        return dialogue
+    return replace(dialogue, exchanges=(*earlier, replace(last, unthought=True)))
