@@ -28,7 +28,6 @@ import orjson
 import uvloop
 from rich.console import Console
 from rich.table import Table
-from trt_responses.harmony.stored_text import Spelled
 
 from bench.script import ANALYSIS_TOKENS, LENGTHS, prose
 from tests.support import postgres_server
@@ -37,6 +36,7 @@ from trt_responses.features.encryption.store import EncryptedStore
 from trt_responses.serve.server import freeze_heap
 from trt_responses.store import Block, Record
 from trt_responses.stores.at_rest.blocks import pack
+from trt_responses.stores.at_rest.spelled import Spelled
 from trt_responses.stores.limits import Bounds
 from trt_responses.stores.memory.store import MemoryStore
 from trt_responses.stores.sqlite.store import SqliteStore

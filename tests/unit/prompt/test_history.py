@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import orjson
 import pytest
-from trt_responses.harmony.stored_text import Spelled
 
 from tests.support.replay import (
     Json,
@@ -38,6 +37,7 @@ from trt_responses.run.parts import Parts
 from trt_responses.run.request import RunRequest
 from trt_responses.run.runs import Runs
 from trt_responses.stores.at_rest.blocks import pack, unpack
+from trt_responses.stores.at_rest.spelled import Spelled
 from trt_responses.stores.limits import Bounds
 from trt_responses.stores.memory.store import MemoryStore
 from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID
