@@ -33,10 +33,10 @@ from bench.script import ANALYSIS_TOKENS, LENGTHS, prose
 from tests.support import postgres_server
 from trt_responses.features.encryption.keys import StoreKeys
 from trt_responses.features.encryption.store import EncryptedStore
-from trt_responses.harmony.stored_text import Spelled
 from trt_responses.serve.server import freeze_heap
 from trt_responses.store import Block, Record
 from trt_responses.stores.at_rest.blocks import pack
+from trt_responses.stores.at_rest.spelled import Spelled
 from trt_responses.stores.limits import Bounds
 from trt_responses.stores.memory.store import MemoryStore
 from trt_responses.stores.sqlite.store import SqliteStore

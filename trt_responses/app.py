@@ -74,15 +74,14 @@ def create_app(
         lifespan=_lifespan(server),
     )
     app.state.server, app.state.runs, app.state.model = server, server.runs, served.model
-    app.state.health, app.state.lifecycle = server.health, server.lifecycle
-    app.state.last_answers = _nothing_more
+    app.state.lifecycle, app.state.last_answers = server.lifecycle, _nothing_more
     add_routes(app, server)
     app.add_middleware(
         Middleware,
         clock_ns=time.monotonic_ns,
         mint=mint,
         headers=server.headers,
-        listeners=tuple(server.request_listeners),
+        ended=tuple(server.request_ended),
         preflight=server.preflight,
     )
     for layer in server.layers:

@@ -86,7 +86,7 @@ def main(plays: str, frontends: str, store: str, folder: str) -> None:
         date="2026-01-01",
         log_level="error",
     )
-    if settings.frontends > 1:
+    if int(frontends) > 1:
         prepare_demo(settings)
         serve_fleet(settings, process)
         return

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from tests.support.scripted.engine import Request, Step
     from trt_responses.engine import GenerateOptions, GuideKind
+    from trt_responses.features.health.health import Health
     from trt_responses.store import Store
     from trt_responses.tool import Tool
 
@@ -68,7 +69,13 @@ class Served:
         self.app = app
         self.runs = app.state.runs
         self.lifecycle = app.state.lifecycle
-        self.health = app.state.health
+
+    @property
+    def health(self) -> Health:
+        from trt_responses.features.health.health import Health  # a folder that may be missing
+
+        found: Health = self.app.state.server.of(Health)
+        return found
 
     @property
     def clock(self) -> StepClock:

@@ -114,7 +114,10 @@ REFUSED: Mapping[str, Sequence[Post | Ignored | Start | str]] = {
         Post(ASKED | {"tools": [FUNCTION | {"strict": True}]}, "tools[0].strict"),
         Post(ASKED | {"reasoning": {"max_tokens": 9}}, "reasoning.max_tokens"),
     ],
-    "features.health": ["GET /health", "GET /health/live", "GET /v1/health/ready"],
+    "features.health": [
+        *("GET /health", "GET /health/live", "GET /v1/health/ready"),
+        *("GET /metrics", "GET /v2/health/ready"),
+    ],
     "features.hosted_tools": [Post(ASKED | {"tools": [CODE]}, "tools[0]")],
     "features.idempotency": [Post(ASKED, "idempotency-key", headers={"idempotency-key": "k"})],
     "features.include": [Post(ASKED | {"include": ["metrics"]}, "include")],
@@ -223,7 +226,7 @@ REFUSED: Mapping[str, Sequence[Post | Ignored | Start | str]] = {
     "tools.mcp": [Start({"mcp_urls": ["https://example.com"]})],
     "tools.python": [Start({"python": "boxed"})],
     "dialects.templates": [],
-    "fleet": [],
+    "fleet": [Start({"frontends": 2})],
 }
 """What each folder brings and nothing else does: it is refused, by the name of the field or the
 setting, or no route has the path."""

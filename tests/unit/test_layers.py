@@ -62,7 +62,7 @@ MAY_IMPORT = {
     "health": f"{SEAMS} run",
     "web": f"{SEAMS} settings wire log accept run health web.stream",
     "web.stream": f"{LEAVES} wire log run",
-    "serve": f"{LEAVES} settings run health setup",
+    "serve": f"{LEAVES} engine settings run health setup",
     "app": f"{SEAMS} feature settings prepare.shelf run web backends setup setup.engine"
     " setup.server",
     "": "app settings",
@@ -115,7 +115,7 @@ MAY_IMPORT = {
     "features.listing": CORE,
     "features.logprobs": CORE,
     "features.long_runs": CORE,
-    "features.metrics": f"{CORE} stores features.rollout apis.kserve",
+    "features.metrics": f"{CORE} stores features.health features.rollout apis.kserve",
     "features.migrate": f"{CORE} backends cli serve",
     "features.models": CORE,
     "features.open_responses": CORE,
@@ -153,7 +153,8 @@ MAY_IMPORT = {
     "apis.chat": f"{CORE} tools features.shapes",
     "apis.messages": f"{CORE} apis.chat features.shapes",
     "apis.decisions": CORE,
-    "apis.kserve": f"{CORE} apis.chat features.limits features.metrics features.rollout",
+    "apis.kserve": f"{CORE} apis.chat features.health features.limits features.metrics "
+    "features.rollout",
     "apis.playground": CORE,
     "apis.websocket": f"{CORE} features.steer",
     # engines, stores, tools, dialects
@@ -167,7 +168,7 @@ MAY_IMPORT = {
     "engines.trtllm": ENGINE,
     "engines.vllm": ENGINE,
     "stores": f"{LEAVES} store",
-    "stores.at_rest": STORE,
+    "stores.at_rest": f"{STORE} tokens",
     "stores.memory": f"{STORE} stores.at_rest",
     "stores.objects": STORE,
     "stores.postgres": f"{STORE} stores.at_rest stores.objects",

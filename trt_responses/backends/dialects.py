@@ -17,6 +17,7 @@ from trt_responses.backends.installed import maker, needed
 from trt_responses.errors import StartupError
 from trt_responses.harmony.dialect import harmony
 from trt_responses.prepare.files import DIALECT
+from trt_responses.stores.at_rest.spelled import Spelled
 from trt_responses.tokens import vocabulary as vocabularies
 
 if TYPE_CHECKING:
@@ -134,7 +135,8 @@ def question_of(directory: Path, card: Card) -> Question | None:
     return Question(prompt, dialect.places.stops, len(dialect.lexicon.token_bytes))
 
 
+@cache
 def spelled() -> Spell:
     """A function from a stored block's ids to its Harmony text. Stores compare its result, and keep
     the text of a block for which it differs."""
-    return harmony(vocabulary()).spelled
+    return Spelled(vocabulary(), harmony(vocabulary()).tables.pieces)

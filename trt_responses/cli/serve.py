@@ -20,7 +20,6 @@ from trt_responses.errors import UsageError
 from trt_responses.prepare.memory import memory
 from trt_responses.prepare.shelf import shelf
 from trt_responses.prepare.shelf.card import CARD
-from trt_responses.settings.values import Auto
 
 if TYPE_CHECKING:
     import argparse
@@ -192,12 +191,13 @@ def _has_card(home: Path) -> bool:
 
 def server_for(settings: Settings) -> Callable[[Settings], int]:
     """The function that serves: in this process, or with several front ends."""
-    if isinstance(settings.frontends, Auto):
+    count = getattr(settings, "frontends", 1)  # a setting of the fleet's folder
+    if str(count) == "auto":
         with needed(f"{settings.option('frontends')} auto: the fleet"):
             from trt_responses.fleet.choice import with_front_ends
         return lambda settings: _serve_counted(with_front_ends(settings, memory().free_bytes))
-    if settings.frontends > 1:
-        with needed(f"{settings.option('frontends')} {settings.frontends}: the fleet"):
+    if count > 1:
+        with needed(f"{settings.option('frontends')} {count}: the fleet"):
             from trt_responses.fleet.fleet import serve_fleet
         return serve_fleet
     from trt_responses.app import create_app

@@ -61,8 +61,9 @@ def serve_fleet(settings: Settings, process: EngineProcess | None = None) -> int
     one that the settings name."""
     settings = lasting(settings)
     if store_place(settings).kind == "memory":
+        count = FleetSettings.of(settings).frontends
         raise UsageError(
-            f"{settings.option('store')}: {settings.frontends} front ends need a store that they "
+            f"{settings.option('store')}: {count} front ends need a store that they "
             "share; use sqlite:///path or redis://host:port/number in place of memory://."
         )
     log_to_stderr(settings)
@@ -152,7 +153,7 @@ class Fleet:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop, number)
-        count = self._settings.frontends
+        count = FleetSettings.of(self._settings).frontends
         make_counts(self._counts, count)
         watching = asyncio.create_task(self._start_engine())
         await asyncio.sleep(0)  # so that the socket's path is known
@@ -318,9 +319,9 @@ class Fleet:
 
     def _up(self, number: int, hello: str) -> None:
         """Print once that all are up, in the words of the last."""
-        was_up = len(self._ready) == self._settings.frontends
+        was_up = len(self._ready) == FleetSettings.of(self._settings).frontends
         self._ready.add(number)
         self._failures[number] = 0
-        if not was_up and len(self._ready) == self._settings.frontends:
+        if not was_up and len(self._ready) == FleetSettings.of(self._settings).frontends:
             self._notifier.tell("READY=1", f"{len(self._ready)} front ends are ready")
             print(hello, end="", flush=True)

@@ -20,6 +20,7 @@ from trt_responses.errors import StartupError
 from trt_responses.features.metrics.metrics import Metrics
 from trt_responses.fleet.counts import COUNTS, SharedCounts
 from trt_responses.fleet.following import Following
+from trt_responses.fleet.settings import FleetSettings
 from trt_responses.fleet.siblings import Siblings
 from trt_responses.logs import log_to_stderr
 from trt_responses.serve.server import LostEngineError, Server, bound, run_server
@@ -54,17 +55,18 @@ def main() -> int:
         return following.engine(first["engine"] or (settings.engine or "").partition("#")[2])
 
     log_to_stderr(settings)
+    count = FleetSettings.of(settings).frontends
     given = Given(counts=SharedCounts(folder / COUNTS, number))
     if first["engine"]:
         given = given._replace(new_acts=following.over)
     try:
         with bound(settings, shared=True) as address:
             app = create_app(settings, engine_of=engine_of, given=given)
-            join(app, Siblings(folder, number, settings.frontends, app.state.server.of(Metrics)))
+            join(app, Siblings(folder, number, count, app.state.server.of(Metrics)))
             if (elsewhere := elsewhere_in(settings)) and elsewhere.kind == "several":
                 from trt_responses.fleet.several import share
 
-                share(app, folder, number, settings.frontends)
+                share(app, folder, number, count)
             run_server(Server(app, settings, listen_when_ready=first["others_serve"]), address)
     except StartupError as error:
         print(f"trt-responses: {error}", file=sys.stderr)

@@ -17,6 +17,7 @@ from trt_responses.features.several.engine import SeveralEngines
 from trt_responses.features.several.replica import RETRY_S
 from trt_responses.features.several.spec import entries_of, spelled
 from trt_responses.fleet.engine_process import process_of
+from trt_responses.fleet.settings import FleetSettings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -42,7 +43,7 @@ class FleetEngines:
         """`fail` ends the fleet with a reason. Raises a `UsageError` for an engine that cannot be
         served here."""
         self._entries = entries_of(listed)
-        self._front_ends = settings.frontends
+        self._front_ends = FleetSettings.of(settings).frontends
         self._fail = fail
         self._new = {entry: _process_of(entry, settings) for entry in self._entries if entry.local}
 

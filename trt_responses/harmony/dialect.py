@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from trt_responses.dialect import Takes
 from trt_responses.harmony.read.reader import Reader, Tables
-from trt_responses.harmony.stored_text import Spelled
 from trt_responses.harmony.write.render import Renderer
 from trt_responses.language.reader import AS_USUAL
 from trt_responses.language.steering import Free, Resumed
@@ -48,7 +47,6 @@ class Harmony:
         self.lexicon = vocabulary
         self.tables = tables
         self.renderer = Renderer(vocabulary, Tokeniser(vocabulary))
-        self.spelled = Spelled(vocabulary, tables.pieces)
         self.steered: NewPlan | None = None
         """Plans turns that are steered, or have several calls; None: there are none."""
         self._assistant = (CONTROL.start, *vocabulary.encode_plain("assistant"))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from fastapi import FastAPI
 
-    from trt_responses.health.health import Health
+    from trt_responses.engine import Engine
     from trt_responses.health.lifecycle import Lifecycle
     from trt_responses.settings import Settings
 
@@ -78,7 +78,7 @@ class Server(uvicorn.Server):
         self._listen_when_ready = listen_when_ready
         self._app = app
         self._lifecycle: Lifecycle = app.state.lifecycle
-        self._health: Health = app.state.health
+        self._engine: Engine = app.state.server.parts.engine
         sockets = app.state.sockets
         self._drain = Drain(
             self._lifecycle,
@@ -134,12 +134,12 @@ class Server(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         """Called every tenth of a second. Returns whether it is time to end. A process whose engine
         is lost ends, to be started anew."""
-        report = self._health()
+        life, engine = self._lifecycle, self._engine.health()
         if self._life is not None and self._life.done():
             return True  # the start has failed
-        if report.state == "failed" and self._lifecycle.was_ready:
-            self.lost = report.reason or "it gave no reason"
-            self._lifecycle.fail(self.lost)
+        if life.was_ready and (life.state == "failed" or not engine.alive):
+            self.lost = life.reason or engine.reason or "the engine is not ready"
+            life.fail(self.lost)
             return True
         return await super().on_tick(counter) or self._lifecycle.draining
 

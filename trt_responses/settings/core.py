@@ -11,7 +11,6 @@ from trt_responses.settings.values import (
     MIB,
     YEAR_S,
     FixedGroup,
-    NumberOrAuto,
     Positive,
     Seconds,
     SettingGroup,
@@ -27,12 +26,6 @@ class CoreSettings(SettingGroup):
 
     host: str = Field("127.0.0.1", description="Address to listen on.")
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
-    frontends: NumberOrAuto = Field(
-        1,
-        ge=1,
-        le=64,
-        description="HTTP processes that share one port and one engine; `auto`: as many as fit.",
-    )
     engine: str | None = Field(
         None,
         description="Name of the prepared engine to serve: its promoted version, or name@3. For"

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from datetime import date
 from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WrapValidator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 MIB = 1024 * 1024
 YEAR_S = 366 * 86_400
@@ -46,18 +45,6 @@ def hosts(values: tuple[str, ...]) -> tuple[str, ...]:
     return values
 
 
-class Auto(int):
-    """A number that the server chooses; 0 until then."""
-
-    def __str__(self) -> str:
-        return "auto"
-
-
-def _or_auto(value: Any, number: Callable[[Any], int]) -> int:
-    return Auto() if value == "auto" else number(value)
-
-
-NumberOrAuto = Annotated[int, WrapValidator(_or_auto)]
 Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
 Text = Annotated[str, AfterValidator(_text)]
 Positive = Annotated[int, Field(ge=1, le=LARGEST)]

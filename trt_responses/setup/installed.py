@@ -63,6 +63,7 @@ FOLDERS = (
     "features.run_traces",
     "features.include",
     "features.traces",
+    "features.health",
     "features.metrics",
     "features.explain",
     "features.cache_diagnostics",  # compares what is kept to be explained
@@ -80,7 +81,6 @@ FOLDERS = (
     "features.engine_headers",
     "features.description",
     "features.models",
-    "features.health",
     "features.rollout",  # what is loaded is given up before background runs are waited for
     "features.several",  # its leases take the place of those on versions
     "apis.websocket",

@@ -26,7 +26,6 @@ from trt_responses.backends.settings import EngineSettings
 from trt_responses.backends.stores import store_of
 from trt_responses.backends.tools import tools_of
 from trt_responses.errors import StartupError, UsageError
-from trt_responses.health.health import Health
 from trt_responses.health.lifecycle import Lifecycle
 from trt_responses.run.admission import OpenAdmission
 from trt_responses.run.parts import Parts, mint
@@ -67,7 +66,7 @@ if TYPE_CHECKING:
     from trt_responses.tool import Tool
     from trt_responses.web.guard import Keys
     from trt_responses.web.jobs import Jobs
-    from trt_responses.web.middleware import RequestListener
+    from trt_responses.web.middleware import Ended
     from trt_responses.web.repeats import Repeats
     from trt_responses.web.shared import Routes, Steps
     from trt_responses.wire.dialect import Dialect as Spelling
@@ -125,7 +124,6 @@ class Server:
 
     parts: Parts
     runs: Runs
-    health: Health
     stream_limits: StreamLimits
     names: ModelNames
 
@@ -173,7 +171,7 @@ class Server:
         self.spelling: Spelling = OPENAI
         """Of events, unless a request names another one."""
         self.recorder: Recorder | None = None
-        self.request_listeners: list[RequestListener] = []
+        self.request_ended: list[Ended] = []
         self.routes: list[tuple[int, Routes]] = []
         self.preflight: Callable[[Request], Response | None] | None = None
         """Replies to a browser's preflight."""
@@ -224,7 +222,7 @@ class Server:
         return part
 
     def when_built(self, then: Callable[[], None]) -> None:
-        """Call it when the parts, the runs and the health are there."""
+        """Call it when the parts and the runs are there."""
         self._later.append(then)
 
     def dialect_of(self, model: str) -> Dialect:
@@ -267,13 +265,10 @@ class Server:
         self.by_class[ModelNames] = names
         self.parts = self._parts(engine, admission, names)
         self.runs = Runs(self.parts, self.lifecycle)
-        self.health = Health(
-            self.lifecycle, engine, admission, self.stall, clock_ns=time.monotonic_ns
-        )
         keep_alive = KeepAlive(settings.keep_alive_s, settings.keep_alive_event_s, self.sleep)
         self.stream_limits = StreamLimits(keep_alive, settings.max_backlog_bytes)
         self.lives += (keep_alive.life, lambda: beside(self._look()))
-        self.provide(self.lifecycle, self.health, keep_alive)
+        self.provide(self.lifecycle, keep_alive)
         for then in self._later:
             then()
 

@@ -9,7 +9,8 @@ untouched, for `send` is called for every engine step.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -20,36 +21,15 @@ from trt_responses.web.endpoint import reply_of
 from trt_responses.web.headers import BY_NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from starlette.responses import Response
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from trt_responses.run.run import Run
     from trt_responses.web.headers import ReplyHeaders
 
-UNKNOWN = "unknown"
-CLIENT_LEFT = 499
-"""The status of a request whose client left before any reply; it is not sent. nginx calls it so."""
-
-
-class RequestFacts(NamedTuple):
-    """What became of one request."""
-
-    request_id: str
-    method: str
-    endpoint: str
-    """The path of the route, never the request's."""
-    status: int
-    end: str
-    """How its response ended: `background` if it still runs, `none` if there is none."""
-    total_ns: int
-
-
-class RequestListener(Protocol):
-    """Hears of each request at its end."""
-
-    def request_ended(self, facts: RequestFacts) -> None: ...
+Ended = Callable[["Scope", int | None], None]
+"""Called when a request is over, with its scope and, where no route answered, its status."""
 
 
 class Middleware:
@@ -63,7 +43,7 @@ class Middleware:
         clock_ns: Callable[[], int],
         mint: Callable[[str], str],
         headers: ReplyHeaders,
-        listeners: Sequence[RequestListener],
+        ended: Sequence[Ended],
         preflight: Callable[[Request], Response | None] | None,
     ) -> None:
         """`preflight` replies to an OPTIONS request that is one."""
@@ -72,7 +52,7 @@ class Middleware:
         self._mint = mint
         self._preflight = preflight
         self._headers = headers
-        self._listeners = listeners
+        self._ended = ended
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if (kind := scope["type"]) in ("http", "websocket"):
@@ -96,40 +76,15 @@ class Middleware:
         try:
             await self._app(scope, receive, send)
         except HTTPException as error:  # the router's, which has sent nothing
-            # No route answers: any method may have been sent.
-            self._tell(scope, "any", UNKNOWN, error.status_code)
+            self._tell(scope, error.status_code)
             request = Request({**scope, "method": method})
             await reply_of(error, request, self._headers(request))(scope, receive, send)
         except BaseException:
-            self._count(scope)
+            self._tell(scope)
             raise
         else:
-            self._count(scope)
+            self._tell(scope)
 
-    def _count(self, scope: Scope) -> None:
-        """Tell the listeners of a request that is over. An endpoint's name is its route's, never a
-        request's path."""
-        state = scope["state"]
-        route, status = scope.get("route"), state.get("status", CLIENT_LEFT)
-        endpoint = route.path if route else state.get("endpoint", UNKNOWN)
-        self._tell(scope, scope["method"], endpoint, status)
-
-    def _tell(self, scope: Scope, method: str, endpoint: str, status: int) -> None:
-        state = scope["state"]
-        facts = RequestFacts(
-            request_id=state["request_id"],
-            method=method,
-            endpoint=endpoint,
-            status=status,
-            end=_end(state.get("run")),
-            total_ns=self._clock_ns() - state["arrival_ns"],
-        )
-        for listener in self._listeners:
-            listener.request_ended(facts)
-
-
-def _end(run: Run | None) -> str:
-    """How a request's response ended; one in the background still runs."""
-    if run is None:
-        return "none"
-    return run.log.begun.status if run.log.closed else "background"
+    def _tell(self, scope: Scope, unrouted: int | None = None) -> None:
+        for ended in self._ended:
+            ended(scope, unrouted)

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from trt_responses.fleet.auto import Auto
 from trt_responses.fleet.choice import FRONT_END_BYTES, MOST, Host, choice, this_host
 from trt_responses.fleet.choice import with_front_ends as chosen
+from trt_responses.fleet.settings import FleetSettings
 from trt_responses.settings import Settings
-from trt_responses.settings.values import Auto
 
 PLENTY = 64 * 1024**3
 
@@ -74,9 +75,9 @@ def test_a_container_has_the_whole_cores_of_its_quota(tmp_path: Path) -> None:
 
 def test_a_server_counts_its_front_ends_when_it_starts(capsys: pytest.CaptureFixture[str]) -> None:
     settings = Settings(engine="grpc://127.0.0.1:1/model", frontends="auto")
-    assert isinstance(settings.frontends, Auto)
+    assert isinstance(FleetSettings.of(settings).frontends, Auto)
     served = chosen(settings, PLENTY)
-    counted = served.frontends
+    counted = FleetSettings.of(served).frontends
     assert 1 <= counted <= MOST
     assert f"front ends: {counted} (" in capsys.readouterr().err
-    assert Settings(**served.model_dump(mode="json")).frontends == counted
+    assert FleetSettings.of(Settings(**served.model_dump(mode="json"))).frontends == counted

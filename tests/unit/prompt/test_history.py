@@ -30,7 +30,6 @@ from trt_responses.features.limits.admission import Admission
 from trt_responses.features.references.carrier import Carrier
 from trt_responses.features.seal.sealer import Sealer
 from trt_responses.harmony.dialect import harmony
-from trt_responses.harmony.stored_text import Spelled
 from trt_responses.harmony.write.render import Renderer
 from trt_responses.health.lifecycle import Lifecycle
 from trt_responses.prompt.output_blocks import output_blocks
@@ -38,6 +37,7 @@ from trt_responses.run.parts import Parts
 from trt_responses.run.request import RunRequest
 from trt_responses.run.runs import Runs
 from trt_responses.stores.at_rest.blocks import pack, unpack
+from trt_responses.stores.at_rest.spelled import Spelled
 from trt_responses.stores.limits import Bounds
 from trt_responses.stores.memory.store import MemoryStore
 from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID

@@ -24,11 +24,11 @@ from trt_responses.apis.kserve.inference import Inference
 from trt_responses.apis.kserve.log_settings import log_settings
 from trt_responses.apis.kserve.model import ServedModel, number
 from trt_responses.errors import ApiError, InvalidRequest, NotFound
+from trt_responses.features.health.health import Health
 from trt_responses.features.limits.keys import KeyRing
 from trt_responses.features.metrics.statistics import Statistics
 from trt_responses.features.rollout.acts import acts_of
 from trt_responses.features.rollout.versions import Versions
-from trt_responses.health.health import Health
 from trt_responses.web.body import read_body
 from trt_responses.web.endpoint import json_reply, note_status
 from trt_responses.wire.parse import json_of

@@ -18,7 +18,7 @@ from trt_responses.web.framework import Anybody, ColdRoute, replies
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from trt_responses.health.health import Health, Report
+    from trt_responses.features.health.health import Health, Report
     from trt_responses.web.headers import ReplyHeaders
 
 

@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from trt_responses.features.health.endpoint import HealthChecks
+from trt_responses.features.health.health import Health
 
 if TYPE_CHECKING:
     from trt_responses.setup.server import Server
 
 
 def install(server: Server) -> None:
+    def build() -> None:
+        parts = server.parts
+        server.provide(
+            Health(
+                server.lifecycle,
+                parts.engine,
+                parts.admission,
+                server.stall,
+                clock_ns=time.monotonic_ns,
+            )
+        )
+
+    server.when_built(build)
     server.add_routes(
-        60, lambda shared: [HealthChecks(server.health, shared.headers, about=shared.about)]
+        60,
+        lambda shared: [HealthChecks(shared.of(Health), shared.headers, about=shared.about)],
     )

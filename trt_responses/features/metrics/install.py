@@ -7,9 +7,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from trt_responses import __version__
+from trt_responses.features.health.health import Health
 from trt_responses.features.metrics.endpoint import routes
 from trt_responses.features.metrics.log import RequestLog
 from trt_responses.features.metrics.metrics import Metrics
+from trt_responses.features.metrics.requests import Requests
 from trt_responses.features.metrics.settings import MetricSettings
 from trt_responses.features.metrics.statistics import Statistics
 from trt_responses.features.metrics.token_gaps import TokenGaps
@@ -17,7 +19,6 @@ from trt_responses.features.metrics.token_gaps import TokenGaps
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from trt_responses.health.health import Health
     from trt_responses.setup.server import Server
     from trt_responses.stores.whole import WholeStore
     from trt_responses.tool import Tool
@@ -47,7 +48,7 @@ def install(server: Server) -> None:
     log, statistics = RequestLog(), Statistics()
     gaps = TokenGaps(metrics.gap_s, lambda: server.runs.progress(), time.monotonic_ns)
     server.listeners += (log, metrics, gaps, statistics)
-    server.request_listeners += (metrics, log)
+    server.request_ended.append(Requests((metrics, log)))
     server.lives.append(gaps.life)
     server.provide(metrics, statistics)
     server.add_routes(70, routes)
@@ -56,7 +57,7 @@ def install(server: Server) -> None:
 
 def _read(server: Server, metrics: Metrics) -> None:
     """Have the metrics ask the server's parts at each scrape."""
-    read_state(metrics, server.health, lambda: server.paused)
+    read_state(metrics, server.of(Health), lambda: server.paused)
     for reading in server.readings:
         metrics.reading(reading.name, reading.help_text, reading.read, kind=reading.kind)
     for each in server.labelled_readings:

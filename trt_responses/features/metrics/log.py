@@ -10,8 +10,8 @@ import logging
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from trt_responses.features.metrics.requests import RequestFacts
     from trt_responses.run.facts import RunFacts
-    from trt_responses.web.middleware import RequestFacts
 
 logger = logging.getLogger("trt_responses.requests")
 

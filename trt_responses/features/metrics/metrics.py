@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     )
 
     from trt_responses.features.metrics.families import Family, Kind, Labels, More
+    from trt_responses.features.metrics.requests import RequestFacts
     from trt_responses.features.rollout.loaded import Version
     from trt_responses.run.facts import RunFacts
-    from trt_responses.web.middleware import RequestFacts
 
 PREFIX = "trt_responses_"
 Names = Literal["trtllm", "vllm", "none"]

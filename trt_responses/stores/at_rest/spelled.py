@@ -1,4 +1,5 @@
-"""Converts a stored message's ids to its text, as in an item's JSON: stores keep the ids alone.
+"""Converts a stored Harmony message's ids to its text, as in an item's JSON: stores keep the ids
+alone.
 
 Works on ids and bytes: no item and no store. The text of an id may never change: messages stored
 without their text are read with this table.

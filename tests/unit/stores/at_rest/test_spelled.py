@@ -13,19 +13,14 @@ from hypothesis import strategies as st
 
 from tests.support.oracle import is_text
 from tests.support.tokens import vocabulary
-from trt_responses.harmony.dialect import harmony
+from trt_responses.backends.dialects import spelled
 from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from trt_responses.harmony.stored_text import Spelled
 
 HEADER = "<|start|>assistant<|channel|>final<|message|>"
-
-
-def spelled() -> Spelled:
-    return harmony(vocabulary()).spelled
 
 
 @cache
