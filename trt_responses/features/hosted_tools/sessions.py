@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from trt_responses.store import Block
     from trt_responses.tool import Opening, Recipient, Session, Tool
     from trt_responses.tools.containers import WrittenFile
-    from trt_responses.tools.session import CitedSession, Listing, Source
+    from trt_responses.tools.session import Listing, Source
     from trt_responses.wire.output import Phase
 
     Json = dict[str, Any]
