@@ -54,27 +54,6 @@ class Block:
     """Of the content, once a store has it: what came from a store is not hashed again."""
 
 
-class _Unwritten(Block):
-    __slots__ = ("write",)
-    write: Callable[[], bytes]
-
-    def __getattr__(self, name: str) -> bytes:
-        """Called for the item, until it is written."""
-        if name != "item":
-            raise AttributeError(name)
-        object.__setattr__(self, name, self.write())
-        return self.item
-
-
-def unwritten(kind: Kind, write: Callable[[], bytes], ids: bytes) -> Block:
-    """A block whose item is written when it is read first: usually never, where nothing is
-    stored."""
-    block = _Unwritten(kind, b"", ids)
-    object.__delattr__(block, "item")
-    block.write = write
-    return block
-
-
 @dataclass(frozen=True, slots=True)
 class Record:
     """A finished response: its last snapshot, and the conversation up to its end. Or a conversation

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Iterable, Sequence
 from typing import assert_never
 
 import orjson
@@ -20,7 +19,7 @@ from trt_responses.frozen import dataclass
 from trt_responses.language.messages import FUNCTIONS, Message
 from trt_responses.prompt.calls import call_message as call_message
 from trt_responses.prompt.calls import result_message
-from trt_responses.store import Block, Kind, lasting_json, unwritten
+from trt_responses.store import Block, Kind, lasting_json
 from trt_responses.wire import items as i
 from trt_responses.wire import output as o
 from trt_responses.wire.past_calls import Amending, CallText, FolderItem, PastCall
@@ -72,17 +71,14 @@ async def input_blocks(
     *,
     note_media: bool = False,
     places: Sequence[i.ItemPlace] | None = None,
-    later: bool = False,
 ) -> list[Block]:
     """What the request itself brings, in order; a result finds its call there or in `prior`.
 
     Of several calls with one id, the last is meant. With `note_media`, a line stands for what a
-    text model cannot read; without, it is refused. With `later`, messages of nothing but texts are
-    written as JSON when that is read.
+    text model cannot read; without, it is refused.
     """
-    if isinstance(items, str):  # a user's message, which most requests bring
-        ids = (await renderer.message(Message("user", items), at_most=at_most)).tobytes()
-        return [_text_block("user", ids, partial(_text_json, "user", items), later=later)]
+    if isinstance(items, str):
+        return [await _text_block(items, renderer, at_most)]
     callees = {b.call_id: b.callee for b in prior if b.call_id and b.callee}
     waiting = _waiting(prior)
     blocks = []
@@ -101,10 +97,6 @@ async def input_blocks(
         ids = b""
         for message in filter(None, (shown.message, shown.result)):
             ids += (await renderer.message(message, at_most=at_most)).tobytes()
-        if isinstance(item, i.InputMessage) and (content := _plain_content(item)) is not None:
-            write = partial(_text_json, item.role, content, item.phase)
-            blocks.append(_text_block(shown.kind, ids, write, later=later))
-            continue
         blocks.append(Block(shown.kind, _as_json(item, place), ids, shown.call_id, shown.callee))
     return blocks
 
@@ -159,8 +151,10 @@ def _with_call(
     return item
 
 
-def _text_block(kind: Kind, ids: bytes, write: Callable[[], bytes], *, later: bool) -> Block:
-    return unwritten(kind, write, ids) if later else Block(kind, write(), ids)
+async def _text_block(text: str, renderer: Renderer, at_most: int | None) -> Block:
+    """A text alone: a user's message that is written as such, for what most requests bring."""
+    ids = await renderer.message(Message("user", text), at_most=at_most)
+    return Block("user", _text_json("user", text), ids.tobytes())
 
 
 def _text_json(role: str, content: object, phase: str | None = None) -> bytes:
@@ -292,6 +286,8 @@ def _line(part: i.TextPart | i.RefusalPart | i.MediaPart) -> str:
 def _as_json(item: i.InputItem, place: i.ItemPlace) -> bytes:
     """The item as the API gives it back, with an id and a status even if they were absent. Refuses
     what could not be read again, such as a number of a thousand digits under an unknown key."""
+    if isinstance(item, i.InputMessage) and (content := _plain_content(item)) is not None:
+        return _text_json(item.role, content, item.phase)
     if blank := [name for name in ("id", "status") if item.__dict__.get(name) == ""]:
         item = item.model_copy(update=dict.fromkeys(blank))
     # As bytes at once: the text between takes ten times as long where scripts are mixed.
@@ -311,7 +307,7 @@ def _as_json(item: i.InputItem, place: i.ItemPlace) -> bytes:
 def _plain_content(item: i.InputMessage) -> object:
     """The content of a message that is nothing but texts, as most are: to write it takes a third of
     the time. None for any other one."""
-    if not item.__pydantic_fields_set__ <= PLAIN:
+    if not item.model_fields_set <= PLAIN:
         return None
     if isinstance(item.content, str):
         return item.content

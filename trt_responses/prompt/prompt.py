@@ -148,11 +148,10 @@ async def blocks_of(given: RequestItems, parts: Parts) -> tuple[list[Block], str
     accepted = given.accepted
     at_most = parts.engine.limits().context_tokens * (OLD_CONTEXTS if accepted.truncates else 1)
     if isinstance(accepted.input, str):  # which refers to nothing, and carries nothing
-        text, renderer, later = accepted.input, parts.dialect.renderer, not accepted.store
-        return await conversation.input_blocks(text, renderer, (), at_most, later=later), None
+        renderer = parts.dialect.renderer
+        return await conversation.input_blocks(accepted.input, renderer, (), at_most), None
     render_items = partial(
         conversation.input_blocks,
-        later=not accepted.store,
         renderer=parts.renderer,
         at_most=at_most,
         note_media=parts.note_media,

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from trt_responses.features.explain.outline import Outline, outline_of
+from trt_responses.features.run_traces.trace import trace_of
 
 if TYPE_CHECKING:
     from trt_responses.run.facts import RunFacts
@@ -27,12 +28,10 @@ class Explanations:
         return len(self._kept)
 
     def run_ended(self, facts: RunFacts) -> None:
-        if not facts.response.store:
+        size_bytes = trace_of(facts).size_bytes
+        if not facts.response.store or size_bytes > self._max_bytes:
             return
-        outline = outline_of(facts)
-        if (size_bytes := outline.trace.size_bytes) > self._max_bytes:
-            return
-        self._kept[outline.id] = outline
+        self._kept[facts.response.id] = outline_of(facts)
         self._bytes += size_bytes
         while self._bytes > self._max_bytes:
             _, oldest = self._kept.popitem(last=False)

@@ -6,14 +6,13 @@ A run has it made while it lives, and its listeners read it.
 from __future__ import annotations
 
 from array import array
-from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from trt_responses.frozen import dataclass
 from trt_responses.run.generation import Recorder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from trt_responses.engine import Guide, Loss
     from trt_responses.language.messages import FunctionTool
@@ -88,10 +87,9 @@ class Trace:
 
 
 def trace_of(facts: RunFacts) -> Trace:
-    """The trace of a run that has ended: it is made here, for most runs are not looked at."""
-    assert isinstance(facts.trace, partial), "made by the recorder"
-    trace: Trace = facts.trace()
-    return trace
+    """The trace of a run that has ended."""
+    assert isinstance(facts.trace, Trace), "made by the recorder"
+    return facts.trace
 
 
 class SegmentNotes:
@@ -107,28 +105,15 @@ class SegmentNotes:
         answered = last is not None and last.answer_end == self._kept_from
         self._answer = reader.kept[last.end : last.answer_end] if last and answered else ()
 
-    def ended(
-        self, end: End, now_ns: int, metrics: Mapping[str, float] | None
-    ) -> Callable[[], SegmentTrace]:
-        """What makes the trace: later segments may take ids back, so these are kept."""
-        reader = self._reader
-        ids, dropped = reader.kept[self._kept_from :], reader.dropped[self._dropped_from :]
-        return partial(self._trace, ids, dropped, end, now_ns, metrics)
-
-    def _trace(
-        self,
-        ids: Sequence[int],
-        dropped: Sequence[tuple[int, int]],
-        end: End,
-        now_ns: int,
-        metrics: Mapping[str, float] | None,
-    ) -> SegmentTrace:
-        segment, gate, forced = self._segment, self._segment.gate, len(self._segment.forced)
-        kept, start = array("I", ids[forced:]), self._kept_from + forced
+    def ended(self, end: End, now_ns: int, metrics: Mapping[str, float] | None) -> SegmentTrace:
+        segment, reader, gate = self._segment, self._reader, self._segment.gate
+        start = self._kept_from + len(segment.forced)
+        kept = array("I", reader.kept[start:])
+        dropped = reader.dropped[self._dropped_from :]
         return SegmentTrace(
             name=segment.name,
             max_tokens=segment.max_tokens,
-            forced=tuple(ids[:forced]),
+            forced=tuple(reader.kept[self._kept_from : start]),
             guide=segment.guide,
             kept=kept,
             read=_merged(kept, [(max(0, place - start), token_id) for place, token_id in dropped]),
@@ -143,29 +128,21 @@ class SegmentNotes:
         )
 
 
-def _later(generation: Generation, owner: str) -> Callable[[], Trace]:
-    """What makes the trace, of what the generation then forgets."""
-    prompt_ids, segments = generation.prompt_ids, tuple(generation.segments)
-    return partial(_trace, generation, owner, prompt_ids, segments)
-
-
-def _trace(
-    generation: Generation, owner: str, prompt_ids: Sequence[int], segments: Sequence[object]
-) -> Trace:
+def _trace(generation: Generation, owner: str) -> Trace:
     cached = generation.cached_tokens
     return Trace(
         owner,
         str(generation.plan),
-        prompt_ids,
+        generation.prompt_ids,
         cached[0] if cached else None,
-        tuple(made() for made in segments if isinstance(made, partial)),
+        tuple(one for one in generation.segments if isinstance(one, SegmentTrace)),
         generation.reader.call_ends,
         generation.machine.callees,
         generation.notes.offered,
     )
 
 
-RECORDER = Recorder(SegmentNotes, _later)
+RECORDER = Recorder(SegmentNotes, _trace)
 
 
 def _merged(kept: array[int], dropped: Sequence[tuple[int, int]]) -> Sequence[int]:
