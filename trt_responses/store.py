@@ -6,7 +6,6 @@ no HTTP and no concrete store. No method tells another owner's ids from unknown 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import field
 from typing import Literal, Protocol
 

@@ -40,6 +40,12 @@ TAILS = tuple(map(tail, range(TABLED)))
 """The end of a delta's frame, by its number: to format it costs as much as all the rest."""
 
 
+RESPONSE = b'%b{"response":%b,"type":"%b","sequence_number":%d}\n\n'
+EVENT = b'%b%.*b,"sequence_number":%d}\n\n'
+"""Frames, each made in one copy: the item of an MCP server's list may have half a megabyte. An
+event's JSON goes up to its last brace."""
+
+
 @lru_cache(maxsize=256)
 def _line(name: str) -> bytes:
     """The beginning of a frame, by the event's name."""
@@ -91,16 +97,12 @@ class ResponsesSpelling:
         return self._json
 
     def frame(self, event: Event, number: int) -> bytes:
-        name: str = event.type
         if isinstance(event, OfResponse):
-            body = b'{"response":%b,"type":"%b"}' % (self.json_of(event.response), name.encode())
-        else:
-            name, body = self._dialect.spelled(event)
-        return self._begun(name, body) + b',"sequence_number":%d}\n\n' % number
-
-    def _begun(self, name: str, body: bytes) -> bytes:
-        """The part of a frame before further keys."""
-        return _line(name) + body[:-1]
+            line, kind = _line(event.type), event.type.encode()
+            json = self.json_of(event.response)
+            return RESPONSE % (line, json, kind, number)
+        name, body = self._dialect.spelled(event)
+        return EVENT % (_line(name), len(body) - 1, body, number)
 
     def repeated(self, response: Response, number: int) -> bytes:
         kind = Queued if response.status == "queued" else InProgress
@@ -116,7 +118,7 @@ class ResponsesSpelling:
         name, body = self._dialect.spelled(template)
         for empty in (b'"delta":"",', *without):
             body = body.replace(empty, b"")
-        return self._begun(name, body) + b',"delta":"'
+        return _line(name) + body[:-1] + b',"delta":"'
 
 
 class Single:
