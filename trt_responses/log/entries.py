@@ -40,8 +40,8 @@ TAILS = tuple(map(tail, range(TABLED)))
 """The end of a delta's frame, by its number: to format it costs as much as all the rest."""
 
 
-RESPONSE = b'%b{"response":%b,"type":"%b","sequence_number":%d}\n\n'
-EVENT = b'%b%.*b,"sequence_number":%d}\n\n'
+RESPONSE = b'%b{"response":%b,"type":"%b"%b,"sequence_number":%d}\n\n'
+EVENT = b'%b%.*b%b,"sequence_number":%d}\n\n'
 """Frames, each made in one copy: the item of an MCP server's list may have half a megabyte. An
 event's JSON goes up to its last brace."""
 
@@ -98,11 +98,16 @@ class ResponsesSpelling:
 
     def frame(self, event: Event, number: int) -> bytes:
         if isinstance(event, OfResponse):
-            line, kind = _line(event.type), event.type.encode()
+            before, more = self._around(event.type)
             json = self.json_of(event.response)
-            return RESPONSE % (line, json, kind, number)
+            return RESPONSE % (before, json, event.type.encode(), more, number)
         name, body = self._dialect.spelled(event)
-        return EVENT % (_line(name), len(body) - 1, body, number)
+        before, more = self._around(name)
+        return EVENT % (before, len(body) - 1, body, more, number)
+
+    def _around(self, name: str) -> tuple[bytes, bytes]:
+        """What stands before an event's JSON, and its further keys."""
+        return _line(name), b""
 
     def repeated(self, response: Response, number: int) -> bytes:
         kind = Queued if response.status == "queued" else InProgress
@@ -118,7 +123,8 @@ class ResponsesSpelling:
         name, body = self._dialect.spelled(template)
         for empty in (b'"delta":"",', *without):
             body = body.replace(empty, b"")
-        return _line(name) + body[:-1] + b',"delta":"'
+        before, more = self._around(name)
+        return before + body[:-1] + more + b',"delta":"'
 
 
 class Single:

@@ -44,13 +44,10 @@ class SocketSpelling(ResponsesSpelling):
             return b""  # there, it is an answer to what made no response
         return super().frame(event, number)
 
-    def _begun(self, name: str, body: bytes) -> bytes:
-        tells = bool(self._headers) and name == Created.type
-        return (
-            body[:-1]
-            + self._lane
-            + (b',"headers":%b' % orjson.dumps(self._headers) if tells else b"")
-        )
+    def _around(self, name: str) -> tuple[bytes, bytes]:
+        if self._headers and name == Created.type:
+            return b"", self._lane + b',"headers":%b' % orjson.dumps(self._headers)
+        return b"", self._lane
 
 
 class ClientEvent(NamedTuple):
