@@ -18,6 +18,7 @@ from tests.support.asgi import JSON
 from tests.support.background import AT_ONCE, ended, got, started
 from tests.support.scripted.engine import Stall
 from tests.support.scripted_tool import Gate, ScriptedTool
+from tests.support.sdk_judge import refused
 from tests.support.served import (
     ANSWER,
     CALL,
@@ -56,6 +57,12 @@ def begun(call: Call) -> bool:
     return any(event["type"].endswith(".delta") for event in call.events)
 
 
+def departures(events: list[Json]) -> list[str]:
+    """What a strict client refuses of a stream; the events that only steering has are not its."""
+    told = (e for e in events if not e["type"].startswith("response.steer."))
+    return [fault for fault in map(refused, told) if fault is not None]
+
+
 async def written(s: Served, text: str) -> Call:
     """A stream whose model has written this much and goes on."""
     call = s.client.ask(stream=True)
@@ -74,6 +81,7 @@ def test_a_stream_ends_steered_and_its_ids_and_the_message_begin_the_next_prompt
             assert last["type"] == "response.incomplete"
             assert last["response"]["incomplete_details"] == {"reason": "steered"}
             assert last["response"]["output"][0]["status"] == "incomplete"
+            assert departures(stream.events) == []
             after = reply.json()
             Response.model_validate_json(reply.body, strict=True)
             assert (after["status"], after["previous_response_id"]) == ("completed", first)
@@ -104,6 +112,8 @@ def test_a_plain_reply_ends_steered_and_the_successor_may_be_a_stream() -> None:
             kinds = [event["type"] for event in reply.events]
             assert (kinds[0], kinds[-1]) == ("response.created", "response.completed")
             assert reply.events[0]["response"]["previous_response_id"] == first
+            assert departures(reply.events) == []
+            Response.model_validate_json(orjson.dumps(ending), strict=True)
 
     asyncio.run(story())
 
@@ -119,6 +129,7 @@ def test_in_the_background_the_successor_is_there_before_the_reply_and_has_the_s
             assert (await got(s, first))["incomplete_details"] == {"reason": "steered"}
             last = await ended(s, body["id"])
             assert (last["status"], last["metadata"]) == ("completed", {"a": "b"})
+            Response.model_validate_json(orjson.dumps(last), strict=True)
             assert s.prompt_text().endswith("<|message|>Shorter.<|end|><|start|>assistant")
 
     asyncio.run(story())
@@ -272,6 +283,7 @@ def test_on_a_lane_a_successor_follows_by_itself(way: str) -> None:
             assert after["previous_response_id"] == first
             assert (after["metadata"], after["store"]) == ({"a": "b"}, stored)
             assert all(frame["stream_id"] == "main" for frame in socket.frames)
+            assert departures(socket.frames) == []
             kept = [*s.prompt(0), *ids(THINKS + "<|end|>")]
             assert s.prompt()[: len(kept)] == kept
             assert s.prompt_text().endswith("<|message|>Shorter.<|end|><|start|>assistant")
