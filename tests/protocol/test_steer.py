@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
+from openai.types.beta import (
+    BetaResponseSteerAcceptedEvent,
+    BetaResponseSteerFailedEvent,
+    BetaResponseSteerPendingEvent,
+)
 from openai.types.responses import Response
+from pydantic import BaseModel
 
 from tests.support.asgi import JSON
 from tests.support.background import AT_ONCE, ended, got, started
@@ -57,10 +63,22 @@ def begun(call: Call) -> bool:
     return any(event["type"].endswith(".delta") for event in call.events)
 
 
+STEERING: dict[str, type[BaseModel]] = {
+    "response.steer.accepted": BetaResponseSteerAcceptedEvent,
+    "response.steer.failed": BetaResponseSteerFailedEvent,
+    "response.steer.pending": BetaResponseSteerPendingEvent,
+}
+
+
 def departures(events: list[Json]) -> list[str]:
-    """What a strict client refuses of a stream; the events that only steering has are not its."""
-    told = (e for e in events if not e["type"].startswith("response.steer."))
-    return [fault for fault in map(refused, told) if fault is not None]
+    """What a strict client refuses of a stream."""
+    faults = []
+    for event in events:
+        if kind := STEERING.get(event["type"]):
+            kind.model_validate_json(orjson.dumps(event), strict=True)
+        elif (fault := refused(event)) is not None:
+            faults.append(fault)
+    return faults
 
 
 async def written(s: Served, text: str) -> Call:
@@ -241,7 +259,10 @@ def types(socket: Socket) -> list[str]:
 
 
 def of(socket: Socket, kind: str) -> list[Json]:
-    return [frame for frame in socket.frames if frame["type"] == kind]
+    """The events of one kind, as a strict client takes them."""
+    found = [frame for frame in socket.frames if frame["type"] == kind]
+    assert departures(found) == []
+    return found
 
 
 def steer_on(socket: Socket, response_id: str, sent: object = "Shorter.") -> None:
