@@ -18,7 +18,6 @@ from openai.types.beta import (
     BetaResponseSteerPendingEvent,
 )
 from openai.types.responses import Response
-from pydantic import BaseModel
 
 from tests.support.asgi import JSON
 from tests.support.background import AT_ONCE, ended, got, started
@@ -42,6 +41,8 @@ from trt_responses.stores.memory.store import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    from pydantic import BaseModel
 
     from tests.support.asgi import Call
     from trt_responses.store import Record
