@@ -156,7 +156,7 @@ async def test_each_request_is_answered_and_each_fault_is_a_row(tmp_path: Path, 
         assert last["status"] == "completed"
         assert last["request_counts"] == {"total": 4, "completed": 2, "failed": 2}
         assert last["metadata"] == {"a": "b"}
-        read = Batch.model_validate(last)
+        read = Batch.model_validate(last, strict=True)
         assert read.usage is not None
         assert read.usage.model_dump() == last["usage"]
         answers = await rows(app, last["output_file_id"])
