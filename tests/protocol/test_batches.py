@@ -272,6 +272,8 @@ async def test_a_server_that_ends_leaves_a_batch_to_the_next(
         await until(lambda: len(first.engine.requests) == 1)
         while len(first.engine.requests) < 2:
             await first.clock.step()
+        # the second request may begin while the first one's answer is still being written
+        await until(lambda: any(p.read_bytes().endswith(b"\n") for p in left_in(tmp_path)))
         (work,) = left_in(tmp_path)
         with work.open("ab") as file:
             file.write(b"half of a ro")  # as a kill leaves it
