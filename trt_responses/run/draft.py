@@ -134,6 +134,11 @@ class Draft:
         """Release it when the end is stored, before it is sent."""
         self._after_storing.append(release)
 
+    @property
+    def holds(self) -> bool:
+        """Whether anything is still held."""
+        return bool(self._after_generating or self._after_storing)
+
     async def generated(self) -> None:
         if self._after_generating:
             await _release(self._after_generating)

@@ -52,10 +52,9 @@ class Runs:
         """The fields of a request that change nothing: with any engine, with this one, or with
         these tools."""
         sampling, ignores = accepted.sampling, self._parts.engine.limits().ignores
-        names = [
-            *(accepted.ignored and self._unread(accepted.ignored)),
-            *[one for one in sorted(ignores) if getattr(sampling, one) != getattr(UNSET, one)],
-        ]
+        names = [*self._unread(accepted.ignored)] if accepted.ignored else []
+        if ignores:
+            names += [n for n in sorted(ignores) if getattr(sampling, n) != getattr(UNSET, n)]
         for built_in in accepted.built_in:
             tool = self._parts.tools.get(built_in.kind)
             if isinstance(tool, IgnoresOptions):
@@ -122,8 +121,8 @@ class Runs:
 
     async def release(self, run: Run) -> None:
         """Free the run's place; a run that has not been made will not be."""
-        self._leave(run)
-        await run.abandon()
+        if self._leave(run) or not run.log.closed:  # else it was made
+            await run.abandon()
 
     async def make(self, run: Run) -> Response:
         """Make a run, and free its place at its end."""
@@ -132,12 +131,16 @@ class Runs:
             return await run.make()
         finally:
             self._leave(run)
-            if draft is not None:
+            if draft is not None and draft.holds:
                 await draft.release()
 
-    def _leave(self, run: Run) -> None:
-        if (lease := self._running.pop(run, None)) is not None:
+    def _leave(self, run: Run) -> bool:
+        """Free the run's place. Returns whether it had one."""
+        if run not in self._running:
+            return False
+        if (lease := self._running.pop(run)) is not None:
             lease.release()
+        return True
 
     def fail_begun(self, error: ApiError) -> None:
         """Fail all runs that the engine works on; those that wait for it go on waiting."""

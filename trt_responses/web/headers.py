@@ -51,23 +51,31 @@ class ReplyHeaders:
 
     def __call__(self, request: Request) -> dict[str, str]:
         state = request.scope.get("state", {})
-        spent_ms = (self._clock_ns() - state.get("arrival_ns", self._clock_ns())) // 1_000_000
-        closing = self._lifecycle is not None and self._lifecycle.state == "draining"
-        return {
+        now_ns = self._clock_ns()
+        spent_ms = (now_ns - state.get("arrival_ns", now_ns)) // 1_000_000
+        headers = {
             "x-request-id": state.get("request_id", ""),
             "openai-processing-ms": str(spent_ms),
             "cache-control": "no-store",
-            **(self.for_pages(request) if self.for_pages is not None else {}),
-            **(CLOSE if closing else {}),
         }
+        if self.for_pages is not None:
+            headers |= self.for_pages(request)
+        if self._lifecycle is not None and self._lifecycle.state == "draining":
+            headers |= CLOSE
+        return headers
 
 
 def header(request: Request, name: bytes) -> str | None:
     """The first header of this name. The framework's own look-up takes a microsecond each."""
-    scope = request.scope
-    if (by_name := scope.get(BY_NAME)) is None:
-        by_name = scope[BY_NAME] = dict(reversed([*scope["headers"]]))
-    return None if (value := by_name.get(name)) is None else str(value, "latin-1")
+    return None if (value := headers_of(request).get(name)) is None else str(value, "latin-1")
+
+
+def headers_of(request: Request) -> dict[bytes, bytes]:
+    """The headers by name; of several with one name, the first."""
+    by_name: dict[bytes, bytes] | None = request.scope.get(BY_NAME)
+    if by_name is None:
+        by_name = request.scope[BY_NAME] = dict(reversed([*request.scope["headers"]]))
+    return by_name
 
 
 def ignored_header(names: Sequence[str]) -> dict[str, str]:
