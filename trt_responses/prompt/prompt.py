@@ -129,9 +129,13 @@ async def prompt_of(shown: Shown, prior: Prior) -> Prompt:
             param="input",
             code="invalid_value",
         )
-    whose = (shown.owner, shown.records, parts.dialect, parts.model)
-    given = RequestItems(accepted, prior.blocks, *whose, shown.silent)
-    own, since = await blocks_of(given, parts)
+    if isinstance(accepted.input, str):  # which refers to nothing, and carries nothing
+        text = conversation.text_block(accepted.input, parts.renderer, _longest(accepted, parts))
+        own, since = [await text], None
+    else:
+        whose = (shown.owner, shown.records, parts.dialect, parts.model)
+        given = RequestItems(accepted, prior.blocks, *whose, shown.silent)
+        own, since = await blocks_of(given, parts)
     blocks = (*prior.blocks, *own)
     date = prior.date or since or shown.date or parts.today()
     ids, continuation, gone = await _joined(blocks, accepted, parts, date)
@@ -151,17 +155,14 @@ async def prompt_behind(
 
 
 async def blocks_of(given: RequestItems, parts: Parts) -> tuple[list[Block], str | None]:
-    """The blocks that the request itself brings, and the date of the conversation that it carries,
-    if it carries one."""
+    """The blocks of the items that the request itself brings, and the date of the conversation that
+    they carry, if they carry one."""
     accepted = given.accepted
-    at_most = parts.engine.limits().context_tokens * (OLD_CONTEXTS if accepted.truncates else 1)
-    if isinstance(accepted.input, str):  # which refers to nothing, and carries nothing
-        renderer = parts.dialect.renderer
-        return [await conversation.text_block(accepted.input, renderer, at_most)], None
+    assert not isinstance(accepted.input, str), "a text brings no items"
     render_items = partial(
         conversation.input_blocks,
         renderer=parts.renderer,
-        at_most=at_most,
+        at_most=_longest(accepted, parts),
         note_media=parts.note_media,
         places=accepted.places,
     )
@@ -174,6 +175,11 @@ async def blocks_of(given: RequestItems, parts: Parts) -> tuple[list[Block], str
     for place in {*given.silent, *settled_places(accepted.input)}:
         blocks[place] = replace(blocks[place], ids=b"")
     return blocks, None
+
+
+def _longest(accepted: Accepted, parts: Parts) -> int:
+    """The most tokens of a message."""
+    return parts.engine.limits().context_tokens * (OLD_CONTEXTS if accepted.truncates else 1)
 
 
 def _plain(given: RequestItems, sent: Sequence[SentItem]) -> Sequence[InputItem]:
