@@ -44,7 +44,7 @@ RANDOM_BYTES = 1536
 
 
 class Ids:
-    """Makes ids that nobody can guess."""
+    """Makes ids that cannot be guessed."""
 
     def __init__(self) -> None:
         self._letters: list[str] = []

@@ -98,7 +98,7 @@ class Guard:
 
     def _check_place(self, request: Request) -> None:
         headers, by_name = request.scope["headers"], headers_of(request)
-        # None comes twice: then the first host is the only one.
+        # Where no name comes twice, there is one host at most.
         if len(by_name) != len(headers) or by_name.get(b"host") not in self._known_hosts:
             self._check_host([value for name, value in headers if name == b"host"], request)
         if (origin := header(request, b"origin")) is not None:

@@ -67,14 +67,16 @@ class ReplyHeaders:
 
 def header(request: Request, name: bytes) -> str | None:
     """The first header of this name. The framework's own look-up takes a microsecond each."""
-    return None if (value := headers_of(request).get(name)) is None else str(value, "latin-1")
+    by_name = request.scope.get(BY_NAME) or headers_of(request)
+    return None if (value := by_name.get(name)) is None else str(value, "latin-1")
 
 
 def headers_of(request: Request) -> dict[bytes, bytes]:
     """The headers by name; of several with one name, the first."""
-    by_name: dict[bytes, bytes] | None = request.scope.get(BY_NAME)
-    if by_name is None:
-        by_name = request.scope[BY_NAME] = dict(reversed([*request.scope["headers"]]))
+    scope = request.scope
+    if BY_NAME not in scope:
+        scope[BY_NAME] = dict(reversed([*scope["headers"]]))
+    by_name: dict[bytes, bytes] = scope[BY_NAME]
     return by_name
 
 
