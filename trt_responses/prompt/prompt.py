@@ -14,13 +14,7 @@ import orjson
 
 from trt_responses.errors import InvalidRequest, unsupported_value
 from trt_responses.frozen import dataclass
-from trt_responses.language.messages import (
-    NOTHING,
-    Developer,
-    Namespace,
-    ResponseFormat,
-    System,
-)
+from trt_responses.language.messages import NOTHING, Developer, Namespace, ResponseFormat, System
 from trt_responses.prompt import conversation
 from trt_responses.prompt.carrier import RequestItems
 from trt_responses.prompt.history import spoken_here
@@ -129,13 +123,9 @@ async def prompt_of(shown: Shown, prior: Prior) -> Prompt:
             param="input",
             code="invalid_value",
         )
-    if isinstance(accepted.input, str):  # which refers to nothing, and carries nothing
-        text = conversation.text_block(accepted.input, parts.renderer, _longest(accepted, parts))
-        own, since = [await text], None
-    else:
-        whose = (shown.owner, shown.records, parts.dialect, parts.model)
-        given = RequestItems(accepted, prior.blocks, *whose, shown.silent)
-        own, since = await blocks_of(given, parts)
+    whose = (shown.owner, shown.records, parts.dialect, parts.model)
+    given = RequestItems(accepted, prior.blocks, *whose, shown.silent)
+    own, since = await blocks_of(given, parts)
     blocks = (*prior.blocks, *own)
     date = prior.date or since or shown.date or parts.today()
     ids, continuation, gone = await _joined(blocks, accepted, parts, date)
@@ -155,14 +145,16 @@ async def prompt_behind(
 
 
 async def blocks_of(given: RequestItems, parts: Parts) -> tuple[list[Block], str | None]:
-    """The blocks of the items that the request itself brings, and the date of the conversation that
-    they carry, if they carry one."""
+    """The blocks that the request itself brings, and the date of the conversation that it carries,
+    if it carries one."""
     accepted = given.accepted
-    assert not isinstance(accepted.input, str), "a text brings no items"
+    at_most = parts.engine.limits().context_tokens * (OLD_CONTEXTS if accepted.truncates else 1)
+    if isinstance(accepted.input, str):  # which refers to nothing, and carries nothing
+        return [await conversation.text_block(accepted.input, parts.renderer, at_most)], None
     render_items = partial(
         conversation.input_blocks,
         renderer=parts.renderer,
-        at_most=_longest(accepted, parts),
+        at_most=at_most,
         note_media=parts.note_media,
         places=accepted.places,
     )
@@ -175,11 +167,6 @@ async def blocks_of(given: RequestItems, parts: Parts) -> tuple[list[Block], str
     for place in {*given.silent, *settled_places(accepted.input)}:
         blocks[place] = replace(blocks[place], ids=b"")
     return blocks, None
-
-
-def _longest(accepted: Accepted, parts: Parts) -> int:
-    """The most tokens of a message."""
-    return parts.engine.limits().context_tokens * (OLD_CONTEXTS if accepted.truncates else 1)
 
 
 def _plain(given: RequestItems, sent: Sequence[SentItem]) -> Sequence[InputItem]:
@@ -205,13 +192,11 @@ async def _joined(
         frame = await renderer.preface(system, developer, context)
         assert parts.overflow is not None, "another request is refused"
         gone = parts.overflow(blocks, selected, context - frame - _reserve(accepted, context))
-    held = blocks
-    if gone or not all(selected):
-        held = [
-            block
-            for place, (block, keep) in enumerate(zip(blocks, selected, strict=True))
-            if keep and place not in gone
-        ]
+    held = [
+        block
+        for place, (block, keep) in enumerate(zip(blocks, selected, strict=True))
+        if keep and place not in gone
+    ]
     pieces = (system, developer, held, conversation.entries)
     ids = await renderer.prompt(*pieces, context)
     return ids, renderer.continuation(ids, *pieces), gone

@@ -136,11 +136,6 @@ class Draft:
         """Release it when the end is stored, before it is sent."""
         self._after_storing.append(release)
 
-    @property
-    def holds(self) -> bool:
-        """Whether anything is still held."""
-        return bool(self._after_generating or self._after_storing)
-
     async def generated(self) -> None:
         if self._after_generating:
             await _release(self._after_generating)
@@ -151,10 +146,11 @@ class Draft:
 
     async def release(self) -> None:
         """Let go of all that is still held."""
-        try:
-            await self.generated()
-        finally:
-            await self.stored()
+        if self._after_generating or self._after_storing:
+            try:
+                await self.generated()
+            finally:
+                await self.stored()
 
 
 async def _release(held: list[Release]) -> None:

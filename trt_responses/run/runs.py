@@ -121,7 +121,8 @@ class Runs:
 
     async def release(self, run: Run) -> None:
         """Free the run's place; a run that has not been made will not be."""
-        if self._leave(run) or not run.log.closed:  # else it was made
+        if run in self._running or not run.log.closed:  # else it was made
+            self._leave(run)
             await run.abandon()
 
     async def make(self, run: Run) -> Response:
@@ -131,16 +132,12 @@ class Runs:
             return await run.make()
         finally:
             self._leave(run)
-            if draft is not None and draft.holds:
+            if draft is not None:
                 await draft.release()
 
-    def _leave(self, run: Run) -> bool:
-        """Free the run's place. Returns whether it had one."""
-        if run not in self._running:
-            return False
-        if (lease := self._running.pop(run)) is not None:
+    def _leave(self, run: Run) -> None:
+        if (lease := self._running.pop(run, None)) is not None:
             lease.release()
-        return True
 
     def fail_begun(self, error: ApiError) -> None:
         """Fail all runs that the engine works on; those that wait for it go on waiting."""

@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from trt_responses.schema.normalise import Left
 
 
-FREE = Turn()
-
-
 @dataclass(frozen=True, slots=True)
 class SteeringRequest:
     """The steering of one request."""
@@ -72,9 +69,8 @@ class Steering:
         tools = accepted.tools
         if narrows or accepted.built_in or (tools and promising(tools)):
             return await self._guided(accepted, guides, owner)
-        turn = FREE  # of most requests
-        if tools or accepted.begun:
-            turn = Turn(offered=tuple(calls_of(tools).values()), begun=tuple(accepted.begun))
+        offered = tuple(calls_of(tools).values()) if tools else ()  # as most requests
+        turn = Turn(offered=offered, begun=tuple(accepted.begun))
         return SteeringRequest(self._dialect, guides, turn)
 
     async def _guided(self, accepted: Accepted, guides: Guides, owner: str) -> SteeringRequest:

@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, Protocol
 
 from trt_responses.errors import Forbidden, InvalidRequest, Unauthorized
-from trt_responses.web.headers import header, headers_of, origin_refused
+from trt_responses.web.headers import header, origin_refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -97,10 +97,9 @@ class Guard:
         return None if self._keys is None else self._keys.admin_of(key_of(request))
 
     def _check_place(self, request: Request) -> None:
-        headers, by_name = request.scope["headers"], headers_of(request)
-        # Where no name comes twice, there is one host at most.
-        if len(by_name) != len(headers) or by_name.get(b"host") not in self._known_hosts:
-            self._check_host([value for name, value in headers if name == b"host"], request)
+        hosts = [value for name, value in request.scope["headers"] if name == b"host"]
+        if len(hosts) != 1 or hosts[0] not in self._known_hosts:
+            self._check_host(hosts, request)
         if (origin := header(request, b"origin")) is not None:
             self._check_origin(origin, request)
 

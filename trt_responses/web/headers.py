@@ -67,17 +67,10 @@ class ReplyHeaders:
 
 def header(request: Request, name: bytes) -> str | None:
     """The first header of this name. The framework's own look-up takes a microsecond each."""
-    by_name = request.scope.get(BY_NAME) or headers_of(request)
-    return None if (value := by_name.get(name)) is None else str(value, "latin-1")
-
-
-def headers_of(request: Request) -> dict[bytes, bytes]:
-    """The headers by name; of several with one name, the first."""
     scope = request.scope
-    if BY_NAME not in scope:
-        scope[BY_NAME] = dict(reversed([*scope["headers"]]))
-    by_name: dict[bytes, bytes] = scope[BY_NAME]
-    return by_name
+    if (by_name := scope.get(BY_NAME)) is None:
+        by_name = scope[BY_NAME] = dict(reversed([*scope["headers"]]))
+    return None if (value := by_name.get(name)) is None else str(value, "latin-1")
 
 
 def ignored_header(names: Sequence[str]) -> dict[str, str]:
