@@ -12,8 +12,8 @@ bind every one:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import compress, repeat
-from operator import ne
+from itertools import compress
+from operator import attrgetter, ne
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from trt_responses.accept.accepted import DEFAULTS, FEATURES
@@ -120,17 +120,19 @@ class Features:
     def __init__(self, features: Sequence[Feature]) -> None:
         reads = [(feature, name) for feature in features for name in feature.reads]
         self._readers = [feature for feature, _ in reads]
-        self._names = [name for _, name in reads]
-        self._defaults = [DEFAULTS[name] for name in self._names]
+        names = [name for _, name in reads]
+        self._values = attrgetter(*names, "store", "echo")  # with two names or more, a tuple
+        self._defaults = tuple(DEFAULTS[name] for name in names)
 
     def steps(self, accepted: Accepted, own: Sequence[Step] = ()) -> tuple[Step, ...]:
         """The steps for a request, its starter's `own` among them, in their order."""
-        values = map(getattr, repeat(accepted), self._names)
+        values = self._values(accepted)[:-2]
         found, last = [*own], None
-        for feature in compress(self._readers, map(ne, values, self._defaults)):
-            if feature is not last and (step := feature.accept(accepted)) is not None:
-                found.append(step)
-            last = feature
+        if values != self._defaults:
+            for feature in compress(self._readers, map(ne, values, self._defaults)):
+                if feature is not last and (step := feature.accept(accepted)) is not None:
+                    found.append(step)
+                last = feature
         if len(found) > 1:
             found.sort(key=lambda step: step.order)
         return tuple(found)

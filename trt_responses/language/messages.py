@@ -87,3 +87,7 @@ class Developer:
     instructions: str | None
     tools: tuple[FunctionTool, ...] = ()
     response_format: ResponseFormat | None = None
+
+
+NOTHING = Developer(None)
+"""The developer message that most requests leave out."""

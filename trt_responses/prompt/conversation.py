@@ -78,7 +78,7 @@ async def input_blocks(
     text model cannot read; without, it is refused.
     """
     if isinstance(items, str):
-        return [await _text_block(items, renderer, at_most)]
+        return [await text_block(items, renderer, at_most)]
     callees = {b.call_id: b.callee for b in prior if b.call_id and b.callee}
     waiting = _waiting(prior)
     blocks = []
@@ -151,7 +151,7 @@ def _with_call(
     return item
 
 
-async def _text_block(text: str, renderer: Renderer, at_most: int | None) -> Block:
+async def text_block(text: str, renderer: Renderer, at_most: int | None) -> Block:
     """A text alone: a user's message that is written as such, for what most requests bring."""
     ids = await renderer.message(Message("user", text), at_most=at_most)
     return Block("user", _text_json("user", text), ids.tobytes())

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Protocol
 
 import orjson
 
 from trt_responses.errors import InvalidRequest, unsupported_value
 from trt_responses.frozen import dataclass
-from trt_responses.language.messages import Developer, Namespace, ResponseFormat, System
+from trt_responses.language.messages import NOTHING, Developer, Namespace, ResponseFormat, System
 from trt_responses.prompt import conversation
 from trt_responses.prompt.carrier import RequestItems
 from trt_responses.prompt.history import spoken_here
@@ -58,6 +58,8 @@ ALONE = (
     PlainPastCall,
 )
 """Kinds of items that, without an id, refer to nothing and carry nothing sealed."""
+_one_system = lru_cache(maxsize=64)(System)
+"""The same content once, so that a renderer sees at a glance that it is the last one's."""
 OLD_CONTEXTS = 8
 """The length, in contexts, up to which an old message may be dropped with `truncation: auto`; a
 longer one is refused."""
@@ -129,7 +131,7 @@ async def prompt_of(shown: Shown, prior: Prior) -> Prompt:
     ids, continuation, gone = await _joined(blocks, accepted, parts, date)
     if shown.at_call:
         ids = await continuation.at_call(ids)
-    names = [orjson.loads(blocks[place].item)["id"] for place in sorted(gone)]
+    names = [orjson.loads(blocks[place].item)["id"] for place in sorted(gone)] if gone else ()
     return Prompt(ids, blocks, len(prior.blocks), date, names, continuation)
 
 
@@ -148,8 +150,7 @@ async def blocks_of(given: RequestItems, parts: Parts) -> tuple[list[Block], str
     accepted = given.accepted
     at_most = parts.engine.limits().context_tokens * (OLD_CONTEXTS if accepted.truncates else 1)
     if isinstance(accepted.input, str):  # which refers to nothing, and carries nothing
-        renderer = parts.dialect.renderer
-        return await conversation.input_blocks(accepted.input, renderer, (), at_most), None
+        return [await conversation.text_block(accepted.input, parts.renderer, at_most)], None
     render_items = partial(
         conversation.input_blocks,
         renderer=parts.renderer,
@@ -207,14 +208,14 @@ def _reserve(accepted: Accepted, context: int) -> int:
 
 
 def _system(accepted: Accepted, parts: Parts, date: str) -> System:
-    return System(
-        identity=parts.identity,
-        knowledge_cutoff=parts.knowledge_cutoff,
-        date=date,
-        effort=EFFORTS[accepted.effort],
-        thinks=accepted.thought is None or accepted.thought.tokens > 0,
-        has_function_tools=bool(accepted.tools),
-        namespaces=_namespaces(accepted, parts) if accepted.built_in else (),
+    return _one_system(
+        parts.identity,
+        parts.knowledge_cutoff,
+        date,
+        EFFORTS[accepted.effort],
+        bool(accepted.tools),
+        _namespaces(accepted, parts) if accepted.built_in else (),
+        accepted.thought is None or accepted.thought.tokens > 0,
     )
 
 
@@ -227,6 +228,8 @@ def _namespaces(accepted: Accepted, parts: Parts) -> tuple[Namespace, ...]:
 
 def _developer(accepted: Accepted) -> Developer:
     answer, form = accepted.answer, None
+    if accepted.instructions is None and answer is None and not accepted.tools:
+        return NOTHING
     if answer is not None and answer.grammar is None:
         schema = {"type": "object"} if answer.schema is None else answer.schema
         form = ResponseFormat(answer.name, answer.description, schema)

@@ -60,6 +60,32 @@ class Draft:
     reader: Reader
     options: GenerateOptions
 
+    # What most runs leave as it is. Beyond thirty attributes of its own an object takes longer.
+    created_at: int | None = None
+    """None: now."""
+    date: str | None = None
+    """Of a prompt that begins no conversation but goes on with none; None: today."""
+    term = 1
+    """Which of its servers this one is."""
+    left = False
+    """Whether another server goes on with it: what is held stays so."""
+    prior: Prior | None = None
+    """What it continues; None: it is looked up."""
+    silent: Collection[int] = ()
+    """The places of input items that say nothing to the model."""
+    at_call = False
+    """Whether the prompt ends where the answers of calls follow."""
+    recipients: Collection[str] = ()
+    """Those of calls that end a turn."""
+    tool_names: Collection[str] = ()
+    """The server's tools by their names in the prompt."""
+    called: Mapping[str, Callee] = {}
+    """The functions of the client, by the recipients of their calls."""
+    answers = True
+    """Whether it answers a conversation."""
+    writes_tokens: int | None = None
+    """All that is to be written, where that is known."""
+
     def __init__(self, request: RunRequest, steps: tuple[Step, ...], parts: Parts) -> None:
         self.request = request
         self.steps = steps
@@ -69,32 +95,8 @@ class Draft:
         self.accepted: Accepted = request.accepted
         self.owner = request.owner
         self.id = request.id or parts.mint("resp")
-        self.created_at: int | None = None
-        """None: now."""
-        self.date: str | None = None
-        """Of a prompt that begins no conversation but goes on with none; None: today."""
-        self.term = 1
-        """Which of its servers this one is."""
-        self.left = False
-        """Whether another server goes on with it: what is held stays so."""
         self.records: Records = parts.store
         """Where what it continues and refers to is looked up."""
-        self.prior: Prior | None = None
-        """What it continues; None: it is looked up."""
-        self.silent: Collection[int] = ()
-        """The places of input items that say nothing to the model."""
-        self.at_call = False
-        """Whether the prompt ends where the answers of calls follow."""
-        self.recipients: Collection[str] = ()
-        """Those of calls that end a turn."""
-        self.tool_names: Collection[str] = ()
-        """The server's tools by their names in the prompt."""
-        self.called: Mapping[str, Callee] = {}
-        """The functions of the client, by the recipients of their calls."""
-        self.answers = True
-        """Whether it answers a conversation."""
-        self.writes_tokens: int | None = None
-        """All that is to be written, where that is known."""
         self.notes = Notes()
         self.engine: Engine = parts.engine
         self.resume: Resume | None = None if parts.recovery is None else parts.recovery.resume
@@ -144,10 +146,11 @@ class Draft:
 
     async def release(self) -> None:
         """Let go of all that is still held."""
-        try:
-            await self.generated()
-        finally:
-            await self.stored()
+        if self._after_generating or self._after_storing:
+            try:
+                await self.generated()
+            finally:
+                await self.stored()
 
 
 async def _release(held: list[Release]) -> None:

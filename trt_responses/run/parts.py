@@ -39,14 +39,28 @@ if TYPE_CHECKING:
     Translation = Callable[[Record, "Parts"], Awaitable[Record]]
 
 ID_LETTERS = 22
+RANDOM_BYTES = 1536
+"""What is read at once, for about ninety ids: each read is a system call."""
 
 
-def mint(prefix: str) -> str:
-    """A fresh id in the API's form: 22 letters and digits, which are 131 bits."""
-    letters = b""
-    while len(letters) < ID_LETTERS:
-        letters = b2a_base64(os.urandom(24), newline=False).translate(None, b"+/")
-    return f"{prefix}_{letters[:ID_LETTERS].decode()}"
+class Ids:
+    """Makes ids that cannot be guessed."""
+
+    def __init__(self) -> None:
+        self._letters: list[str] = []
+        """Those of the next ids."""
+        os.register_at_fork(after_in_child=self._letters.clear)
+
+    def mint(self, prefix: str) -> str:
+        """A fresh id in the API's form: 22 letters and digits, which are 131 bits."""
+        while not self._letters:
+            fresh = b2a_base64(os.urandom(RANDOM_BYTES), newline=False).translate(None, b"+/")
+            ends = range(ID_LETTERS, len(fresh) + 1, ID_LETTERS)
+            self._letters += [fresh[end - ID_LETTERS : end].decode() for end in ends]
+        return f"{prefix}_{self._letters.pop()}"
+
+
+mint = Ids().mint
 
 
 NUMBER_CHARS = 4

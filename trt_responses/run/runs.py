@@ -52,10 +52,9 @@ class Runs:
         """The fields of a request that change nothing: with any engine, with this one, or with
         these tools."""
         sampling, ignores = accepted.sampling, self._parts.engine.limits().ignores
-        names = [
-            *(accepted.ignored and self._unread(accepted.ignored)),
-            *[one for one in sorted(ignores) if getattr(sampling, one) != getattr(UNSET, one)],
-        ]
+        names = [*self._unread(accepted.ignored)] if accepted.ignored else []
+        if ignores:
+            names += [n for n in sorted(ignores) if getattr(sampling, n) != getattr(UNSET, n)]
         for built_in in accepted.built_in:
             tool = self._parts.tools.get(built_in.kind)
             if isinstance(tool, IgnoresOptions):
@@ -122,8 +121,9 @@ class Runs:
 
     async def release(self, run: Run) -> None:
         """Free the run's place; a run that has not been made will not be."""
-        self._leave(run)
-        await run.abandon()
+        if run in self._running or not run.log.closed:  # else it was made
+            self._leave(run)
+            await run.abandon()
 
     async def make(self, run: Run) -> Response:
         """Make a run, and free its place at its end."""

@@ -46,6 +46,14 @@ class App(FastAPI):
             **options,
         )
 
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """FastAPI's own asks for telemetry at each request, and goes through Starlette's."""
+        if scope["type"] != "http" or self.middleware_stack is None or self.root_path:
+            await super().__call__(scope, receive, send)
+        else:
+            scope["app"] = self
+            await self.middleware_stack(scope, receive, send)
+
     def build_middleware_stack(self) -> ASGIApp:
         app: ASGIApp = _HotFirst(self.router)
         for layer, args, kwargs in reversed(self.user_middleware):

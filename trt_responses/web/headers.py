@@ -51,15 +51,18 @@ class ReplyHeaders:
 
     def __call__(self, request: Request) -> dict[str, str]:
         state = request.scope.get("state", {})
-        spent_ms = (self._clock_ns() - state.get("arrival_ns", self._clock_ns())) // 1_000_000
-        closing = self._lifecycle is not None and self._lifecycle.state == "draining"
-        return {
+        now_ns = self._clock_ns()
+        spent_ms = (now_ns - state.get("arrival_ns", now_ns)) // 1_000_000
+        headers = {
             "x-request-id": state.get("request_id", ""),
             "openai-processing-ms": str(spent_ms),
             "cache-control": "no-store",
-            **(self.for_pages(request) if self.for_pages is not None else {}),
-            **(CLOSE if closing else {}),
         }
+        if self.for_pages is not None:
+            headers |= self.for_pages(request)
+        if self._lifecycle is not None and self._lifecycle.state == "draining":
+            headers |= CLOSE
+        return headers
 
 
 def header(request: Request, name: bytes) -> str | None:

@@ -62,8 +62,9 @@ class Middleware:
             own_id, traced, session = NONE if GIVEN.isdisjoint(by_name) else given(headers)
             request_id = own_id or self._mint("req")
             ORIGIN.set(Origin(request_id, traced, session))
-            noted = {"arrival_ns": arrival_ns, "request_id": request_id}
-            scope = {**scope, BY_NAME: by_name, "state": {**scope.get("state", {}), **noted}}
+            state = scope.get("state", {})
+            state = {**state, "arrival_ns": arrival_ns, "request_id": request_id}
+            scope = {**scope, BY_NAME: by_name, "state": state}
         if kind != "http":
             await self._app(scope, receive, send)
             return

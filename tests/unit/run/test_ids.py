@@ -6,7 +6,7 @@ import math
 import re
 from typing import TYPE_CHECKING
 
-from trt_responses.run.parts import ID_LETTERS, mint
+from trt_responses.run.parts import ID_LETTERS, Ids, mint
 
 if TYPE_CHECKING:
     import pytest
@@ -25,4 +25,4 @@ def test_an_id_is_whole_though_most_random_bytes_give_no_letters(
 ) -> None:
     given = [b"\xff" * 24, b"\xfb\xef\xbe" * 8, bytes(24)]
     monkeypatch.setattr("os.urandom", lambda _: given.pop(0))
-    assert mint("req") == "req_" + "A" * ID_LETTERS
+    assert Ids().mint("req") == "req_" + "A" * ID_LETTERS

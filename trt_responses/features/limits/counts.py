@@ -7,7 +7,8 @@ seam (`fleet/counts.py`). Knows numbers; decides nothing.
 from __future__ import annotations
 
 import math
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
+from threading import RLock
 from typing import Protocol
 
 Rank = tuple[int, int, float]
@@ -17,8 +18,8 @@ last turn was, and since when it waits."""
 
 NEVER_USED = (0.0, -math.inf)
 """The level and time of a bucket that has had all the time there is to fill."""
-UNSHARED = nullcontext()
-"""The lock of what one process counts alone."""
+UNSHARED = RLock()
+"""The lock of what one process counts alone; it is entered without a call of Python's."""
 
 
 class Level(Protocol):
@@ -80,7 +81,7 @@ class Counts(Protocol):
     def waiting_tokens(self) -> int: ...
 
     @property
-    def lock(self) -> AbstractContextManager[None]:
+    def lock(self) -> AbstractContextManager[object]:
         """The lock, under which no other process reads or changes anything. It cannot be entered
         twice."""
         ...

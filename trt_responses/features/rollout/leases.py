@@ -29,11 +29,15 @@ class VersionLeases:
         self._parts: WeakKeyDictionary[Loaded, Parts] = WeakKeyDictionary()
 
     def lease(self, request: RunRequest, model: str, parts: Parts) -> Lease:
-        accepted, origin = request.accepted, ORIGIN.get()
-        root = accepted.conversation or accepted.echo.prompt_cache_key or origin.session
+        accepted, versions = request.accepted, self._versions
         continued = request.id or accepted.previous_response_id
-        wanted = LeaseRequest(model, continued, root, accepted.sampling.adapter)
-        lease = self._versions.lease(wanted, origin.request_id)
+        if continued is None and versions.canary is None:  # as mostly: there is no choice
+            lease = versions.promoted.lease()
+        else:
+            origin = ORIGIN.get()
+            root = accepted.conversation or accepted.echo.prompt_cache_key or origin.session
+            wanted = LeaseRequest(model, continued, root, accepted.sampling.adapter)
+            lease = versions.lease(wanted, origin.request_id)
         lease.parts = self._parts.get(lease.loaded) or self._new_parts(lease.loaded, parts)
         return lease
 

@@ -85,8 +85,8 @@ class Loaded:
         self.runs = 0
         self._hold = hold
         self._held = ExitStack()
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self._idle: asyncio.Event | None = None
+        """Set when no run is its own any more, for those who wait for that."""
         self._away: _Away | None = None
         self._take(engine)
 
@@ -156,16 +156,18 @@ class Loaded:
 
     async def idle(self) -> None:
         """When no run is its own."""
-        await self._idle.wait()
+        while self.runs:
+            self._idle = self._idle or asyncio.Event()
+            await self._idle.wait()
+            self._idle = None
 
     def lease(self, gone: str | None = None) -> Lease:
         self.runs += 1
-        self._idle.clear()
         return Lease(self, gone)
 
     def released(self) -> None:
         self.runs -= 1
-        if not self.runs:
+        if not self.runs and self._idle is not None:
             self._idle.set()
 
 

@@ -133,8 +133,10 @@ def _fields(sent: Any, dialect: Dialect) -> bytes | None:
         return None
     if previous is not None and not isinstance(previous, str):
         return None
-    others = {"input": dialect.name, "previous_response_id": previous is None}
-    return written_fields({**sent, **others, "tools": id(tools) if tools else 0})
+    known, first = id(tools) if tools else 0, previous is None
+    return written_fields(
+        {**sent, "input": dialect.name, "previous_response_id": first, "tools": known}
+    )
 
 
 def written_fields(fields: Mapping[str, Any]) -> bytes | None:

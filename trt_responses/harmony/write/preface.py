@@ -23,8 +23,6 @@ CHANNELS = (
 )
 CALLS = "\nCalls to these tools must go to the commentary channel: 'functions'."
 
-NOTHING = Developer(None)
-
 
 @lru_cache(maxsize=64)
 def system_text(system: System) -> str:

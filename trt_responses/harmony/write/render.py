@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from trt_responses.dialect import Answered, uncompacted
 from trt_responses.errors import InvalidRequest, refuse_longer
 from trt_responses.harmony.write.cache import CACHE_BYTES, IdCache
-from trt_responses.harmony.write.preface import NOTHING, content_key, developer_pieces, system_text
+from trt_responses.harmony.write.preface import content_key, developer_pieces, system_text
+from trt_responses.language.messages import NOTHING
 from trt_responses.tokens.control import CONTROL
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class Renderer:
         self.tokeniser = tokeniser
         self._cache = IdCache(cache_bytes)
         self._hits = 0
+        self._last_system: tuple[System | None, array[int]] = None, array("I")
         assistant = vocabulary.encode_plain("assistant")
         self.generation_prompt = array("I", [CONTROL.start, *assistant])
         """The ids of `<|start|>assistant`, after which the model continues."""
@@ -66,13 +68,17 @@ class Renderer:
         await self.tokeniser.pause()
 
     async def system(self, system: System) -> array[int]:
-        """The ids of the system message."""
-        return await self._ids(("system",), system_text(system), CONTROL.end)
+        """The ids of the system message; most prompts begin with the same one."""
+        last, ids = self._last_system
+        if system is not last:
+            ids = await self._ids(("system",), system_text(system), CONTROL.end)
+            self._last_system = system, ids
+        return ids
 
     async def developer(self, developer: Developer, at_most: int | None = None) -> array[int]:
         """The ids of the developer message; empty if it has no content. Cached by content: an agent
         sends its tools with each request, and rendering them is the slowest part of a prompt."""
-        if developer == NOTHING:
+        if developer is NOTHING or developer == NOTHING:
             return array("I")
         content = content_key(developer)
         key = None if content is None else (("developer",), content, CONTROL.end)
