@@ -11,6 +11,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from sys import intern
 from typing import NamedTuple
 
@@ -38,6 +39,9 @@ CACHE_BYTES = 8 * MIB
 WHOLE_BELOW = 512
 """Bytes of a block below which to shorten it saves less than the objects take that hold it, and to
 hash it less than it costs: it is its own name."""
+LEAVE_OUT = partial(leave_out, phrases=())
+"""A body's phrases stay: to replace them takes 1 % of a response and saves 240 bytes, most of which
+blocks without a digest save as well."""
 SLACK = 1000
 """Maximum number of dropped ids in the age queue."""
 
@@ -226,7 +230,7 @@ class MemoryStore:
 
     async def _packed(self, record: Record) -> _Parts:
         body, request = split_body(record.body)
-        body = await gently(leave_out, body, own_items(record.blocks, record.own_from))
+        body = await gently(LEAVE_OUT, body, own_items(record.blocks, record.own_from))
         blocks = (*record.blocks, request)
         packed = await all_packed(
             blocks, self._blocks.__contains__, self._spell, whole_below=WHOLE_BELOW
