@@ -47,7 +47,7 @@ SLACK = 1000
 
 
 class _Kept(NamedTuple):
-    """A stored record. It refers to blocks by digest, so that a garbage collection visits one
+    """A stored record. It refers to blocks by name, so that a garbage collection visits one
     object per record."""
 
     owner: str
