@@ -165,6 +165,7 @@ class ReaderBase:
 
     def _flush(self) -> list[Fragment]:
         """The fragments since the last call."""
-        self._add_text()
+        if self._pieces:
+            self._add_text()
         out, self._out = self._out, []
         return out

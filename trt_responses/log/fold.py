@@ -6,7 +6,7 @@ folded here when it needs a text as a whole; there is no second copy.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Any
 
 from trt_responses.frozen import replace
 from trt_responses.wire import events as e
@@ -18,61 +18,76 @@ from trt_responses.wire.output import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from trt_responses.wire.output import OutputItem, OutputPart
 
     Output = tuple[OutputItem, ...]
 
+PARTED = OutputMessage, OutputReasoning
+
 
 def output_after(output: Output, event: e.OutputEvent) -> Output:
     """The items after the event. A response is a wide thing to copy for each event."""
-    match event:
-        case e.OutputItemAdded():
-            return (*output, event.item)
-        case e.OutputItemDone():
-            return _with_item(output, event.output_index, event.item)
-        case _:
-            before = output[event.output_index]
-            item = _changed(before, event)
-            return output if item is before else _with_item(output, event.output_index, item)
+    if isinstance(event, e.OutputItemAdded):
+        return (*output, event.item)
+    index = event.output_index
+    before = output[index]
+    item = event.item if isinstance(event, e.OutputItemDone) else _changed(before, event)
+    return output if item is before else (*output[:index], item, *output[index + 1 :])
 
 
 def _changed(item: OutputItem, event: e.ItemEvent) -> OutputItem:
-    match event:
-        case e.ContentPartAdded():
-            return _with_parts(item, (*_parts(item), event.part))
-        case e.ContentPartDone():
-            known = _parts(item)[event.content_index]
-            return (
-                item if known is event.part else _with_part(item, event.content_index, event.part)
-            )
-        case e.OutputTextDelta() | e.ReasoningTextDelta():
-            part = _with_text(_parts(item)[event.content_index], event)
-            return _with_part(item, event.content_index, part)
-        case e.OutputTextDone() | e.ReasoningTextDone():
-            part = _parts(item)[event.content_index]
-            if part.text is event.text:  # the machine's, which has read it here: nothing is copied
-                return item
-            return _with_part(item, event.content_index, replace(part, text=event.text))
-        case e.FunctionCallArgumentsDelta():
-            call = _call(item)
-            return replace(call, arguments=call.arguments + event.delta)
-        case e.FunctionCallArgumentsDone():
-            return replace(_call(item), arguments=event.arguments)
-        case e.FolderDelta() | e.FolderEvent():
-            return event.changed(item)
-        case _:
-            assert_never(event)
+    if (change := CHANGES.get(type(event))) is not None:
+        return change(item, event)
+    assert isinstance(event, e.FolderEvent)
+    return event.changed(item)
 
 
-def _with_text(part: OutputPart, event: e.OutputTextDelta | e.ReasoningTextDelta) -> OutputPart:
+def _part_added(item: OutputItem, event: e.ContentPartAdded) -> OutputItem:
+    return _with_parts(item, (*_parts(item), event.part))
+
+
+def _part_done(item: OutputItem, event: e.ContentPartDone) -> OutputItem:
+    known = _parts(item)[event.content_index]
+    return item if known is event.part else _with_part(item, event.content_index, event.part)
+
+
+def _text_grown(item: OutputItem, event: e.OutputTextDelta | e.ReasoningTextDelta) -> OutputItem:
+    part = _parts(item)[event.content_index]
     longer = replace(part, text=part.text + event.delta)
     if isinstance(longer, OutputText) and isinstance(event, e.OutputTextDelta) and event.logprobs:
-        return replace(longer, logprobs=longer.logprobs + event.logprobs)
-    return longer
+        longer = replace(longer, logprobs=longer.logprobs + event.logprobs)
+    return _with_part(item, event.content_index, longer)
 
 
-def _with_item(output: Output, index: int, item: OutputItem) -> Output:
-    return (*output[:index], item, *output[index + 1 :])
+def _text_done(item: OutputItem, event: e.OutputTextDone | e.ReasoningTextDone) -> OutputItem:
+    part = _parts(item)[event.content_index]
+    if part.text is event.text:  # the machine's, which has read it here: nothing is copied
+        return item
+    return _with_part(item, event.content_index, replace(part, text=event.text))
+
+
+def _arguments_grown(item: OutputItem, event: e.FunctionCallArgumentsDelta) -> OutputItem:
+    call = _call(item)
+    return replace(call, arguments=call.arguments + event.delta)
+
+
+def _arguments_done(item: OutputItem, event: e.FunctionCallArgumentsDone) -> OutputItem:
+    return replace(_call(item), arguments=event.arguments)
+
+
+CHANGES: Mapping[type, Callable[[Any, Any], OutputItem]] = {
+    e.ContentPartAdded: _part_added,
+    e.ContentPartDone: _part_done,
+    e.OutputTextDelta: _text_grown,
+    e.ReasoningTextDelta: _text_grown,
+    e.OutputTextDone: _text_done,
+    e.ReasoningTextDone: _text_done,
+    e.FunctionCallArgumentsDelta: _arguments_grown,
+    e.FunctionCallArgumentsDone: _arguments_done,
+}
+"""What each event makes of its item; a folder's event says it itself."""
 
 
 def _with_part(item: OutputItem, index: int, part: OutputPart) -> OutputItem:
@@ -86,11 +101,9 @@ def _with_parts(item: OutputItem, parts: tuple[OutputPart, ...]) -> OutputItem:
 
 
 def _parts(item: OutputItem) -> tuple[OutputPart, ...]:
-    match item:
-        case OutputMessage() | OutputReasoning():
-            return item.content
-        case _:
-            raise TypeError(f"a {item.type} has no content")
+    if not isinstance(item, PARTED):
+        raise TypeError(f"a {item.type} has no content")
+    return item.content
 
 
 def _call(item: OutputItem) -> OutputFunctionCall:

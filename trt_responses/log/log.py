@@ -225,7 +225,8 @@ class Log:
             place -= 1
         frames = entries[place].frames(number - entries[place].first)
         for entry in entries[place + 1 :]:
-            frames += entry.frames(0)
+            if len(entry):  # a text that was just opened has no piece yet
+                frames += entry.frames(0)
         return b"".join(frames)
 
     def listen(self, tell: Tell, *, after: int = -1) -> bytes:

@@ -59,7 +59,7 @@ def usage(read: int, reader: Reader, output: Output, cached: Sequence[int | None
     beginning of each turn.
     """
     spans = zip(written(output), reader.messages, strict=False)
-    reasoning = sum(span.content_tokens for item, span in spans if item.type == "reasoning")
+    reasoning = sum([span.content_tokens for item, span in spans if item.type == "reasoning"])
     into = r.InputTokensDetails(min((cached[0] if cached else 0) or 0, read))
     wrote = len(reader.kept)
     return r.Usage(read, wrote, read + wrote, into, r.OutputTokensDetails(reasoning))

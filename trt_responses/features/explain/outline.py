@@ -43,7 +43,7 @@ def outline_of(facts: RunFacts) -> Outline:
         model=response.model,
         status=response.status,
         error=response.error.message if response.error is not None else None,
-        calls=sum(item.type.endswith("_call") for item in response.output),
+        calls=sum([item.type.endswith("_call") for item in response.output]),
         repairs=facts.repairs,
         arrival_ns=facts.arrival_ns,
         requested_ns=facts.requested_ns,

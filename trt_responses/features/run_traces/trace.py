@@ -82,7 +82,7 @@ class Trace:
     @property
     def size_bytes(self) -> int:
         """The bytes that it takes in memory, about."""
-        ids = sum(len(s.kept) + len(s.forced) + len(s.discarded) for s in self.segments)
+        ids = sum([len(s.kept) + len(s.forced) + len(s.discarded) for s in self.segments])
         return 4096 + 4 * len(self.prompt_ids) + 4 * ids
 
 

@@ -159,7 +159,8 @@ class Renderer:
         if span.terminator is not None:
             ids.pop()
         ids.append(CONTROL.call if span.recipient else CONTROL.end)
-        return ids + array("I", kept[span.end : span.end + span.answer_tokens])
+        ids.extend(kept[span.end : span.end + span.answer_tokens])
+        return ids
 
     def answer_in(self, block: bytes) -> list[int] | None:
         """The ids between the header and the terminator of a call's second message."""

@@ -55,6 +55,11 @@ ECHO_FROM = b',"background":'
 """The start of a body's echo of its request: instructions, tools, and all other echoed fields."""
 
 
+def is_digest(name: bytes) -> bool:
+    """Whether a block's name is a digest; else it is empty, or the block itself."""
+    return len(name) == DIGEST_BYTES
+
+
 class Packed(NamedTuple):
     """A packed block; without data if the store has it."""
 
@@ -71,14 +76,16 @@ def pack(
     block: Block, has: Has = has_none, spell: Spell = says_nothing, *, whole_below: int = 0
 ) -> Packed:
     """The packed block; without its data if the store has it. A block of fewer bytes than
-    `whole_below` is not shortened."""
-    head, item = _head(block), block.item
+    `whole_below` is neither shortened nor hashed: it is its own name, for `whole_block`."""
+    head, item, known = _head(block), block.item, is_digest(block.digest)
+    if not known and len(item) + len(block.ids) < whole_below:
+        name = b"".join((head, item, block.ids))
+        return Packed(name, b"" if has(name) else name)
     low, high = rows(block.ids)
-    digest = block.digest or _digest(b"".join((head, item, high, low)))
+    digest = block.digest if known else _digest(b"".join((head, item, high, low)))
     if has(digest):
         return Packed(digest, b"")
-    short = len(item) + len(block.ids) < whole_below
-    if short or (narrow := narrowed(high, len(low) // 2)) is None:
+    if (narrow := narrowed(high, len(low) // 2)) is None:
         rest = squeeze(b"".join((head, item, high)))
         return Packed(digest, b"".join((LOW.pack(len(low)), low, rest)))
     text = b"" if _is_large(block) else spell(block.ids)  # zlib releases the GIL, spelling does not
@@ -92,20 +99,25 @@ def unpack(packed: Packed, spell: Spell = says_nothing, *, check: bool = False) 
     raw, low = _stretched(packed.data, spell)
     if check and _digest(raw + low) != packed.digest:
         raise ValueError("the content has another digest")
+    kind, item, call_id, callee, high = _parts(raw)
+    return Block(kind, item, together(low, high), call_id, callee, packed.digest)
+
+
+def whole_block(name: bytes) -> Block:
+    """The block that is its own name."""
+    kind, item, call_id, callee, ids = _parts(name)
+    return Block(kind, item, ids, call_id, callee, name)
+
+
+def _parts(raw: bytes) -> tuple[Kind, bytes, str | None, str | None, bytes]:
+    """A block's kind, item, call id and callee, and the bytes behind them."""
     kind, *lengths = HEAD.unpack_from(raw)
     at, parts = HEAD.size, list[bytes | None]()
     for length in lengths:
         parts.append(None if length < 0 else raw[at : at + length])
         at += max(0, length)
     call_id, callee, item = parts
-    return Block(
-        KINDS[kind],
-        item or b"",
-        together(low, raw[at:]),
-        _text(call_id),
-        _text(callee),
-        digest=packed.digest,
-    )
+    return KINDS[kind], item or b"", _text(call_id), _text(callee), raw[at:]
 
 
 def _stretched(data: bytes, spell: Spell) -> tuple[bytes, bytes]:

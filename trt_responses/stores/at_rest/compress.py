@@ -72,7 +72,7 @@ def leave_out(whole: bytes, known: bytes, phrases: Sequence[Phrase] = BODY) -> b
     """Compress data without the part `known`, which the caller passes again to `put_back`."""
     at = whole.find(known) if known else NOWHERE
     rest = whole if at == NOWHERE else whole[:at] + whole[at + len(known) :]
-    shorter = brief(rest, phrases)
+    shorter = brief(rest, phrases) if phrases else None
     return CUT.pack(at, shorter is not None) + squeeze(rest if shorter is None else shorter)
 
 

@@ -16,6 +16,7 @@ from trt_responses.stores.at_rest.blocks import (
     Packed,
     all_packed,
     has_none,
+    is_digest,
     own_items,
     pack,
     split_body,
@@ -102,7 +103,7 @@ async def at_rest(record: Record, spell: Spell) -> AtRest:
         record.vocabulary,
     )
     blocks = (*record.blocks, request)
-    packed = await all_packed(blocks, has_none, spell, named=lambda digest: True)
+    packed = await all_packed(blocks, has_none, spell, named=is_digest)
     return AtRest(row, packed, blocks, spell)
 
 

@@ -16,6 +16,7 @@ from tests.support.histories import AGE_S, LEASE_S, NOW, MemoryHistory, block, l
 from tests.support.idle import beside
 from tests.support.turns import turn
 from trt_responses.store import Block, Expired, Job, Record
+from trt_responses.stores.at_rest.record import at_rest
 from trt_responses.stores.limits import Bounds
 from trt_responses.stores.memory.store import MemoryStore
 from trt_responses.stores.whole import Frames
@@ -129,6 +130,21 @@ def test_a_short_block_is_kept_as_it_stands_and_a_long_one_is_shortened() -> Non
         assert kept.size_bytes - before < len(long.item) + len(long.ids)
         assert await kept.get("a", "ann") == record("a", short)
         assert await kept.get("b", "ann") == record("b", long)
+
+    asyncio.run(story())
+
+
+def test_a_block_that_is_its_own_name_has_a_digest_in_other_stores() -> None:
+    async def story() -> None:
+        kept, short = MemoryStore(), block("a few words")
+        await kept.put(record("a", short))
+        await kept.put(record("b", short))
+        one, other = [await kept.get(name, "ann") for name in "ab"]
+        assert isinstance(one, Record)
+        assert isinstance(other, Record)
+        assert one.blocks[0].digest is other.blocks[0].digest
+        first, again = [await at_rest(each, letters) for each in (record("a", short), one)]
+        assert again.digests == first.digests
 
     asyncio.run(story())
 
