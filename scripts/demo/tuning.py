@@ -98,33 +98,41 @@ def one_value(source: Source) -> Dialogue:
 
 
 def any_report(source: Source) -> Dialogue:
-    """What a weather or time function answers in a form of its own: its words are the answer."""
+    """What a weather or time function answers in a form of its own: its words are the answer, or a
+    sentence of them where they say all that such a sentence needs."""
     rng = source.rng
     kind = rng.choice(("weather", "weather", "time"))
     kit, city = toolkit.kit(kind, rng), pick(values().cities, rng)
-    answer = wide.any_answer(rng) if rng.random() < 0.5 else _report(kind, city, rng)
+    answer, sentence = wide.any_answer(rng), ""
+    if rng.random() < 0.5:
+        answer, sentence = _report(kind, city, rng)
+    final = sentence or f"The {kind} in {city}: {answer}"
     thoughts = think("The function has answered.", "I tell the user.", "Give the result.")
     step = Step(calls.call_turn(kind, kit, city, stored=rng.random() < 0.5), (answer,))
-    turn = Turn(thoughts, f"The {kind} in {city}: {answer}")
-    exchange = Exchange(source.say(kind, city=city), turn, (step,))
+    exchange = Exchange(source.say(kind, city=city), Turn(thoughts, final), (step,))
     tools = wide.with_others((kit.tool,), rng) if rng.random() < 0.3 else (kit.tool,)
-    return Dialogue("after_tool", (exchange,), Setting(tools=tools), (answer,))
+    return Dialogue("after_tool", (exchange,), Setting(tools=tools), (final,))
 
 
-def _report(kind: str, city: str, rng: random.Random) -> str:
-    """An object of three names or four, as the services of the world have them."""
+def _report(kind: str, city: str, rng: random.Random) -> tuple[str, str]:
+    """An object of three names or four, as the services of the world have them; and its sentence,
+    which is empty where the object lacks the temperature or the sky."""
     clock = f"{rng.randint(0, 23):02}:{rng.randint(0, 59):02}"
     pairs: list[tuple[str, object]] = [(pick(("city", "place", "location", "name"), rng), city)]
+    degrees, sky = rng.randint(-9, 40), pick(toolkit.SKIES, rng)
+    sentence, needed = f"It is {sky} and {degrees} degrees in {city}.", {degrees, sky}
     if kind == "time":
+        sentence, needed = f"It is {clock} in {city}.", {clock}
         pairs += [("time", clock), ("zone", rng.choice(("UTC", "CET", "local")))]
     else:
         pairs += [
-            (pick(("temperature", "temp", "temp_c", "degrees"), rng), rng.randint(-9, 40)),
-            (pick(("condition", "sky", "weather"), rng), pick(toolkit.SKIES, rng)),
-            (pick(("humidity", "wind", "rain", "unit"), rng), rng.choice((*range(9), "C", "low"))),
+            (pick(("temperature", "temp", "temp_c", "degrees"), rng), degrees),
+            (pick(("condition", "sky", "weather"), rng), sky),
+            (pick(("humidity", "wind", "rain", "unit"), rng), rng.choice(("low", "C", "5 km/h"))),
         ]
     rng.shuffle(pairs)
-    return toolkit.dump(dict(pairs[: rng.randint(3, 4)]), rng)
+    shown = dict(pairs[: rng.randint(3, 4)])
+    return toolkit.dump(shown, rng), sentence if needed <= {*shown.values()} else ""
 
 
 def _address(rng: random.Random) -> str:

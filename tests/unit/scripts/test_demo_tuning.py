@@ -74,6 +74,17 @@ def test_a_mail_without_a_tool_for_it_is_refused() -> None:
         assert not any("mail" in tool.name.lower() for tool in dialogue.setting.tools)
 
 
+def test_a_report_is_a_sentence_where_it_says_temperature_and_sky_or_the_time() -> None:
+    one = source()
+    told = set()
+    for _ in range(200):
+        last = tuning.any_report(one).exchanges[-1]
+        (answer,), final = last.steps[0].answers, str(last.turn.final)
+        told.add(sentence := final.startswith("It is "))
+        assert sentence is not final.endswith(answer)
+    assert told == {True, False}
+
+
 def test_a_handbook_is_as_long_as_an_agents_and_none_of_the_judges() -> None:
     judged = set(agents_instructions(7_000).splitlines()) - {""}
     books = [tuning.handbook(random.Random(seed)) for seed in range(40)]
