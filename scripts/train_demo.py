@@ -92,7 +92,7 @@ def _of_device(given: argparse.Namespace) -> dict[str, Any]:
     """A GPU takes larger steps, and compares each token with all others. A tuning takes smaller
     ones on the CPU, of which it has few."""
     if given.device == "cpu":
-        less = {"tokens": 1_536, "longest": 1_024} if given.tune else {}
+        less = {"tokens": 1_536, "longest": 2_048} if given.tune else {}
         return {"processes": given.processes, "float32": given.float32, **less}
     makers = max(1, (os.cpu_count() or 2) - 2)
     larger = {"tokens": 16_384, "prompt_share": 0.1, "note_every": 10, "keep_every": 1_000}

@@ -13,7 +13,8 @@ from scripts.demo.conversation import THOUGHT, Dialogue, prompt_text
 from scripts.demo.data import settled
 from scripts.demo.families import FAMILIES
 from scripts.demo.rows import Codec, encode, example
-from scripts.demo.strangers import strangers
+from scripts.demo.strangers import agents_instructions, strangers
+from scripts.demo.talk import UNKNOWN
 from trt_responses.tokens.control import CONTROL
 
 SEED = 12
@@ -61,6 +62,34 @@ def test_a_loop_without_thoughts_shows_none_and_learns_only_its_answer() -> None
             assert (_learnt(dialogue, rng) > 0) is not last.unthought
             asked = prompt_text(dialogue).rpartition("<|start|>user")[2]
             assert (THOUGHT in asked) is not last.unthought
+
+
+def test_a_mail_without_a_tool_for_it_is_refused() -> None:
+    one = source()
+    made = [tuning.mail(one) for _ in range(60)]
+    missing = [dialogue for dialogue in made if dialogue.family == "tool_missing"]
+    assert 0 < len(missing) < len(made)
+    for dialogue in missing:
+        assert dialogue.exchanges[-1].turn.final == UNKNOWN
+        assert not any("mail" in tool.name.lower() for tool in dialogue.setting.tools)
+
+
+def test_a_report_is_a_sentence_where_it_says_temperature_and_sky_or_the_time() -> None:
+    one = source()
+    told = set()
+    for _ in range(200):
+        last = tuning.any_report(one).exchanges[-1]
+        (answer,), final = last.steps[0].answers, str(last.turn.final)
+        told.add(sentence := final.startswith("It is "))
+        assert sentence is not final.endswith(answer)
+    assert told == {True, False}
+
+
+def test_a_handbook_is_as_long_as_an_agents_and_none_of_the_judges() -> None:
+    judged = set(agents_instructions(7_000).splitlines()) - {""}
+    books = [tuning.handbook(random.Random(seed)) for seed in range(40)]
+    assert max(len(encode(book)) for book in books) > 700
+    assert judged.isdisjoint(line for book in books for line in book.splitlines())
 
 
 def _learnt(dialogue: Dialogue, rng: random.Random) -> int:
