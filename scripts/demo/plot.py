@@ -12,6 +12,8 @@ from matplotlib import pyplot
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from matplotlib.axes import Axes
+
     from scripts.demo.train import Progress
 
 STYLES = ("-", "--", ":", "-.")
@@ -38,7 +40,7 @@ def draw(progress: Progress, path: Path) -> None:
     pyplot.close(figure)
 
 
-def _losses(axes: pyplot.Axes, progress: Progress) -> None:
+def _losses(axes: Axes, progress: Progress) -> None:
     for number, name in enumerate(sorted(progress.family_curves)):
         steps, losses = zip(*progress.family_curves[name], strict=True)
         axes.plot(steps, losses, STYLES[number // 10], linewidth=1)
@@ -46,7 +48,7 @@ def _losses(axes: pyplot.Axes, progress: Progress) -> None:
 
 
 def _accuracies(
-    axes: pyplot.Axes, steps: list[int], checks: list[dict[str, float]], title: str
+    axes: Axes, steps: list[int], checks: list[dict[str, float]], title: str
 ) -> None:
     for number, name in enumerate(sorted(checks[-1])):
         shares = [check[name] for check in checks]
