@@ -47,9 +47,7 @@ def _losses(axes: Axes, progress: Progress) -> None:
     axes.set(title="loss per reply token, by family", xlabel="step", yscale="log")
 
 
-def _accuracies(
-    axes: Axes, steps: list[int], checks: list[dict[str, float]], title: str
-) -> None:
+def _accuracies(axes: Axes, steps: list[int], checks: list[dict[str, float]], title: str) -> None:
     for number, name in enumerate(sorted(checks[-1])):
         shares = [check[name] for check in checks]
         axes.plot(steps, shares, STYLES[number // 10], label=name.replace("_", " "), linewidth=1)
