@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     )
 
 CALLS = (o.OutputFunctionCall, o.OutputActionCall)
-SPOKEN = (o.OutputMessage, o.OutputReasoning)
 
 
 async def output_blocks(response: Response, reader: Reader, renderer: Renderer) -> list[Block]:
@@ -49,10 +48,6 @@ async def output_blocks(response: Response, reader: Reader, renderer: Renderer) 
             # a thought that says nothing, and carries what tools have answered
             if lasting(item):
                 blocks.append(Block("reasoning", lasting_json(item), b""))
-            continue
-        if isinstance(item, SPOKEN) and _lawful(item, span):  # as most items
-            ids = renderer.own_ids(reader.kept, span)
-            blocks.append(Block(_kind(item, span), lasting_json(item), ids.tobytes()))
             continue
         if not lasting(item):
             continue

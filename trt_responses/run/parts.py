@@ -47,17 +47,18 @@ class Ids:
     """Makes ids that cannot be guessed."""
 
     def __init__(self) -> None:
-        self._letters: list[str] = []
-        """Those of the next ids."""
+        self._letters: list[str] = []  # those of the next ids
         os.register_at_fork(after_in_child=self._letters.clear)
 
     def mint(self, prefix: str) -> str:
         """A fresh id in the API's form: 22 letters and digits, which are 131 bits."""
-        while not self._letters:
-            fresh = b2a_base64(os.urandom(RANDOM_BYTES), newline=False).translate(None, b"+/")
-            ends = range(ID_LETTERS, len(fresh) + 1, ID_LETTERS)
-            self._letters += [fresh[end - ID_LETTERS : end].decode() for end in ends]
-        return f"{prefix}_{self._letters.pop()}"
+        while True:
+            try:  # a thread may take the last one
+                return f"{prefix}_{self._letters.pop()}"
+            except IndexError:
+                fresh = b2a_base64(os.urandom(RANDOM_BYTES), newline=False).translate(None, b"+/")
+                ends = range(ID_LETTERS, len(fresh) + 1, ID_LETTERS)
+                self._letters += [fresh[end - ID_LETTERS : end].decode() for end in ends]
 
 
 mint = Ids().mint
