@@ -9,13 +9,14 @@ from pydantic import Field, create_model
 
 from trt_responses.accept.model_names import ModelNames
 from trt_responses.web.endpoint import Endpoint
-from trt_responses.web.framework import HotRoute, replies
+from trt_responses.web.framework import hot_route, replies
 from trt_responses.wire.request import Request as CreateRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from trt_responses.web.endpoint import Answer, ErrorReply
+    from trt_responses.web.framework import HotRoute
     from trt_responses.web.shared import Shared
     from trt_responses.wire.base import Options
 
@@ -27,11 +28,15 @@ STREAMED = {"responses": {"200": STREAM}}
 
 
 @cache
-def _body_model(name: str, parses: type[Options], models: tuple[str, ...]) -> type[Options]:
-    """The model that parses a body, as it is described: with the names that are served; none
-    when all are."""
+def _with_body(name: str, parses: type[Options], models: tuple[str, ...]) -> Callable[..., Any]:
+    """A function of the body as it is described: with the names that are served; none when all
+    are."""
+
+    async def with_body(body: Any) -> None: ...
+
     only = Field(json_schema_extra={"enum": [*models]} if models else None)
-    return create_model(name, __base__=parses, model=(str, only))
+    with_body.__annotations__["body"] = create_model(name, __base__=parses, model=(str, only))
+    return with_body
 
 
 def body_route(
@@ -46,14 +51,11 @@ def body_route(
 ) -> HotRoute:
     """A route that reads a body, and may write a stream. `body` is the kind of request with its
     name in the description, `refused` the statuses besides those that every such route has."""
-
-    async def with_body(body: Any) -> None: ...
-
     names = shared.of(ModelNames)
     models = () if names.answers_any else names.known
-    with_body.__annotations__["body"] = _body_model(*body, models)
     app, statuses = Endpoint(answer, shared, error_reply), replies(*REFUSED, *refused)
-    return HotRoute(path, with_body, app=app, methods=["POST"], responses=statuses, **described)
+    with_body = _with_body(*body, models)
+    return hot_route(path, with_body, app, methods=["POST"], responses=statuses, **described)
 
 
 CREATE = "CreateResponse", CreateRequest

@@ -11,6 +11,7 @@ one layer (`middleware.py`).
 from __future__ import annotations
 
 import inspect
+from copy import copy
 from functools import cache, wraps
 from types import MethodType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -84,11 +85,23 @@ class _HotFirst:
         return self._router(scope, receive, send)
 
 
-class ColdRoute(APIRoute):
-    """A route of FastAPI's whose faults have the API's shape."""
+class _Shared(type):
+    """Makes a route once for all apps of a process that ask for the same one: FastAPI takes half a
+    millisecond to find out what it needs, and there are fifty."""
 
-    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
-        super().__init__(path, _unbound(endpoint), **options)
+    def __call__(cls, path: str, endpoint: Callable[..., Any], **options: Any) -> Any:
+        endpoint = _unbound(endpoint)
+        key = cls, path, endpoint, repr(options)
+        if key not in _routes:
+            _routes[key] = super().__call__(path, endpoint, **options)
+        return _routes[key]
+
+
+_routes: dict[tuple[object, ...], APIRoute] = {}
+
+
+class ColdRoute(APIRoute, metaclass=_Shared):
+    """A route of FastAPI's whose faults have the API's shape. It knows no app."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handler = super().get_route_handler()
@@ -130,15 +143,15 @@ def _function(method: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-class HotRoute(APIRoute):
-    """A route that FastAPI describes from a function's signature and options, and never calls:
-    `app` answers its requests."""
+class HotRoute(APIRoute, metaclass=_Shared):
+    """A route that FastAPI describes from a function's signature and options, and never calls."""
 
-    def __init__(
-        self, path: str, described: Callable[..., Any], *, app: ASGIApp, **options: Any
-    ) -> None:
-        super().__init__(path, described, **options)
-        self.app = app
+
+def hot_route(path: str, described: Callable[..., Any], app: ASGIApp, **options: Any) -> HotRoute:
+    """A hot route whose requests `app` answers. `described` is a function that lasts."""
+    route = copy(HotRoute(path, described, **options))
+    route.app = app
+    return route
 
 
 async def _owner(request: Request) -> str:

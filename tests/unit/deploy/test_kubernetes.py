@@ -25,7 +25,6 @@ from trt_responses.settings import PREFIX, Settings, variables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 Json = dict[str, Any]
 
@@ -120,8 +119,8 @@ def test_the_judge_sees_what_is_wrong() -> None:
 
 @pytest.mark.skipif(KUSTOMIZE is None, reason="neither kustomize nor kubectl is on the PATH")
 @pytest.mark.parametrize("overlay", OVERLAYS)
-def test_every_overlay_builds_into_valid_objects(overlay: str, tmp_path: Path) -> None:
-    objects = built(overlay, tmp_path)
+def test_every_overlay_builds_into_valid_objects(overlay: str) -> None:
+    objects = built(overlay)
     assert [fault for found in objects for fault in faults(found, "1.34")] == []
     own = "trt-responses:cpu" if overlay == "overlays/cpu" else "trt-responses:gpu"
     assert images(objects) == {own, "redis:7.4-bookworm"}

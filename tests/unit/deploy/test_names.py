@@ -147,8 +147,8 @@ def missing_hosts(found: list[Json], operator: str) -> list[str]:
 
 @needs_kustomize
 @pytest.mark.parametrize("overlay", OVERLAYS)
-def test_an_overlay_brings_what_it_asks_for(overlay: str, tmp_path: Path) -> None:
-    found, operator = built(overlay, tmp_path), brought_by_the_operator(overlay)
+def test_an_overlay_brings_what_it_asks_for(overlay: str) -> None:
+    found, operator = built(overlay), brought_by_the_operator(overlay)
     assert missing_sources(found) + missing_ports(found) + missing_hosts(found, operator) == []
     assert shut_out(found) == []
     page = PAGE.read_text("utf-8")
@@ -164,8 +164,8 @@ def test_an_overlay_brings_what_it_asks_for(overlay: str, tmp_path: Path) -> Non
 
 
 @needs_kustomize
-def test_what_is_missing_is_seen(tmp_path: Path) -> None:
-    found = built("overlays/cpu", tmp_path)
+def test_what_is_missing_is_seen() -> None:
+    found = built("overlays/cpu")
     without = [one for one in found if one["kind"] not in ("Secret", "StatefulSet")]
     assert missing_sources(without) == ["Secret trt-responses-keys", "secretRef trt-responses"]
     assert missing_ports(without) == ["pods of trt-responses-redis"]
@@ -191,8 +191,8 @@ def operator_job(found: list[Json], monitor: Json) -> str:
 
 
 @needs_kustomize
-def test_the_alerts_name_the_job_of_each_scrape(tmp_path: Path) -> None:
-    found = built("overlays/inference-gateway", tmp_path)
+def test_the_alerts_name_the_job_of_each_scrape() -> None:
+    found = built("overlays/inference-gateway")
     [monitor] = of_kind(found, "ServiceMonitor").values()
     jobs = {operator_job(found, monitor)}
     monitoring = ROOT / "deploy" / "monitoring"
@@ -212,8 +212,8 @@ def seconds(probe: Json) -> int:
 
 @needs_kustomize
 @pytest.mark.parametrize("overlay", [o for o in OVERLAYS if o != "kserve"])
-def test_a_slow_start_is_no_failed_rollout(overlay: str, tmp_path: Path) -> None:
-    [found] = of_kind(built(overlay, tmp_path), "Deployment").values()
+def test_a_slow_start_is_no_failed_rollout(overlay: str) -> None:
+    [found] = of_kind(built(overlay), "Deployment").values()
     [server] = found["spec"]["template"]["spec"]["containers"]
     assert found["spec"]["progressDeadlineSeconds"] > seconds(server["startupProbe"])
     step = found["spec"]["strategy"]["rollingUpdate"]

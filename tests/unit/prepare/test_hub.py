@@ -77,6 +77,7 @@ def test_a_path_that_exists_is_a_path(tmp_path: Path, monkeypatch: pytest.Monkey
     assert hub_id("owner/model") is None
 
 
+@pytest.mark.slow  # 2 s: it waits before it tries again
 def test_a_model_is_announced_and_fetched_and_a_broken_line_is_taken_up_again(
     hub: FakeHub, tmp_path: Path
 ) -> None:

@@ -247,6 +247,7 @@ def _forced(reply: list[int]) -> set[int]:
     return {start + i for start in behind for i in range(len(opening))}
 
 
+@pytest.mark.slow  # 2 s: hundreds of replies
 def test_every_word_of_every_reply_at_every_effort_is_one_that_the_model_keeps() -> None:
     known = shipped()
     for source in sources():

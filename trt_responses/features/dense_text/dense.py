@@ -9,6 +9,7 @@ only, and returns None for text that openai-harmony tokenises faster.
 from __future__ import annotations
 
 import re
+from threading import Thread
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
+
+    from trt_responses.tokens.tokenise import Tokeniser
 
     Ints = NDArray[np.int64]
     Flags = NDArray[np.bool_]
@@ -119,6 +122,24 @@ class Dense:
         laid[behind - 1] = ord(" ")
         for gone in _merges(_Bytes(laid.tobytes(), self._short, self._long), first):
             start[source.take(gone)] = False
+
+
+class Later:
+    """Makes `Dense` in a thread when a text first needs it: its tables take 0.2 s, and many
+    servers never read such text. What comes meanwhile is left to openai-harmony."""
+
+    def __init__(self, tokeniser: Tokeniser) -> None:
+        self._tokeniser = tokeniser
+        self._thread: Thread | None = None
+
+    def encode(self, text: str, at: int) -> None:
+        stretch = _STRETCH.match(text, at, at + LEAST)
+        if self._thread is None and stretch and stretch.end() - at == LEAST:
+            self._thread = Thread(target=self._make, name="dense text", daemon=True)
+            self._thread.start()
+
+    def _make(self) -> None:
+        self._tokeniser.shortcut = Dense(self._tokeniser.token_bytes)
 
 
 def _merges(pieces: _Bytes, first: Ints) -> Iterator[Ints]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trt_responses.features.dense_text.dense import Dense
+from trt_responses.features.dense_text.dense import Later
 from trt_responses.harmony.write.render import Renderer
 
 if TYPE_CHECKING:
@@ -14,4 +14,4 @@ if TYPE_CHECKING:
 def install(server: Server) -> None:
     for renderer in (dialect.renderer for dialect in server.dialects()):
         if isinstance(renderer, Renderer) and renderer.tokeniser.shortcut is None:
-            renderer.tokeniser.shortcut = Dense(renderer.tokeniser.token_bytes)
+            renderer.tokeniser.shortcut = Later(renderer.tokeniser)

@@ -24,7 +24,7 @@ from trt_responses.run.request import RunRequest
 from trt_responses.store import Job, Record
 from trt_responses.web.docs import REFUSED, STREAMED
 from trt_responses.web.endpoint import Endpoint, json_reply
-from trt_responses.web.framework import HotRoute, replies
+from trt_responses.web.framework import hot_route, replies
 from trt_responses.web.headers import dialect_of
 from trt_responses.web.jobs import installed, maker
 from trt_responses.web.responses import Call, Making, snapshot
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from trt_responses.accept.accepted import Accepted
     from trt_responses.run.run import Run
+    from trt_responses.web.framework import HotRoute
     from trt_responses.web.responses import Extra
     from trt_responses.web.shared import Shared
     from trt_responses.wire.items import InputMessage
@@ -52,16 +53,15 @@ class SteerRequest(Steering):
     stream: bool | None = None
 
 
+async def _with_body(response_id: str, body: SteerRequest) -> None: ...
+
+
 def routes(shared: Shared) -> list[HotRoute]:
     """The endpoint of this folder."""
-
-    async def with_body(response_id: str, body: SteerRequest) -> None: ...
-
-    with_body.__annotations__ = {"response_id": str, "body": SteerRequest, "return": None}
-    route = HotRoute(
+    route = hot_route(
         "/v1/responses/{response_id}/steer",
-        with_body,
-        app=Endpoint(Steer(shared).steer, shared),
+        _with_body,
+        Endpoint(Steer(shared).steer, shared),
         methods=["POST"],
         name="steer",
         summary="Steer a running response with a message",

@@ -20,7 +20,7 @@ from trt_responses.features.listing.query import (
 from trt_responses.store import Expired, Job, Record
 from trt_responses.web.docs import STREAMED
 from trt_responses.web.endpoint import Endpoint, json_reply
-from trt_responses.web.framework import ColdRoute, HotRoute, Owner, replies
+from trt_responses.web.framework import ColdRoute, Owner, hot_route, replies
 from trt_responses.web.headers import dialect_of
 from trt_responses.web.jobs import installed
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from trt_responses.dialect import Dialect
     from trt_responses.store import Found
+    from trt_responses.web.framework import HotRoute
     from trt_responses.web.shared import Shared
 
 PREFIX = "resp_"
@@ -196,16 +197,16 @@ def _last_event(request: Request) -> int:
     return int(value) if value.isdecimal() and len(value) < LENGTH else -1
 
 
+async def _with_id(response_id: str) -> None: ...
+
+
 def retrieve_route(shared: Shared, dialect_of: Callable[[str], Dialect]) -> list[HotRoute]:
     """The route that may write a stream."""
     stored = Stored(shared, dialect_of)
-
-    async def with_id(response_id: str) -> None: ...
-
-    route = HotRoute(
+    route = hot_route(
         "/v1/responses/{response_id}",
-        with_id,
-        app=Endpoint(stored.retrieve, shared),
+        _with_id,
+        Endpoint(stored.retrieve, shared),
         methods=["GET"],
         name="retrieve",
         summary="Get a stored response, or stream it again from any event on",

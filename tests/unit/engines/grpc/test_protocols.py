@@ -307,6 +307,7 @@ def test_a_request_to_vllm_sets_every_option_and_nothing_is_left_to_its_defaults
     assert (sampling.json_schema, sampling.grammar_from_first_token) == ('{"const": 1}', True)
 
 
+@pytest.mark.slow  # 2 s: it asks once a second
 def test_the_address_shows_which_server_it_is_and_an_unwell_vllm_is_waited_for() -> None:
     async def claim() -> None:
         servicer = VllmServicer(scripted())

@@ -969,6 +969,7 @@ async def probed(engine: TrtLlmEngine, double: Double, states: list[tuple[bool, 
     states.append((health.alive, health.ready))
 
 
+@pytest.mark.slow  # 4 s: six probes, of which four wait for a deadline
 def test_an_engine_that_answers_again_is_ready_again_and_forgiven() -> None:
     double, time = plan((1,)), Time()
     states: list[tuple[bool, bool]] = []

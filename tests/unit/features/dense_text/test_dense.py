@@ -6,6 +6,7 @@ import asyncio
 import base64
 import gc
 import random
+import threading
 from array import array
 from typing import TYPE_CHECKING
 
@@ -152,11 +153,23 @@ def test_every_word_of_the_vocabulary_gets_the_ids_of_openai_harmony(
             assert found[0].tolist() == expected(vocabulary, text)
 
 
-def test_a_server_of_harmony_has_it() -> None:
+def test_a_server_of_harmony_makes_it_when_a_text_needs_it(vocabulary: Vocabulary) -> None:
+    def makers() -> list[threading.Thread]:
+        return [thread for thread in threading.enumerate() if thread.name == "dense text"]
+
     async def story() -> None:
         async with served() as s:
-            renderer = s.app.state.server.served.dialect.renderer
-            assert isinstance(renderer.tokeniser.shortcut, Dense)
+            tokeniser = s.app.state.server.served.dialect.renderer.tokeniser
+            await tokeniser.encode("two words " * LEAST)
+            await tokeniser.encode("a" * (LEAST - 1))
+            assert makers() == []
+            text = dense_texts()["base64"]
+            meanwhile = await tokeniser.encode(text)
+            for thread in makers():
+                thread.join()
+            assert isinstance(tokeniser.shortcut, Dense)
+            assert (await tokeniser.encode(text)).tolist() == meanwhile.tolist()
+            assert meanwhile.tolist() == expected(vocabulary, text)
 
     asyncio.run(story())
 

@@ -173,6 +173,7 @@ asyncio.run(main(Path(sys.argv[1])))
 """
 
 
+@pytest.mark.slow  # 2 s: a process that is killed, and another server
 def test_a_server_that_is_killed_between_the_pointer_and_the_switch_starts_with_the_new_one(
     tmp_path: Path,
 ) -> None:

@@ -475,6 +475,7 @@ def test_the_compact_source_grows_to_an_ordinary_checkpoint(tmp_path: Path) -> N
     np.testing.assert_array_equal(grown.tensors[name].read(), full.tensors[name].read())
 
 
+@pytest.mark.slow  # 3 s: the demo's weights, twice
 def test_the_demo_is_made_once_and_again_when_its_source_changes(tmp_path: Path) -> None:
     directory = demo_checkpoint(
         tmp_path

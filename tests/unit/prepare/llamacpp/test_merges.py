@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 WORDS = ("city", " functions", "é", "ü", "日本", "naïve", "\U0001f642", '{"', '":', " Größe", "été")
 
 
+@pytest.mark.slow  # 2 s: every id
 def test_merges_lead_to_every_id_and_to_openai_harmonys(vocabulary: Vocabulary) -> None:
     found = list(merges(vocabulary.token_bytes))
     assert [a + b for a, b in found] == [raw for raw in vocabulary.token_bytes if len(raw) > 1]

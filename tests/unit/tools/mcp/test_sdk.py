@@ -181,6 +181,7 @@ async def test_a_child_that_reads_nothing_ends_with_a_server_that_is_killed() ->
     await until(lambda: not is_alive(pid))
 
 
+@pytest.mark.slow  # 3 s: it waits until the child is killed
 @story
 async def test_a_child_that_heeds_no_signal_is_gone_soon() -> None:
     async with connected("stubborn", "stdio") as connection:

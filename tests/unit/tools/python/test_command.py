@@ -121,6 +121,7 @@ def test_processes_are_counted(user: Outsider | None, places: Places) -> None:
     assert processes_in(places.inside) == []
 
 
+@pytest.mark.slow  # 2 s: until its deadline
 @story
 async def test_a_fork_bomb_is_harmless(tmp_path: Path) -> None:
     finished = await commanded(
