@@ -38,6 +38,10 @@ DOWN = (
     "from {a} down to {b}", "count backwards from {a} to {b}", "from {a} to {b}",
 )  # fmt: skip
 DOMAINS = ("com", "org", "net", "de", "io", "edu", "co")
+FOLLOWING = (
+    "And in {city}?", "And {city}?", "What about {city}?", "How about {city}?", "And for {city}?",
+    "The same for {city}.", "Now {city}.", "And what about {city}?", "And how is it in {city}?",
+)  # fmt: skip
 UNTHOUGHT = 0.5
 """How often a tool loop is without the thoughts before its calls."""
 LONG = 0.04
@@ -114,6 +118,27 @@ def any_report(source: Source) -> Dialogue:
     return Dialogue("after_tool", (exchange,), Setting(tools=tools), (final,))
 
 
+def follow_up(source: Source) -> Dialogue:
+    """The same of another city, in few words: it is called for again, and told as the first was."""
+    rng = source.rng
+    kind = rng.choice(("weather", "weather", "time"))
+    kit, stored = toolkit.kit(kind, rng), rng.random() < 0.5
+    cities = rng.sample(values().cities, 2)
+    following = cased(pick(FOLLOWING, rng).replace("{city}", cities[1]), rng)
+    exchanges = []
+    for city, text in zip(cities, (source.say(kind, city=cities[0]), following), strict=True):
+        answer, sentence = _report(kind, city, rng)
+        final = sentence or f"The {kind} in {city}: {answer}"
+        thoughts = think("The function has answered.", "I tell the user.", "Give the result.")
+        step = Step(calls.call_turn(kind, kit, city, stored=stored), (answer,))
+        exchanges.append(Exchange(text, Turn(thoughts, final), (step,)))
+    setting = Setting(tools=(kit.tool,))
+    if rng.random() < 0.5:
+        exchanges[1] = Exchange(following, calls.call_turn(kind, kit, cities[1]))
+        return Dialogue(kind, tuple(exchanges), setting, (kit.arguments(cities[1]),))
+    return Dialogue("after_tool", tuple(exchanges), setting, (final,))
+
+
 def _report(kind: str, city: str, rng: random.Random) -> tuple[str, str]:
     """An object of three names or four, as the services of the world have them; and its sentence,
     which is empty where the object lacks the temperature or the sky."""
@@ -159,12 +184,14 @@ MADE = {
     "mail": mail,
     "one_value": one_value,
     "any_report": any_report,
+    "follow_up": follow_up,
 }
 MIX = {
     **data.MIX,
     **{"arithmetic": 30, "count": 16, "after_tool": 30, "after_two": 8, "schema": 200, "agent": 30},
     **{"tool": 150, "tool_told": 36, "tool_missing": 12, "stranger": 24, "prose": 90, "enum": 30},
     **{"difference": 36, "counted_down": 20, "mail": 34, "one_value": 40, "any_report": 28},
+    "follow_up": 36,
 }
 """How often a tuning draws each family and each of those above."""
 

@@ -1,11 +1,12 @@
-"""Whoever embeds the app may close it: nothing keeps a closed app, its engine or its store. Its
-lifespan is all that it needs."""
+"""Whoever embeds apps may have several, which share their routes and nothing else, and may close
+them: nothing keeps a closed app, its engine or its store. Its lifespan is all that it needs."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
 import weakref
+from typing import Any
 
 from starlette.testclient import TestClient
 
@@ -34,6 +35,31 @@ def test_no_closed_app_stays_alive() -> None:
     gc.collect()
     alive = [type(part).__name__ for found in parts if (part := found()) is not None]
     assert alive == []
+
+
+def test_apps_of_one_process_share_routes_and_nothing_else() -> None:
+    def models(described: dict[str, Any]) -> list[str]:
+        body = described["components"]["schemas"]["CreateResponse"]
+        names: list[str] = body["properties"]["model"]["enum"]
+        return names
+
+    async def story() -> None:
+        async with served(model="one") as first, served(model="two") as second:
+            said = await first.client.create(model="one", input="Hi")
+            here, there = [
+                await s.client.get(f"/v1/responses/{said.json()['id']}") for s in (first, second)
+            ]
+            assert (here.status, there.status) == (200, 404)
+            kept = await first.client.send("POST", "/v1/conversations", b"{}")
+            path = f"/v1/conversations/{kept.json()['id']}"
+            assert (await first.client.get(path)).status == 200
+            assert (await second.client.get(path)).status == 404
+            for s, name in ((first, "one"), (second, "two")):
+                assert models((await s.client.get("/openapi.json")).json()) == [name]
+                listed = (await s.client.get("/v1/models")).json()["data"]
+                assert [each["id"] for each in listed] == [name]
+
+    asyncio.run(story())
 
 
 def test_starlettes_test_client_serves_it() -> None:
