@@ -63,7 +63,7 @@ endif
 test-rest: $(DEV) ## The tests that make test leaves out
 	$(PYTEST) --suite rest $(ENGINES) $(GRAPHS_E2E)
 	$(PYTEST) --suite rest $(ENGINES:%=--ignore=%) tests/unit tests/protocol
-	$(PYTEST) -n 4 --suite rest $(GRAPHS_E2E:%=--ignore=%) tests/e2e  # these mostly wait
+	$(PYTEST) -n 6 --suite rest $(GRAPHS_E2E:%=--ignore=%) tests/e2e  # these mostly wait
 
 test-all: test test-rest ## Every test that needs no GPU
 
