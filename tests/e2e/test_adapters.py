@@ -91,8 +91,12 @@ async def check_the_engine(engine: Engine) -> None:
 
 
 async def check_prompts_beyond_the_slot(engine: Engine) -> None:
-    """A state is restored for its adapter, although the other one had the slot last."""
-    one, other = (encode("<|start|>user<|message|>" + words * 300) for words in (" 1", " 2"))
+    """A state is restored for its adapter, although the other one had the slot last. The prompts
+    end in a question that the model is sure about."""
+    one, other = (
+        [*encode(f"<|start|>developer<|message|>{words * 300}<|end|>"), *PROMPT]
+        for words in (" 1", " 2")
+    )
     first = await generated(engine, one, wish("style"))
     await generated(engine, other, wish("style"))
     plain = await generated(engine, one, wish(None))
