@@ -119,7 +119,7 @@ def any_report(source: Source) -> Dialogue:
 
 
 def follow_up(source: Source) -> Dialogue:
-    """The same of another city, in few words: it is called for again, and told as the first was."""
+    """The same question about another city, shortened: another call, and another sentence."""
     rng = source.rng
     kind = rng.choice(("weather", "weather", "time"))
     kit, stored = toolkit.kit(kind, rng), rng.random() < 0.5

@@ -19,14 +19,14 @@ Likeliest = Sequence[tuple[int, float]]
 
 NAME = "deep"
 COUNTED = " ".join(f"{n} and" for n in range(100))
-THOUGHT = "<|channel|>analysis<|message|>The user wants a sum. The numbers are"
+THOUGHT = "<|channel|>analysis<|message|>The user wants a sum. The numbers are 4"
 PROMPT = f"<|start|>user<|message|>{COUNTED}<|end|><|start|>assistant{THOUGHT}"
-"""A prompt of 317 ids, longer than the attention window of 128, so that a wrong window shows. The
+"""A prompt of 319 ids, longer than the attention window of 128, so that a wrong window shows. The
 answer depends on tokens far back, so every part of the forward pass matters."""
 LIKELIEST = 20
-BOUND = 0.8
-"""The largest accepted difference. The demo's file differs by 0.35; without the
-window, an expert or YaRN by over 3."""
+BOUND = 0.3
+"""The largest accepted difference. The demo's file differs by about 0.1; without the window, an
+expert or YaRN it differs by over 3."""
 DEADLINE_S = 120.0
 
 

@@ -87,10 +87,14 @@ class _HotFirst:
 
 class _Shared(type):
     """Makes a route once for all apps of a process that ask for the same one: FastAPI takes half a
-    millisecond to find out what it needs, and there are fifty."""
+    millisecond to find out what it needs, and there are fifty. A function of its own, which may
+    know an app, is not kept."""
 
     def __call__(cls, path: str, endpoint: Callable[..., Any], **options: Any) -> Any:
-        endpoint = _unbound(endpoint)
+        if isinstance(endpoint, MethodType):
+            endpoint = _function(endpoint.__func__)
+        elif issubclass(cls, ColdRoute):
+            return super().__call__(path, endpoint, **options)
         key = cls, path, endpoint, repr(options)
         if key not in _routes:
             _routes[key] = super().__call__(path, endpoint, **options)
@@ -119,14 +123,10 @@ class ColdRoute(APIRoute, metaclass=_Shared):
         return answered
 
 
-def _unbound(endpoint: Callable[..., Any]) -> Callable[..., Any]:
-    """A method as a function that finds its object in `request.app.state.endpoints`. FastAPI's
-    caches keep each endpoint it ever saw, and with a bound method the whole closed app."""
-    return _function(endpoint.__func__) if isinstance(endpoint, MethodType) else endpoint
-
-
 @cache
 def _function(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method as a function that finds its object in `request.app.state.endpoints`. FastAPI's
+    caches keep each endpoint it ever saw, and with a bound method the whole closed app."""
     signature = inspect.signature(method)
     parameters = [*signature.parameters.values()][1:]
     takes_request = "request" in signature.parameters

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 
 from scripts.demo import exam, tuning, wordings
@@ -14,22 +12,10 @@ from scripts.demo.asking import Source
 from scripts.demo.conversation import THOUGHT, Dialogue, prompt_text
 from scripts.demo.data import settled
 from scripts.demo.families import FAMILIES
-from scripts.demo.mean import mean
 from scripts.demo.rows import Codec, encode, example
 from scripts.demo.strangers import agents_instructions, strangers
 from scripts.demo.talk import UNKNOWN
-from trt_responses.prepare.checkpoint.safetensors import (
-    Tensor,
-    narrow,
-    read_tensors,
-    widen,
-    write_tensors,
-)
-from trt_responses.prepare.demo import COMPACT, USED_IDS
 from trt_responses.tokens.control import CONTROL
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SEED = 12
 
@@ -112,36 +98,3 @@ def _learnt(dialogue: Dialogue, rng: random.Random) -> int:
     reply = encode(exam.Question(dialogue).expected)
     one = example(dialogue, Codec.of([*prompt, *reply, *CONTROL]), rng)
     return int((one.weights[: len(prompt)] == 1).sum())
-
-
-# The mean of weights
-
-
-def written(folder: Path, *values: float, ids: tuple[int, ...] = (1, 2)) -> Path:
-    folder.mkdir()
-    (folder / "config.json").write_text(folder.name)
-    weights, used = narrow(np.array(values, np.float32)), np.array(ids, np.int32)
-    tensors = [
-        Tensor("norm", "BF16", weights.shape, lambda: weights),
-        Tensor(USED_IDS, "I32", used.shape, lambda: used),
-    ]
-    write_tensors(folder / COMPACT, tensors)
-    return folder
-
-
-def test_the_mean_of_weights_may_replace_one_of_them(tmp_path: Path) -> None:
-    first, second = written(tmp_path / "a", 1.0, 2.0), written(tmp_path / "b", 3.0, -2.0)
-    mean([first, second, second, second], first)
-    made = read_tensors(first / COMPACT)
-    assert widen(made["norm"].read()).tolist() == [2.5, -1.0]
-    assert made[USED_IDS].read().tolist() == [1, 2]
-    assert (first / "config.json").read_text() == "a"
-
-
-@pytest.mark.parametrize("other", [{"ids": (1, 3)}, {"values": (1.0,)}])
-def test_weights_of_another_kind_have_no_mean(tmp_path: Path, other: dict[str, Any]) -> None:
-    values = other.pop("values", (1.0, 2.0))
-    first, second = written(tmp_path / "a", 1.0, 2.0), written(tmp_path / "b", *values, **other)
-    with pytest.raises(ValueError, match="other tensors or another vocabulary"):
-        mean([first, second], tmp_path / "out")
-    assert not (tmp_path / "out").exists()
