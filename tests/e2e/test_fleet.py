@@ -24,6 +24,7 @@ from tests.support.double.results import Script
 from tests.support.grpc_server import llm_of, served
 from tests.support.grpc_servicers import Servicer
 from tests.support.polling import polled, until_seen
+from tests.support.processes import running
 from tests.support.server_processes import asked
 from tests.support.serving import Address, Child, child
 from trt_responses.errors import StartupError
@@ -57,17 +58,8 @@ def fleet(
     return child(*arguments, environment=usual | dict(settings))
 
 
-def running(server: Child, program: str) -> list[int]:
-    """The process ids of its children that run a program."""
-    return [
-        pid
-        for pid in server.children()
-        if program in Path(f"/proc/{pid}/cmdline").read_text().split("\0")
-    ]
-
-
 async def as_many(server: Child, program: str, count: int) -> None:
-    await until_seen(lambda: len(running(server, program)) == count)
+    await until_seen(lambda: len(running(server.pid, program)) == count)
 
 
 def lives(pid: int) -> bool:
@@ -93,21 +85,21 @@ async def ask_when_up(address: Address) -> tuple[int, object]:
 
 async def killed_with_the_only_place(server: Child, address: Address) -> None:
     """All front ends are killed while one of them holds the engine's one place."""
-    (engine,) = running(server, ENGINE)
+    (engine,) = running(server.pid, ENGINE)
     os.kill(engine, signal.SIGSTOP)
     holds = asyncio.create_task(ask(address, "POST", "/v1/responses", **WISH))
     async with asyncio.timeout(300):
         page = b""
         while b"trt_responses_responses_running 1\n" not in page:
             _, page = await asyncio.to_thread(asked, address.port, "GET", "/metrics")
-    fronts = running(server, FRONT_END)
+    fronts = running(server.pid, FRONT_END)
     for front in fronts:
         os.kill(front, signal.SIGKILL)
     with pytest.raises(ConnectionError):
         await holds
     await until_seen(lambda: not set(fronts) & set(server.children()))
     os.kill(engine, signal.SIGCONT)
-    await until_seen(lambda: len(running(server, FRONT_END)) == 2)
+    await until_seen(lambda: len(running(server.pid, FRONT_END)) == 2)
 
 
 @pytest.mark.xdist_group("embedded")
@@ -124,7 +116,7 @@ def test_a_front_end_that_is_killed_costs_nobody_else_and_comes_back(
         started_s = time.monotonic()
         async with fleet(small_engines_dir, tmp_path, settings) as server:
             address = await server.ready()
-            fronts, engines = running(server, FRONT_END), running(server, ENGINE)
+            fronts, engines = running(server.pid, FRONT_END), running(server.pid, ENGINE)
             assert (len(fronts), len(engines)) == (2, 1)
             status, made = await ask(address, "POST", "/v1/responses", **WISH)
             assert status == 200
@@ -137,10 +129,10 @@ def test_a_front_end_that_is_killed_costs_nobody_else_and_comes_back(
             os.kill(fronts[0], signal.SIGKILL)
             await until_seen(lambda: fronts[0] not in server.children())
             assert (await ask(address, "POST", "/v1/responses", **WISH))[0] == 200
-            await until_seen(lambda: len(running(server, FRONT_END)) == 2)
+            await until_seen(lambda: len(running(server.pid, FRONT_END)) == 2)
             await killed_with_the_only_place(server, address)
             assert (await ask_when_up(address))[0] == 200
-            assert running(server, ENGINE) == engines
+            assert running(server.pid, ENGINE) == engines
             many = [ask(address, "POST", "/v1/responses", **WISH) for _ in range(3 * A_MINUTE)]
             let_in = [status for status, _ in await asyncio.gather(*many)].count(200)
             filled = (time.monotonic() - started_s) * A_MINUTE / 60
@@ -169,7 +161,7 @@ def test_front_ends_share_the_processes_of_several_engines_and_what_is_known_of_
     async def run() -> None:
         async with fleet(small_engines_dir, tmp_path, several) as server:
             address = await server.ready()
-            engines = running(server, ENGINE)
+            engines = running(server.pid, ENGINE)
             assert len(engines) == 2
             for path, drains in acts.items():
                 status = await asyncio.to_thread(as_admin, address.port, path)
@@ -181,7 +173,7 @@ def test_front_ends_share_the_processes_of_several_engines_and_what_is_known_of_
             os.kill(engines[0], signal.SIGKILL)
             for _ in range(4):
                 assert (await ask(address, "POST", "/v1/responses", **wish))[0] == 200
-            await until_seen(lambda: len({*running(server, ENGINE)} - {engines[0]}) == 2)
+            await until_seen(lambda: len({*running(server.pid, ENGINE)} - {engines[0]}) == 2)
             children = server.children()
             server.signal(signal.SIGTERM)
             status, _, said = await server.ended()
@@ -214,7 +206,7 @@ def test_front_ends_over_another_servers_engine_need_none_of_this_machine(tmp_pa
             }
             async with child(*arguments, environment=settings) as server:
                 address = await server.ready()
-                assert len(running(server, FRONT_END)) == len(server.children()) == 2
+                assert len(running(server.pid, FRONT_END)) == len(server.children()) == 2
                 status, made = await ask(address, "POST", "/v1/responses", **WISH)
                 assert status == 200, made
                 server.signal(signal.SIGTERM)
@@ -243,7 +235,7 @@ def test_parts_that_freeze_or_cannot_be_started_for_a_while_come_back(
     async def run() -> None:
         async with fleet(small_engines_dir, tmp_path, settings) as server:
             address = await server.ready()
-            frozen = running(server, FRONT_END)[0]
+            frozen = running(server.pid, FRONT_END)[0]
             os.kill(frozen, signal.SIGSTOP)
             await until_seen(lambda: not lives(frozen))
             await as_many(server, FRONT_END, 2)
@@ -253,7 +245,7 @@ def test_parts_that_freeze_or_cannot_be_started_for_a_while_come_back(
             ):
                 before = resource.prlimit(server.pid, resource.RLIMIT_NOFILE)
                 resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (3, before[1]))
-                killed = running(server, program)
+                killed = running(server.pid, program)
                 for pid in killed:
                     os.kill(pid, signal.SIGKILL)
                 await server.says(words)

@@ -27,8 +27,11 @@ def children_of(pid: int) -> list[int]:
 
 def running(pid: int, program: str) -> list[int]:
     """Its own children that run a program of Python's, such as `package.module`."""
-    return [
-        child
-        for child in children_of(pid)
-        if program in Path(f"/proc/{child}/cmdline").read_text().split("\0")
-    ]
+    return [child for child in children_of(pid) if program in _command(child)]
+
+
+def _command(pid: int) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+    except OSError:  # it has ended
+        return []
