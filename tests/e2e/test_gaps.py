@@ -41,4 +41,4 @@ def test_no_input_holds_the_stream(name: str, verdicts: list[Verdict]) -> None:
     if name.startswith("upload") and (why := no_box()):
         pytest.skip(why)
     (found,) = (one for one in verdicts if name in one.name)
-    assert not found.is_red, found
+    assert found.hold_s <= MOST_S, found  # by the server's work: other tests run beside

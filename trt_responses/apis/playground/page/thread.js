@@ -103,20 +103,22 @@ export class Thread {
     );
   }
 
-  // Draws what is not drawn yet, the last first.
+  // Draws what is not drawn yet, the last first and at once.
   draw() {
     clearTimeout(this.drawing);
     const begun = performance.now(), end = this.nearEnd;
+    let slow = false;
     for (const view of this.order.map((turn) => this.view(turn)).reverse()) {
       if (view.drawn) {
         view.showVersions();
         continue;
       }
-      if (performance.now() - begun > SLICE_MS) {
+      if (slow) {
         this.drawing = setTimeout(() => this.draw());
         break;
       }
       view.update();
+      slow = performance.now() - begun > SLICE_MS;
     }
     if (end) this.toEnd();
     this.showEnd(this.nearEnd);
