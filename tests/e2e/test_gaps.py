@@ -14,6 +14,8 @@ SHOWN = (
     *("upload: parts of a name", "frame of no type", "WebSocket: pings"),
 )
 """One of each door; `make gaps` plays all."""
+BESIDE = 10
+"""Other tests run beside: a moment that looks quiet may not be, so the wall clock has more here."""
 
 
 @pytest.fixture(scope="module")
@@ -41,4 +43,5 @@ def test_no_input_holds_the_stream(name: str, verdicts: list[Verdict]) -> None:
     if name.startswith("upload") and (why := no_box()):
         pytest.skip(why)
     (found,) = (one for one in verdicts if name in one.name)
-    assert found.hold_s <= MOST_S, found  # by the server's work: other tests run beside
+    assert found.hold_s <= MOST_S, found
+    assert not found.quiet or found.wall_s <= MOST_S * BESIDE, found
