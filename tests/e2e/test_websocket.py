@@ -167,7 +167,7 @@ def test_a_connection_outlives_the_time_that_a_request_may_take() -> None:
 @pytest.mark.parametrize("abrupt", [True, False], ids=["reset", "closed"])
 def test_a_client_that_leaves_ends_its_run(abrupt: bool) -> None:
     async def story() -> None:
-        async with live(wide(100_000)) as here:
+        async with live(wide(20_000)) as here:
             # this client reads no more, and so would wait for the server's close frame
             socket = await connect(here.ws, close_timeout=0.1)
             await socket.send(orjson.dumps(HELLO).decode())
@@ -205,7 +205,7 @@ def test_a_server_that_is_stopped_ends_what_it_makes_and_says_that_it_restarts()
 
 def test_a_client_that_takes_nothing_does_not_hold_its_connection() -> None:
     async def story() -> None:
-        async with live(wide(100_000), max_backlog_bytes=100_000) as here:
+        async with live(wide(20_000), max_backlog_bytes=100_000) as here:
             reader, writer = await asyncio.open_connection(*here.ws[5:].split("/")[0].split(":"))
             writer.write(
                 b"GET /v1/responses HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: Upgrade\r\n"

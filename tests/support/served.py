@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from contextlib import asynccontextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from tests.support import tokens
@@ -164,6 +165,7 @@ def result(call_id: str, text: str = "Sunny.") -> dict[str, Any]:
 ENDLESS = Script(tuple((i,) for i in ids("<|channel|>final<|message|>") + ids(" word") * 5000))
 
 
+@cache
 def wide(count: int) -> Script:
     """Steps of many ids, so that a stream is larger than any socket's buffer."""
     return Script((ids("<|channel|>final<|message|>"), *[ids(" word") * 600] * count))

@@ -119,6 +119,8 @@ class LlamaCppEngine:
         self._turn: asyncio.TimerHandle | None = None
         """The timer of an adapter's turn, while requests wait for another adapter."""
         self._probing = False
+        self._proven = False
+        """Whether a child has shown what works with this model."""
         self._restarting = False
         self._restarts = 0
         self._down: str | None = "The engine has not been started."
@@ -402,13 +404,15 @@ class LlamaCppEngine:
         self._dispatch()
 
     async def _prove(self, child: Child) -> None:
-        """Check that a new child answers and that its guides work, which also loads them."""
-        end = await self._ask(child, CANARY, None)
+        """Check that a new child answers. The first one must show that guides work, which also
+        loads them; a later one loads them for its first guide, and answers sooner after a death."""
+        end = await self._ask(child, PROBE if self._proven else CANARY, None)
         if end.finish == "error":
             raise StartupError(f"The engine loaded {self._model.path} and failed: {end.error}")
-        if end.stop_id not in self._marks.guide_ends:
+        if not self._proven and end.stop_id not in self._marks.guide_ends:
             logger.warning("guides do not work with this model: refusing requests with one")
             self._limits = replace(self._limits, guides={})
+        self._proven = True
         await self._prompts.measure(child)
 
     async def _ask(self, child: Child, options: GenerateOptions, deadline_s: float | None) -> Chunk:
