@@ -6,10 +6,11 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+import sysconfig
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from trt_responses.doctor.check import Check
 from trt_responses.prepare.hardware import free_disk_bytes
@@ -19,6 +20,11 @@ from trt_responses.settings import Settings
 
 DISTRIBUTION = "trt-responses"
 OLDEST_PYTHON = (3, 11)
+OPTIMIZED = "--enable-optimizations"
+SLOW_PYTHON = (
+    "a request costs a third more CPU than with most systems' own Python: "
+    "`rm -r .venv && make install PYTHON=/usr/bin/python3`"
+)
 REQUIREMENT = re.compile(r"(?P<name>[A-Za-z0-9._-]+)(\[[^]]*\])?(?P<range>[^;]*)(;(?P<marker>.*))?")
 FEATURES = ("avx2", "avx512f", "amx_tile", "asimd", "sve")
 """The processor features that llama.cpp's kernels use, on x86 and on ARM."""
@@ -41,13 +47,24 @@ MODELS = (
 )
 
 
-def python_check(installed: tuple[int, ...] = sys.version_info[:3]) -> Check:
-    """Whether the server supports this Python."""
+def python_check(
+    installed: tuple[int, ...] = sys.version_info[:3], built: Mapping[str, Any] | None = None
+) -> Check:
+    """Whether the server supports this Python, and whether its build is a fast one."""
     text = ".".join(map(str, installed))
-    if installed >= OLDEST_PYTHON:
-        return Check("python", "ok", f"{text} on {platform.system()} {platform.machine()}")
-    oldest = ".".join(map(str, OLDEST_PYTHON))
-    return Check("python", "fault", text, f"install Python {oldest} or newer, then `make install`")
+    if installed < OLDEST_PYTHON:
+        oldest = ".".join(map(str, OLDEST_PYTHON))
+        remedy = f"install Python {oldest} or newer, then `make install`"
+        return Check("python", "fault", text, remedy)
+    if _is_slow(sysconfig.get_config_vars() if built is None else built):
+        return Check("python", "note", f"{text}, built without {OPTIMIZED}", SLOW_PYTHON)
+    return Check("python", "ok", f"{text} on {platform.system()} {platform.machine()}")
+
+
+def _is_slow(built: Mapping[str, Any]) -> bool:
+    """Whether Python was built without a profile. Debian builds with one by other means, and
+    leaves the flag empty that a build by hand would use."""
+    return bool(built.get("PGO_PROF_USE_FLAG")) and OPTIMIZED not in built.get("CONFIG_ARGS", "")
 
 
 def package_checks(requirements: Sequence[str] | None = None) -> list[Check]:

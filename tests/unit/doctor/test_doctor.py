@@ -114,7 +114,12 @@ def unused_port() -> int:
 
 
 def test_an_old_python_is_a_fault() -> None:
-    assert python_check((3, 11, 0)).state == "ok"
+    profile = {"PGO_PROF_USE_FLAG": "-fprofile-use"}
+    assert python_check((3, 11, 0), {}).state == "ok"
+    fast = profile | {"CONFIG_ARGS": "'--enable-optimizations' '--with-lto'"}
+    assert python_check((3, 11, 0), fast).state == "ok"
+    slow = python_check((3, 11, 0), profile | {"CONFIG_ARGS": "'--enable-shared'"})
+    assert (slow.state, "--enable-optimizations" in slow.found) == ("note", True)
     assert python_check((3, 10, 9)).state == "fault"
 
 

@@ -154,12 +154,11 @@ class Child:
         """End the child by closing its input; past the deadline, kill it."""
         if self._process.stdin is not None:
             self._process.stdin.close()
-        try:
-            async with asyncio.timeout(deadline_s):
-                await self._process.wait()
-        except TimeoutError:
-            self.kill()
-            await self._process.wait()
+        ended = asyncio.ensure_future(self._process.wait())
+        # before Python 3.11.3, `asyncio.timeout` raises in a task that was cancelled
+        await asyncio.wait((ended,), timeout=deadline_s)
+        self.kill()
+        await ended
         await asyncio.gather(self._listener, return_exceptions=True)
 
     async def _greet(self, settings: Settings, path: Path, deadline_s: float) -> None:

@@ -233,14 +233,12 @@ class EngineProcess:
             with suppress(ConnectionError, RuntimeError):
                 process.stdin.write(f"{deadline_s}\n".encode())
                 process.stdin.close()
-        try:
-            async with asyncio.timeout(deadline_s):
-                await process.wait()
-        except TimeoutError:
-            pass
+        ended = asyncio.ensure_future(process.wait())
+        try:  # before Python 3.11.3, `asyncio.timeout` raises in a task that was cancelled
+            await asyncio.wait((ended,), timeout=deadline_s)
         finally:
             _kill(process)
-            await process.wait()
+            await ended
 
 
 def _start_error(error: OSError) -> str:
