@@ -19,11 +19,9 @@ import os
 import statistics
 import subprocess
 import sys
-import tarfile
 import tempfile
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -81,13 +79,10 @@ def differs(root: Path, commit: str) -> bool:
 
 def unpacked(root: Path, commit: str, folder: Path) -> Path:
     """The package of the commit in a folder."""
-    archive = subprocess.run(
-        ["git", "-C", str(root), "archive", "--format=tar", commit, PACKAGE],
-        capture_output=True,
-        check=True,
-    )
-    with tarfile.open(fileobj=BytesIO(archive.stdout)) as files:
-        files.extractall(folder, filter="data")
+    archive = ["git", "-C", str(root), "archive", "--format=tar", commit, PACKAGE]
+    packed = subprocess.run(archive, capture_output=True, check=True).stdout
+    folder.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["tar", "-xf", "-", "-C", str(folder)], input=packed, check=True)
     return folder
 
 

@@ -22,8 +22,7 @@ DISTRIBUTION = "trt-responses"
 OLDEST_PYTHON = (3, 11)
 OPTIMIZED = "--enable-optimizations"
 SLOW_PYTHON = (
-    "a request costs a third more CPU than with most systems' own Python: "
-    "`rm -r .venv && make install PYTHON=/usr/bin/python3`"
+    "a request costs up to a third more CPU; `rm -r .venv && make install PYTHON=/usr/bin/python3`"
 )
 REQUIREMENT = re.compile(r"(?P<name>[A-Za-z0-9._-]+)(\[[^]]*\])?(?P<range>[^;]*)(;(?P<marker>.*))?")
 FEATURES = ("avx2", "avx512f", "amx_tile", "asimd", "sve")
@@ -62,8 +61,7 @@ def python_check(
 
 
 def _is_slow(built: Mapping[str, Any]) -> bool:
-    """Whether Python was built without a profile. Debian builds with one by other means, and
-    leaves the flag empty that a build by hand would use."""
+    """Whether it was built without a profile. Debian's has one, and no flag to ask for it."""
     return bool(built.get("PGO_PROF_USE_FLAG")) and OPTIMIZED not in built.get("CONFIG_ARGS", "")
 
 

@@ -96,12 +96,10 @@ class Child:
 
     async def ends_within(self, seconds: float) -> bool:
         """Whether the child ends by itself within this time."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self._process.wait()
-        except TimeoutError:
-            return False
-        return True
+        # before Python 3.11.3, `asyncio.timeout` raises in a task that was cancelled
+        ended = asyncio.ensure_future(self._process.wait())
+        await asyncio.wait((ended,), timeout=seconds)
+        return ended.done()
 
     async def post(self, path: str, fields: Mapping[str, object]) -> dict[str, Any]:
         """The reply to a small request of the server's own, or the child's refusal. Raises an
@@ -154,11 +152,9 @@ class Child:
         """End the child by closing its input; past the deadline, kill it."""
         if self._process.stdin is not None:
             self._process.stdin.close()
-        ended = asyncio.ensure_future(self._process.wait())
-        # before Python 3.11.3, `asyncio.timeout` raises in a task that was cancelled
-        await asyncio.wait((ended,), timeout=deadline_s)
-        self.kill()
-        await ended
+        if not await self.ends_within(deadline_s):
+            self.kill()
+            await self._process.wait()
         await asyncio.gather(self._listener, return_exceptions=True)
 
     async def _greet(self, settings: Settings, path: Path, deadline_s: float) -> None:
