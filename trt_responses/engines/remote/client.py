@@ -10,6 +10,8 @@ import asyncio
 import itertools
 import logging
 import time
+from collections import defaultdict
+from operator import itemgetter
 from typing import TYPE_CHECKING, cast
 
 from trt_responses.engine import Chunk, Health, Limits
@@ -31,6 +33,7 @@ KNOWN_CHUNKS = 1 << 16
 LAST_WORDS_S = 3.0
 """Time to wait for the reason of a death."""
 RETRY_S = 0.1
+PLAIN = frozenset((Kind.IDS, Kind.RUNS))
 
 
 class ChunksOfOne(dict[int, Chunk]):
@@ -261,7 +264,7 @@ class Connection(asyncio.Protocol):
     def _take(self, data: bytes) -> None:
         steps: list[tuple[int, bytes]] = []
         for kind, body in self._splitter.feed(data):
-            if kind in (Kind.IDS, Kind.RUNS):
+            if kind in PLAIN:
                 steps.append((kind, body))
                 continue
             self._take_steps(steps)
@@ -280,14 +283,15 @@ class Connection(asyncio.Protocol):
         if len(steps) == 1 and steps[0][0] == Kind.IDS:
             self._take_step(steps[0][1])
             return
-        ids_of: dict[int, list[int]] = {}
-        for kind, body in steps:
+        ids_of: defaultdict[int, list[int]] = defaultdict(list)
+        for kind, alike in itertools.groupby(steps, itemgetter(0)):
+            joined = b"".join([body for _, body in alike])
             if kind == Kind.IDS:
-                for number, token_id in frames.read_ids(body):
-                    ids_of.setdefault(number, []).append(token_id)
+                for number, token_id in frames.read_ids(joined):
+                    ids_of[number].append(token_id)
             else:
-                for number, ids in frames.read_runs(body):
-                    ids_of.setdefault(number, []).extend(ids)
+                for number, ids in frames.read_runs(joined):
+                    ids_of[number] += ids
         for number, ids in ids_of.items():
             self._push(number, Chunk(ids))
 

@@ -55,21 +55,30 @@ class Splitter:
 
     def __init__(self) -> None:
         self._held = bytearray()
+        """The beginning of a frame."""
+        self._wanted = 0
+        """The bytes that it has to have before it is looked at again."""
 
     def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
-        group = self._held
-        group += data
-        start = 0
-        while len(group) - start >= HEAD.size:
-            size, kind = HEAD.unpack_from(group, start)
+        if self._held:
+            self._held += data
+            if len(self._held) < self._wanted:
+                return
+            data = bytes(self._held)
+            self._held.clear()
+        start, length = 0, len(data)
+        while (end := start + HEAD.size) <= length:
+            size, kind = HEAD.unpack_from(data, start)
             if kind not in KINDS or size > MAX_BODY_BYTES:
                 raise ValueError(f"a frame of kind {kind} and {size} bytes")
-            end = start + HEAD.size + size
-            if len(group) < end:
+            begin, end = end, end + size
+            if end > length:
                 break
-            yield kind, bytes(memoryview(group)[start + HEAD.size : end])
+            yield kind, data[begin:end]
             start = end
-        del group[:start]
+        if start < length:
+            self._held += memoryview(data)[start:]
+            self._wanted = end - start
 
 
 def frame(kind: Kind, body: bytes) -> bytes:
