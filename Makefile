@@ -4,7 +4,8 @@
 
 # A build without a profile, such as pyenv's, costs a third more CPU than most systems' own Python: that one is taken, then.
 FAST = from sysconfig import get_config_var as built; import ensurepip, sys; sys.exit(sys.version_info < (3, 11) or "" != (built("PGO_PROF_USE_FLAG") or "") and "--enable-optimizations" not in built("CONFIG_ARGS"))
-PYTHON ?= $(shell for each in python3 /usr/bin/python3; do $$each -c '$(FAST)' 2>/dev/null && echo $$each && exit; done; echo python3)
+PYTHONS := python3 /usr/bin/python3
+PYTHON ?= $(shell for each in $(PYTHONS); do $$each -c '$(FAST)' 2>/dev/null && echo $$each && exit; done; echo python3)
 BIN := .venv/bin
 ENV := .venv/.serves
 DEV := .venv/.develops

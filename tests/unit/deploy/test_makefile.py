@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -29,6 +30,15 @@ case "$*" in
 esac
 exec {sys.executable} "$@"
 """
+
+
+BUILT = f"""#!/bin/sh
+exec {sys.executable} -c 'import sys, sysconfig
+sysconfig.get_config_vars().update({{}})
+exec(sys.argv[2])' "$@"
+"""
+"""A Python that was built so."""
+BY_HAND = {"PGO_PROF_USE_FLAG": "-fprofile-use", "CONFIG_ARGS": "--enable-shared"}
 
 
 def made(folder: Path, python: str) -> subprocess.CompletedProcess[str]:
@@ -68,3 +78,25 @@ def test_without_venvs_own_pip_the_systems_installs_it(tmp_path: Path) -> None:
     venv, pip = calls[-2:]
     assert venv == "-m venv --clear --without-pip .venv"
     assert pip.startswith("-m pip --quiet --python .venv/bin/python install ")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "chosen"),
+    [
+        (BY_HAND, BY_HAND | {"CONFIG_ARGS": "--enable-optimizations"}, "second"),
+        (BY_HAND, BY_HAND | {"PGO_PROF_USE_FLAG": ""}, "second"),  # as Debian's says
+        (BY_HAND | {"PGO_PROF_USE_FLAG": ""}, BY_HAND, "first"),
+        (BY_HAND, BY_HAND, "python3"),
+    ],
+)
+def test_a_python_that_was_built_with_a_profile_is_taken_before_one_that_was_not(
+    tmp_path: Path, first: dict[str, str], second: dict[str, str], chosen: str
+) -> None:
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    for name, built in (("first", first), ("second", second)):
+        (tmp_path / name).write_text(BUILT.format(json.dumps(built)))
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "which.mk").write_text("include Makefile\n$(info $(PYTHON))\n")
+    command = ["make", "-n", "-f", "which.mk", "PYTHONS=./first ./second", "help"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert ended.stdout.splitlines()[0].removeprefix("./") == chosen
