@@ -41,6 +41,11 @@ exec(sys.argv[2])' "$@"
 BY_HAND = {"PGO_PROF_USE_FLAG": "-fprofile-use", "CONFIG_ARGS": "--enable-shared"}
 
 
+def outside() -> dict[str, str]:
+    """The environment without that of a `make` which runs these tests."""
+    return {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS"))}
+
+
 def made(folder: Path, python: str) -> subprocess.CompletedProcess[str]:
     """`make serve` in a checkout with such a Python."""
     for name in ("Makefile", "pyproject.toml", "constraints.txt"):
@@ -48,8 +53,11 @@ def made(folder: Path, python: str) -> subprocess.CompletedProcess[str]:
     program = folder / "python"
     program.write_text(python)
     program.chmod(0o755)
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS"))}
-    env |= {"CALLS": str(folder / "calls"), "PIP_NO_INDEX": "1", "PIP_CONSTRAINT": "/none"}
+    env = outside() | {
+        "CALLS": str(folder / "calls"),
+        "PIP_NO_INDEX": "1",
+        "PIP_CONSTRAINT": "/none",
+    }
     command = ["make", "serve", f"PYTHON={program}"]
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True)
 
@@ -98,5 +106,5 @@ def test_a_python_that_was_built_with_a_profile_is_taken_before_one_that_was_not
         (tmp_path / name).chmod(0o755)
     (tmp_path / "which.mk").write_text("include Makefile\n$(info $(PYTHON))\n")
     command = ["make", "-n", "-f", "which.mk", "PYTHONS=./first ./second", "help"]
-    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    ended = subprocess.run(command, cwd=tmp_path, env=outside(), capture_output=True, text=True)
     assert ended.stdout.splitlines()[0].removeprefix("./") == chosen
