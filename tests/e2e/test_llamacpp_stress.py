@@ -147,6 +147,14 @@ async def kill(engine: LlamaCppEngine) -> None:
     await turn(5)  # the engine has waited for the same end, and longer than we
 
 
+async def proof(child: Child) -> int:
+    """The ids of the first request of a child, its proof, as llama.cpp logs them: prompt and
+    answer."""
+    while not (logged := re.findall(r"total time .*/ +(\d+) tokens", "\n".join(child.lines))):
+        await turn()
+    return int(logged[0])
+
+
 def test_a_killed_child_fails_what_is_guided_and_the_next_child_goes_on_with_what_is_free(
     small_gguf: Path,
 ) -> None:
@@ -158,6 +166,7 @@ def test_a_killed_child_fails_what_is_guided_and_the_next_child_goes_on_with_wha
             await guided.some(3)
             await told.some(3)
             first = child_of(engine).pid
+            assert await proof(child_of(engine)) > 2  # a guided text
             await kill(engine)
             assert guided.end.finish == "error"
             assert guided.end.error
@@ -170,6 +179,7 @@ def test_a_killed_child_fails_what_is_guided_and_the_next_child_goes_on_with_wha
             health = await engine.settled()
             assert (health.alive, health.ready, health.restarts) == (True, True, 1)
             assert child_of(engine).pid != first
+            assert await proof(child_of(engine)) == 2  # one id, and no guide to load
             assert (await generated(engine, PROMPT, SHORT)).end.finish == "length"
             await told.some(before + 3)
             assert [chunk.cached_tokens for chunk in told.chunks if chunk.cached_tokens] == []
