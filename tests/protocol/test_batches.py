@@ -339,7 +339,8 @@ async def test_an_owner_has_a_bounded_number_of_open_batches(tmp_path: Path) -> 
         assert "limit 2 (TRT_RESPONSES_OWNER_BATCHES)" in refused.error["message"]
         assert int(refused.headers["retry-after"]) > 0
         assert (await created(app, jsonl(request("one")), key="key-b")).status == 200
-        sent = await ask(app, "POST", "/v1/files", form(b"{}", purpose="batch"), kind=FORM)
+        lines = form(jsonl(request("one")), purpose="batch")  # others would fail, and make room
+        sent = await ask(app, "POST", "/v1/files", lines, kind=FORM)
         both = {"input_file_id": sent.json()["id"], "endpoint": RESPONSES}
         both["completion_window"] = "24h"
         await ask(app, "POST", f"/v1/batches/{one['id']}/cancel")
