@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 .PHONY: help install fmt check test test-rest test-all deploy-check live doctor engine serve docs docs-check release views bench conformance cost fuzz faults gaps rollout aiperf page demo-train demo-eval clean
 
-# A build without a profile, such as pyenv's, costs a third more CPU than most systems' own Python: that one is taken, then.
+# A build without a profile, such as pyenv's, takes more CPU than most systems' own Python (docs/decisions/serve.md): that one is taken, then.
 FAST = from sysconfig import get_config_var as built; import ensurepip, sys; sys.exit(sys.version_info < (3, 11) or "" != (built("PGO_PROF_USE_FLAG") or "") and "--enable-optimizations" not in built("CONFIG_ARGS"))
 PYTHONS := python3 /usr/bin/python3
 PYTHON ?= $(shell for each in $(PYTHONS); do $$each -c '$(FAST)' 2>/dev/null && echo $$each && exit; done; echo python3)

@@ -22,7 +22,7 @@ DISTRIBUTION = "trt-responses"
 OLDEST_PYTHON = (3, 11)
 OPTIMIZED = "--enable-optimizations"
 SLOW_PYTHON = (
-    "a request costs up to a third more CPU; `rm -r .venv && make install PYTHON=/usr/bin/python3`"
+    "a request costs about a tenth more CPU; `rm -r .venv && make install PYTHON=/usr/bin/python3`"
 )
 REQUIREMENT = re.compile(r"(?P<name>[A-Za-z0-9._-]+)(\[[^]]*\])?(?P<range>[^;]*)(;(?P<marker>.*))?")
 FEATURES = ("avx2", "avx512f", "amx_tile", "asimd", "sve")

@@ -11,7 +11,6 @@ import itertools
 import logging
 import time
 from collections import defaultdict
-from operator import itemgetter
 from typing import TYPE_CHECKING, cast
 
 from trt_responses.engine import Chunk, Health, Limits
@@ -284,13 +283,12 @@ class Connection(asyncio.Protocol):
             self._take_step(steps[0][1])
             return
         ids_of: defaultdict[int, list[int]] = defaultdict(list)
-        for kind, alike in itertools.groupby(steps, itemgetter(0)):
-            joined = b"".join([body for _, body in alike])
+        for kind, body in steps:
             if kind == Kind.IDS:
-                for number, token_id in frames.read_ids(joined):
+                for number, token_id in frames.read_ids(body):
                     ids_of[number].append(token_id)
             else:
-                for number, ids in frames.read_runs(joined):
+                for number, ids in frames.read_runs(body):
                     ids_of[number] += ids
         for number, ids in ids_of.items():
             self._push(number, Chunk(ids))
