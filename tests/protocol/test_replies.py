@@ -61,6 +61,19 @@ def test_a_plain_answer_has_every_key_and_the_models_words() -> None:
     asyncio.run(story())
 
 
+@pytest.mark.parametrize("most", [100, 16], ids=["whole", "cut"])
+def test_the_last_step_of_the_engine_leaves_in_one_send_with_the_end(most: int) -> None:
+    async def story() -> None:
+        async with served(THOUGHT) as s:
+            call = await s.client.create(stream=True, max_output_tokens=most)
+            *earlier, last = [heard.message["body"] for heard in call.heard[1:]]
+            assert b"response.output_text.done" in last
+            assert b'"status":"%b"' % (b"completed" if most == 100 else b"incomplete") in last
+            assert sum(body.count(b"response.output_text.delta") > 0 for body in earlier) > 1
+
+    asyncio.run(story())
+
+
 @pytest.mark.parametrize("text", [ANSWER, THOUGHT, CALL], ids=["answer", "thought", "call"])
 def test_a_stream_is_what_a_strict_client_takes_and_ends_in_the_plain_answer(text: str) -> None:
     async def story() -> None:

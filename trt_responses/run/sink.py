@@ -1,6 +1,7 @@
 """The sink of a run's engine requests: an engine's step becomes fragments, events and frames.
 
-All of that is done before `push` returns. Knows the reader, the gate of a steered segment, the
+All of that is done before `push` returns, except that the frames of a segment's last step may leave
+with what the run tells next. Knows the reader, the gate of a steered segment, the
 machine and the log; knows no engine, no plan, and not what follows a segment.
 """
 
@@ -127,7 +128,11 @@ class Sink:
                 self._end(end_of(chunk))
         except Exception as fault:  # the edge of a run: whatever broke, the client hears an end
             self.decide(broken(fault, self.log.begun.id))
-        self.log.wake()
+        if self.ended is not None and self.ended.done():
+            # behind the run's own step: what ends the response may leave in the same send
+            asyncio.get_running_loop().call_soon(self.log.wake)
+        else:
+            self.log.wake()
 
     def read(self, token_ids: Sequence[int]) -> None:
         """Read ids that count, from the engine or in its place."""

@@ -32,7 +32,6 @@ KNOWN_CHUNKS = 1 << 16
 LAST_WORDS_S = 3.0
 """Time to wait for the reason of a death."""
 RETRY_S = 0.1
-PLAIN = frozenset((Kind.IDS, Kind.RUNS))
 
 
 class ChunksOfOne(dict[int, Chunk]):
@@ -220,6 +219,7 @@ class Connection(asyncio.Protocol):
         self._pushes: dict[int, Callable[[Chunk], None]] = {}
         self._chunks = ChunksOfOne()
         self._splitter = Splitter()
+        self._unsent: list[bytes] = []
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -261,35 +261,31 @@ class Connection(asyncio.Protocol):
                 self._transport.abort()
 
     def _take(self, data: bytes) -> None:
-        steps: list[tuple[int, bytes]] = []
-        for kind, body in self._splitter.feed(data):
-            if kind in PLAIN:
-                steps.append((kind, body))
-                continue
-            self._take_steps(steps)
-            steps = []
-            if kind == Kind.CHUNKS:
+        """Pass what has come to its streams. Several steps at once mean that this process is behind
+        the engine: then each stream gets its ids in one chunk, its last one too, for one write."""
+        received = list(self._splitter.feed(data))
+        if len(received) == 1 and received[0][0] == Kind.IDS:
+            self._take_step(received[0][1])
+            return
+        ids_of: defaultdict[int, list[int]] = defaultdict(list)
+        for kind, body in received:
+            if kind in (Kind.IDS, frames.SINGLES):
+                for number, token_id in frames.read_ids(body):
+                    ids_of[number].append(token_id)
+            elif kind == Kind.RUNS:
+                for number, ids in frames.read_runs(body):
+                    ids_of[number] += ids
+            elif kind == Kind.CHUNKS:
                 for number, chunk in frames.read_chunks(body):
+                    earlier = ids_of.pop(number, [])
+                    if chunk.logprobs and earlier:
+                        self._push(number, Chunk(earlier))
+                    elif earlier:
+                        chunk = chunk._replace(token_ids=[*earlier, *chunk.token_ids])
                     self._push(number, chunk)
             elif kind == Kind.STATE:
                 self.version, self.health, self.limits = frames.read_state(body)
                 self.informed.set()
-        self._take_steps(steps)
-
-    def _take_steps(self, steps: list[tuple[int, bytes]]) -> None:
-        """Pass steps of plain ids to their streams. Several at once mean that this process is
-        behind the engine: then each stream gets its ids in one chunk, for one write."""
-        if len(steps) == 1 and steps[0][0] == Kind.IDS:
-            self._take_step(steps[0][1])
-            return
-        ids_of: defaultdict[int, list[int]] = defaultdict(list)
-        for kind, body in steps:
-            if kind == Kind.IDS:
-                for number, token_id in frames.read_ids(body):
-                    ids_of[number].append(token_id)
-            else:
-                for number, ids in frames.read_runs(body):
-                    ids_of[number] += ids
         for number, ids in ids_of.items():
             self._push(number, Chunk(ids))
 
@@ -318,5 +314,13 @@ class Connection(asyncio.Protocol):
                 logger.exception("a request's sink failed")
 
     def _write(self, data: bytes) -> None:
+        """Send with what else is sent in this turn of the loop: requests come in groups."""
+        if not self._unsent:
+            asyncio.get_running_loop().call_soon(self._send)
+        self._unsent.append(data)
+
+    def _send(self) -> None:
+        data = b"".join(self._unsent)
+        self._unsent.clear()
         if self._transport is not None:
             self._transport.write(data)

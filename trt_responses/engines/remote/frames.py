@@ -7,6 +7,7 @@ engine.
 
 from __future__ import annotations
 
+import re
 import struct
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
@@ -42,10 +43,16 @@ class Kind(IntEnum):
     """To a front end: number and whole chunk of each request, as JSON."""
 
 
+SINGLES = 7
+"""Frames of one id each, joined by the front end that is behind: the body of `Kind.IDS`."""
+
+
 MAX_BODY_BYTES = 256 * 1024 * 1024
 """Maximum body of a frame. A larger size in a head is an error, and would be waited for without
 end."""
 KINDS = frozenset(Kind)
+SINGLE = HEAD.pack(PAIR.size, Kind.IDS)
+MANY_SINGLES = re.compile(b"(?:%b.{%d}){2,}" % (re.escape(SINGLE), PAIR.size), re.DOTALL)
 UNREADABLE = (ValueError, TypeError, LookupError, OverflowError, struct.error)
 """The errors that reading a frame can raise."""
 
@@ -74,6 +81,10 @@ class Splitter:
             begin, end = end, end + size
             if end > length:
                 break
+            if kind == Kind.IDS and (singles := MANY_SINGLES.match(data, start)):
+                yield SINGLES, memoryview(singles[0]).cast("Q")[1::2].tobytes()
+                start = singles.end()
+                continue
             yield kind, data[begin:end]
             start = end
         if start < length:

@@ -46,7 +46,7 @@ def read(data: bytes, cut: int) -> list[tuple[int, Chunk]]:
     splitter, told = Splitter(), []
     for start in range(0, len(data), cut):
         for kind, body in splitter.feed(data[start : start + cut]):
-            if kind == Kind.IDS:
+            if kind in (Kind.IDS, frames.SINGLES):
                 told += [(number, Chunk([token_id])) for number, token_id in frames.read_ids(body)]
             elif kind == Kind.RUNS:
                 told += [(number, Chunk(ids)) for number, ids in frames.read_runs(body)]
@@ -68,6 +68,14 @@ def test_what_an_engine_pushes_arrives_in_its_order(
     pending: list[tuple[int, Chunk]], cut: int
 ) -> None:
     assert told_of(read(frames.steps(pending), cut)) == told_of(pending)
+
+
+@given(st.lists(st.lists(st.tuples(WORD, WORD), min_size=1, max_size=3)), st.integers(1, 60))
+def test_steps_of_one_id_each_that_come_together_lose_none(
+    steps: list[list[tuple[int, int]]], cut: int
+) -> None:
+    data = b"".join(frames.single_ids([word for pair in step for word in pair]) for step in steps)
+    assert read(data, cut) == [(number, Chunk([one])) for step in steps for number, one in step]
 
 
 @given(st.lists(st.tuples(WORD, st.builds(Chunk, st.lists(WORD, min_size=1, max_size=1)) | CHUNKS)))

@@ -7,7 +7,8 @@ import os
 import socket
 from array import array
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -15,7 +16,8 @@ from tests.support.asgi import until
 from tests.support.gather import Gather, begin, generated
 from tests.support.remote_pair import VERSION, front_end, path_of, socket_served
 from tests.support.scripted.engine import Script, ScriptedEngine, Stall, StepClock
-from trt_responses.engine import Chunk, GenerateOptions
+from tests.support.turns import turn
+from trt_responses.engine import Chunk, GenerateOptions, Logprob
 from trt_responses.engines.remote import frames
 from trt_responses.engines.remote.client import Connection, RemoteEngine
 from trt_responses.engines.remote.frames import Kind, Splitter
@@ -364,8 +366,9 @@ def test_steps_that_come_together_are_one_chunk_for_each_stream_in_their_order()
     """So a front end that is behind the engine catches up."""
     pair: frames.Pending = [(1, Chunk((5,))), (2, Chunk((6,)))]
     several: frames.Pending = [(1, Chunk((7, 8)))]
-    last: frames.Pending = [(2, Chunk((), cached_tokens=3, finish="stop"))]
-    together = b"".join(map(frames.steps, (pair, several, pair, [*pair, *last])))
+    last: frames.Pending = [(2, Chunk((9,), cached_tokens=3, finish="stop"))]
+    scored: frames.Pending = [(1, Chunk((4,), [Logprob(4, -0.5)], finish="length"))]
+    together = b"".join(map(frames.steps, (pair, several, pair, [*pair, *last], scored)))
 
     async def run() -> None:
         connection, sinks = Connection(), [Gather(), Gather()]
@@ -373,8 +376,28 @@ def test_steps_that_come_together_are_one_chunk_for_each_stream_in_their_order()
             connection.begin(number, [1], OPTIONS, sink)
         connection.data_received(frames.steps(pair))
         connection.data_received(together)
-        assert [list(chunk.token_ids) for chunk in sinks[0].chunks] == [[5], [5, 7, 8, 5, 5]]
-        assert [list(chunk.token_ids) for chunk in sinks[1].chunks] == [[6], [6, 6, 6], []]
-        assert sinks[1].end.finish == "stop"
+        assert [list(chunk.token_ids) for chunk in sinks[0].chunks] == [[5], [5, 7, 8, 5, 5], [4]]
+        assert [list(chunk.token_ids) for chunk in sinks[1].chunks] == [[6], [6, 6, 6, 9]]
+        assert sinks[1].chunks[-1][2:4] == (3, "stop")
+        assert [entry.token_id for entry in sinks[0].chunks[-1].logprobs] == [4], (
+            "one for each of its ids"
+        )
+
+    asyncio.run(run())
+
+
+def test_requests_of_one_turn_leave_in_one_write() -> None:
+    async def run() -> None:
+        written: list[bytes] = []
+        connection, wire = Connection(), SimpleNamespace(write=written.append)
+        connection.connection_made(cast("asyncio.Transport", wire))
+        connection.begin(1, [1], OPTIONS, Gather())
+        connection.begin(2, [1], OPTIONS, Gather())
+        connection.abort(1)
+        await turn()
+        connection.begin(3, [1], OPTIONS, Gather())
+        await turn()
+        told = [[kind for kind, _ in Splitter().feed(data)] for data in written]
+        assert told == [[Kind.GENERATE, Kind.GENERATE, Kind.ABORT], [Kind.GENERATE]]
 
     asyncio.run(run())
