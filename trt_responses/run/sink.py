@@ -1,8 +1,8 @@
 """The sink of a run's engine requests: an engine's step becomes fragments, events and frames.
 
 All of that is done before `push` returns, except that the frames of a segment's last step may leave
-with what the run tells next. Knows the reader, the gate of a steered segment, the
-machine and the log; knows no engine, no plan, and not what follows a segment.
+with what the run tells next. Knows the reader, the gate of a steered segment, the machine and the
+log; knows no engine, no plan, and not what follows a segment.
 """
 
 from __future__ import annotations

@@ -247,6 +247,7 @@ class Connection(asyncio.Protocol):
             self._push(number, Chunk(finish="error", error=reason, lost=lost))
 
     def close(self) -> None:
+        self._send()
         if self._transport is not None:
             self._transport.close()
 
@@ -320,7 +321,7 @@ class Connection(asyncio.Protocol):
         self._unsent.append(data)
 
     def _send(self) -> None:
-        data = b"".join(self._unsent)
+        data, transport = b"".join(self._unsent), self._transport
         self._unsent.clear()
-        if self._transport is not None:
-            self._transport.write(data)
+        if transport is not None and not transport.is_closing():
+            transport.write(data)

@@ -389,7 +389,10 @@ def test_steps_that_come_together_are_one_chunk_for_each_stream_in_their_order()
 def test_requests_of_one_turn_leave_in_one_write() -> None:
     async def run() -> None:
         written: list[bytes] = []
-        connection, wire = Connection(), SimpleNamespace(write=written.append)
+        connection, wire = (
+            Connection(),
+            SimpleNamespace(write=written.append, is_closing=lambda: False),
+        )
         connection.connection_made(cast("asyncio.Transport", wire))
         connection.begin(1, [1], OPTIONS, Gather())
         connection.begin(2, [1], OPTIONS, Gather())
