@@ -217,16 +217,12 @@ class Log:
 
     def _since(self, number: int) -> bytes:
         """The frames from this number on, which are the last few entries'."""
-        entries = self.entries
-        if (entry := entries[-1]).first <= number:  # as after most steps
-            return b"".join(entry.frames(number - entry.first))
-        place = len(entries) - 2
+        entries, place = self.entries, len(self.entries) - 1
         while entries[place].first > number:
             place -= 1
         frames = entries[place].frames(number - entries[place].first)
         for entry in entries[place + 1 :]:
-            if len(entry):  # a text that was just opened has no piece yet
-                frames += entry.frames(0)
+            frames += entry.frames(0)
         return b"".join(frames)
 
     def listen(self, tell: Tell, *, after: int = -1) -> bytes:

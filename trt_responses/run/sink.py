@@ -128,11 +128,10 @@ class Sink:
                 self._end(end_of(chunk))
         except Exception as fault:  # the edge of a run: whatever broke, the client hears an end
             self.decide(broken(fault, self.log.begun.id))
-        if self.ended is not None and self.ended.done():
-            # behind the run's own step: what ends the response may leave in the same send
-            asyncio.get_running_loop().call_soon(self.log.wake)
-        else:
+        if self.ended is None or not self.ended.done():
             self.log.wake()
+        else:  # behind the run's next step: what ends the response may leave in the same send
+            self.ended.get_loop().call_soon(self.log.wake)
 
     def read(self, token_ids: Sequence[int]) -> None:
         """Read ids that count, from the engine or in its place."""

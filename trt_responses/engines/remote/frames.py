@@ -43,10 +43,7 @@ class Kind(IntEnum):
     """To a front end: number and whole chunk of each request, as JSON."""
 
 
-SINGLES = 7
-"""Frames of one id each, joined by the front end that is behind: the body of `Kind.IDS`."""
-
-
+SINGLES = 7  # no frame of its own: frames of one id each that came together, read as `Kind.IDS`
 MAX_BODY_BYTES = 256 * 1024 * 1024
 """Maximum body of a frame. A larger size in a head is an error, and would be waited for without
 end."""
