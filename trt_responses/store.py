@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Literal, Protocol
 
-import orjson
-
 from trt_responses.frozen import dataclass
 
 Kind = Literal[
@@ -29,12 +27,6 @@ Kind = Literal[
 replaces earlier items except user and developer messages, and `context` all earlier items.
 `request` is used inside stores only and is not a message: the request's fields at the end of a
 body."""
-
-
-def lasting_json(value: object) -> bytes:
-    """JSON for what is kept. What orjson returns stays in a buffer of four to sixteen times its
-    size, of 4 KiB and more, for as long as it lives; a copy has its own size."""
-    return bytes(memoryview(orjson.dumps(value)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,10 +19,11 @@ from trt_responses.frozen import dataclass
 from trt_responses.language.messages import FUNCTIONS, Message
 from trt_responses.prompt.calls import call_message as call_message
 from trt_responses.prompt.calls import result_message
-from trt_responses.store import Block, Kind, lasting_json
+from trt_responses.store import Block, Kind
 from trt_responses.wire import items as i
 from trt_responses.wire import output as o
 from trt_responses.wire.past_calls import Amending, CallText, FolderItem, PastCall
+from trt_responses.wire.response import lasting_json
 from trt_responses.wire.tools import SEPARATOR
 
 ITEM: TypeAdapter[i.InputItem] = TypeAdapter(i.InputItem)

@@ -9,8 +9,9 @@ from array import array
 from typing import TYPE_CHECKING, assert_never
 
 from trt_responses.prompt import conversation as c
-from trt_responses.store import Block, lasting_json
+from trt_responses.store import Block
 from trt_responses.wire import output as o
+from trt_responses.wire.response import lasting_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -28,9 +28,10 @@ from trt_responses.log.machine import OPENS, Machine
 from trt_responses.prompt.prompt import Prompt
 from trt_responses.run.ending import End
 from trt_responses.run.generation import Generation
-from trt_responses.store import Block, Kind, lasting_json
+from trt_responses.store import Block, Kind
 from trt_responses.wire import events as e
 from trt_responses.wire.output import OutputItem
+from trt_responses.wire.response import lasting_json
 
 Json = dict[str, Any]
 

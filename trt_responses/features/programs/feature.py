@@ -26,8 +26,9 @@ from trt_responses.log.item_events import Callee
 from trt_responses.prompt.conversation import ID_PREFIXES, callee_of
 from trt_responses.prompt.history import prior_of
 from trt_responses.prompt.output_blocks import answer_ids
-from trt_responses.store import Block, lasting_json
+from trt_responses.store import Block
 from trt_responses.wire.past_calls import FolderItem
+from trt_responses.wire.response import lasting_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

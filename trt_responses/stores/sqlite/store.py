@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-CACHE_BYTES = 32 * MIB
+CACHE_BYTES = 8 * MIB
 READERS = 2
 TOUCHED_AT_MOST = 1000
 """Maximum number of buffered times of use; then they are written without another change."""
