@@ -171,11 +171,9 @@ class KeyRing:
             for key in self._limited.get(owner, ())
             if key.limits is not None and not key.has_expired(now_s)
         ]
-        return (
-            OwnerLimits(**{kind: self._largest(kind, named) for kind in KINDS})
-            if named
-            else (self._limits)
-        )
+        if not named:
+            return self._limits
+        return OwnerLimits(**{kind: self._largest(kind, named) for kind in KINDS})
 
     def _largest(self, kind: str, named: Sequence[OwnerLimits]) -> int | None:
         values = [value for limits in named if (value := getattr(limits, kind)) is not None]

@@ -109,7 +109,8 @@ class Metrics:
         self._shared: set[str] = set()
         """Metrics that are equal in every process; not summed."""
         self._model, self._engine = model, engine
-        self._info("build", "The server.", version=version)
+        build = Reading("info", ("version",), lambda: {(version,): 1})
+        self._show("build", "The server.", build)
         self._show(
             "model",
             "What is served: each version of the engine that is loaded.",
@@ -196,10 +197,6 @@ class Metrics:
     def _show(self, name: str, help_text: str, family: Family) -> None:
         self._families[name] = family
         self._shown.append(Shown(PREFIX + name, help_text, family))
-
-    def _info(self, name: str, help_text: str, **labels: str) -> None:
-        samples: Mapping[Labels, float] = {tuple(labels.values()): 1}
-        self._show(name, help_text, Reading("info", tuple(labels), lambda: samples))
 
     # --- what is counted ----------------------------------------------------------------------
 

@@ -29,11 +29,6 @@ if TYPE_CHECKING:
 LINES = "application/x-ndjson"
 
 
-def routes(shared: Shared) -> list[OwnerActs]:
-    """The endpoints of this folder."""
-    return [OwnerActs(shared)]
-
-
 @runtime_checkable
 class KeepsForOwners(Protocol):
     """A part that keeps more of owners than the store does. Its methods block, and belong in a
