@@ -172,18 +172,11 @@ def summed(
 
 def text(shown: Iterable[Shown], more: More = NOTHING_MORE) -> bytes:
     """The metrics as Prometheus text, version 0.0.4."""
-    parts: list[str] = []
-    for each in shown:
-        parts.append(each.text_head)
-        parts.extend(each.lines(more))
-    return "".join(parts).encode()
+    parts = (chain((each.text_head,), each.lines(more)) for each in shown)
+    return "".join(chain.from_iterable(parts)).encode()
 
 
 def open_metrics(shown: Iterable[Shown], more: More = NOTHING_MORE) -> bytes:
     """The metrics as OpenMetrics, version 1.0.0."""
-    parts: list[str] = []
-    for each in shown:
-        parts.append(each.open_head)
-        parts.extend(each.lines(more))
-    parts.append("# EOF\n")
-    return "".join(parts).encode()
+    parts = (chain((each.open_head,), each.lines(more)) for each in shown)
+    return "".join((*chain.from_iterable(parts), "# EOF\n")).encode()

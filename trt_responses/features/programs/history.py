@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
     Item = Mapping[str, Any]
 
-CALLS = ("function_call", "custom_tool_call")
-OUTPUTS = ("function_call_output", "custom_tool_call_output")
-TYPES = (*CALLS, *OUTPUTS, "program", "program_output")
+TYPES = (
+    *("function_call", "custom_tool_call", "function_call_output", "custom_tool_call_output"),
+    *("program", "program_output"),
+)
 
 
 class Recorded(NamedTuple):

@@ -24,23 +24,9 @@ if TYPE_CHECKING:
 
 Value = str | int | float | bool | tuple[str, ...]
 
-GEN_AI = {
-    "operation": "gen_ai.operation.name",
-    "provider": "gen_ai.provider.name",
-    "model": "gen_ai.request.model",
-    "served_model": "gen_ai.response.model",
-    "response_id": "gen_ai.response.id",
-    "finish": "gen_ai.response.finish_reasons",
-    "first_token_s": "gen_ai.response.time_to_first_chunk",
-    "input_tokens": "gen_ai.usage.input_tokens",
-    "output_tokens": "gen_ai.usage.output_tokens",
-    "cached_tokens": "gen_ai.usage.cache_read.input_tokens",
-    "reasoning_tokens": "gen_ai.usage.reasoning.output_tokens",
-    "tool": "gen_ai.tool.name",
-    "error": "error.type",
-}
-"""Our names and those of the conventions for generative AI, which still change."""
-OURS = "trt_responses."
+OPERATION = "gen_ai.operation.name"
+"""Names that do not begin with `trt_responses` are those of the conventions for generative AI,
+which still change."""
 
 
 class Traces:
@@ -58,7 +44,7 @@ class Traces:
             f"chat {facts.response.model}",
             _caller(facts.origin.trace_headers),
             trace.SpanKind.SERVER,
-            self._named(_values(facts)),
+            _values(facts),
             start_time=facts.arrival_ns + offset_ns,
         )
         if facts.response.error is not None:
@@ -75,26 +61,21 @@ class Traces:
         from opentelemetry import trace
 
         for run in facts.tool_runs:
-            values: dict[str, Value] = {
-                "operation": "execute_tool",
-                "tool": run.tool,
-                "failed": run.failed,
-                "answer_bytes": run.answer_bytes,
-            }
             began_ns = run.began_ns + offset_ns
             part = self._tracer.start_span(
                 f"execute_tool {run.tool}",
                 within,
-                attributes=self._named(values),
+                attributes={
+                    OPERATION: "execute_tool",
+                    "gen_ai.tool.name": run.tool,
+                    "trt_responses.failed": run.failed,
+                    "trt_responses.answer_bytes": run.answer_bytes,
+                },
                 start_time=began_ns,
             )
             if run.failed:
                 part.set_status(trace.StatusCode.ERROR)
             part.end(began_ns + run.duration_ns)
-
-    @staticmethod
-    def _named(values: Mapping[str, Value]) -> dict[str, Value]:
-        return {GEN_AI.get(name, OURS + name): value for name, value in values.items()}
 
     @asynccontextmanager
     async def life(self) -> AsyncIterator[None]:
@@ -135,25 +116,27 @@ def _caller(headers: Mapping[str, str]) -> Context:
 def _values(facts: RunFacts) -> dict[str, Value]:
     response, usage = facts.response, facts.response.usage
     values: dict[str, Value] = {
-        "operation": "chat",
-        "provider": "trt_responses",
-        "model": response.model,
-        "served_model": response.model,
-        "response_id": response.id,
-        "request_id": facts.origin.request_id,
-        "finish": (response.status,),
-        "repairs": sum(facts.repairs.values()),
-        "segments": len(facts.ends),
+        OPERATION: "chat",
+        "gen_ai.provider.name": "trt_responses",
+        "gen_ai.request.model": response.model,
+        "gen_ai.response.model": response.model,
+        "gen_ai.response.id": response.id,
+        "trt_responses.request_id": facts.origin.request_id,
+        "gen_ai.response.finish_reasons": (response.status,),
+        "trt_responses.repairs": sum(facts.repairs.values()),
+        "trt_responses.segments": len(facts.ends),
     }
     if usage is not None:
-        values["input_tokens"] = usage.input_tokens
-        values["output_tokens"] = usage.output_tokens
-        values["cached_tokens"] = usage.input_tokens_details.cached_tokens
-        values["reasoning_tokens"] = usage.output_tokens_details.reasoning_tokens
+        values["gen_ai.usage.input_tokens"] = usage.input_tokens
+        values["gen_ai.usage.output_tokens"] = usage.output_tokens
+        cached, reasoned = usage.input_tokens_details, usage.output_tokens_details
+        values["gen_ai.usage.cache_read.input_tokens"] = cached.cached_tokens
+        values["gen_ai.usage.reasoning.output_tokens"] = reasoned.reasoning_tokens
     if facts.first_token_ns is not None:
-        values["first_token_s"] = (facts.first_token_ns - facts.arrival_ns) / 1e9
+        first_token_s = (facts.first_token_ns - facts.arrival_ns) / 1e9
+        values["gen_ai.response.time_to_first_chunk"] = first_token_s
     if response.error is not None:
-        values["error"] = response.error.code
+        values["error.type"] = response.error.code
     return values
 
 
