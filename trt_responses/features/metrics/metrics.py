@@ -7,7 +7,6 @@ given to ask for; knows no HTTP, no engine and no store.
 from __future__ import annotations
 
 import os
-import resource
 import time
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -147,7 +146,12 @@ class Metrics:
             lambda: self._tokens[CACHED] / (self._tokens[PROMPT] or 1),
         )
         self.reading("start_time_seconds", "When it started, as Unix time.", lambda: started_s)
-        self.reading("cpu_seconds", "CPU time of the process.", _cpu_s, kind="counter")
+        self.reading(
+            "cpu_seconds",
+            "CPU time of the process.",
+            lambda: round(time.process_time(), 6),
+            kind="counter",
+        )
         self.reading("resident_bytes", "Memory of the process.", _resident_bytes)
 
     def reading(
@@ -295,11 +299,6 @@ def _as_kept(samples: Iterable[Sequence[Any]]) -> Iterator[tuple[Labels, Any]]:
     """Samples with tuples where JSON has lists."""
     for labels, value in samples:
         yield tuple(labels), tuple(value) if isinstance(value, list) else value
-
-
-def _cpu_s() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return round(used.ru_utime + used.ru_stime, 6)
 
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")

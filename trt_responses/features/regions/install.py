@@ -28,29 +28,43 @@ TAG_LETTERS = 4
 def install(server: Server) -> None:
     own = RegionSettings.of(server.settings)
     if own.regions:
-        regions = Regions(own.regions)
-        server.mint = regions.minted(server.mint)
-        server.store = cast("WholeStore", RegionalStore(server.store, regions))
+        server.mint = minted_in(own.regions[0], server.mint)
+        server.store = cast("WholeStore", RegionalStore(server.store, own.regions))
 
 
-class Regions:
-    """The regions of a deployment, this server's first."""
+def minted_in(region: str, mint: Callable[[str], str]) -> Callable[[str], str]:
+    """Makes ids that name this region, of the same length."""
+    tag = tag_of(region)
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def minted(prefix: str) -> str:
+        made = mint(prefix)
+        return f"{made[:-ID_LETTERS]}{tag}{made[TAG_LETTERS - ID_LETTERS :]}"
+
+    return minted
+
+
+class RegionalStore(Around):
+    """The store of one region: what is unknown here may be known to another one."""
+
+    def __init__(self, inner: WholeStore, names: Sequence[str]) -> None:
+        """`names` are the regions of a deployment, this server's first."""
+        super().__init__(inner)
         self._here = names[0]
         self._names = {tag_of(name): name for name in names}
 
-    def minted(self, mint: Callable[[str], str]) -> Callable[[str], str]:
-        """Makes ids that name this region, of the same length."""
-        tag = tag_of(self._here)
+    async def get(self, response_id: str, owner: str) -> Found:
+        found = await self.inner.get(response_id, owner)
+        if found is None:
+            self._check(response_id)
+        return found
 
-        def minted(prefix: str) -> str:
-            made = mint(prefix)
-            return f"{made[:-ID_LETTERS]}{tag}{made[TAG_LETTERS - ID_LETTERS :]}"
+    async def delete(self, response_id: str, owner: str) -> bool:
+        is_deleted = await self.inner.delete(response_id, owner)
+        if not is_deleted:
+            self._check(response_id)
+        return is_deleted
 
-        return minted
-
-    def check(self, name: str) -> None:
+    def _check(self, name: str) -> None:
         """Raise if another region has made a record that is not stored here."""
         kind = KINDS.get(name.partition("_")[0])
         region = self._names.get(name[-ID_LETTERS : TAG_LETTERS - ID_LETTERS])
@@ -62,26 +76,6 @@ class Regions:
                 code="previous_response_not_here",
                 retry_after_s=IN_PROGRESS_S,
             )
-
-
-class RegionalStore(Around):
-    """The store of one region: what is unknown here may be known to another one."""
-
-    def __init__(self, inner: WholeStore, regions: Regions) -> None:
-        super().__init__(inner)
-        self._regions = regions
-
-    async def get(self, response_id: str, owner: str) -> Found:
-        found = await self.inner.get(response_id, owner)
-        if found is None:
-            self._regions.check(response_id)
-        return found
-
-    async def delete(self, response_id: str, owner: str) -> bool:
-        is_deleted = await self.inner.delete(response_id, owner)
-        if not is_deleted:
-            self._regions.check(response_id)
-        return is_deleted
 
 
 def tag_of(region: str) -> str:
