@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate, chain
 from operator import add
 from types import MappingProxyType
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 Labels = tuple[str, ...]
 """The values of a sample's labels, in the order of their names."""
@@ -20,20 +20,6 @@ Kind = Literal["counter", "gauge", "histogram", "info"]
 More = Mapping[int, Mapping[Labels, Any]]
 """Numbers that are added to a family's own, by its identity."""
 NOTHING_MORE: More = MappingProxyType({})
-
-
-class Family(Protocol):
-    """A metric with all its labels' values."""
-
-    @property
-    def names(self) -> Labels: ...
-
-    @property
-    def kind(self) -> Kind: ...
-
-    def samples(self) -> Iterable[tuple[Labels, object]]:
-        """The number of each sample, or the numbers of a histogram."""
-        ...
 
 
 class Counter:
@@ -85,6 +71,10 @@ class Histogram:
         """One sample: the buckets' counts, each with all before it, then the count and the sum."""
         counts = tuple(accumulate(self._counts))
         yield (), (*counts, counts[-1], self._sum)
+
+
+Family = Counter | Reading | Histogram
+"""A metric with all its labels' values."""
 
 
 class Shown:

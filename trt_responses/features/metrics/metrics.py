@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from functools import reduce
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from trt_responses.features.metrics.aliases import aliases
@@ -273,8 +273,7 @@ class Metrics:
             ask()
 
     def _more(self, others: Iterable[Samples]) -> More:
-        nothing: Samples = {}
-        total = reduce(added, others, nothing)
+        total = added(*others)
         return {
             id(family): dict(_as_kept(total[name]))
             for name, family in self._families.items()
@@ -287,11 +286,11 @@ async def no_siblings() -> Sequence[Samples]:
     return ()
 
 
-def added(one: Samples, other: Samples) -> Samples:
-    """The numbers of two processes, added up."""
+def added(*processes: Samples) -> Samples:
+    """The numbers of several processes, added up."""
     return {
-        name: list(summed(_as_kept(one.get(name, ())), _as_kept(other.get(name, ()))).items())
-        for name in one | other
+        name: list(summed(*(_as_kept(one.get(name, ())) for one in processes)).items())
+        for name in dict.fromkeys(chain(*processes))
     }
 
 

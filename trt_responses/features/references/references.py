@@ -51,7 +51,10 @@ class Resolved:
     """The places of items that the conversation holds already: they are not repeated."""
 
     async def blocks(
-        self, rendered: Sequence[Block], turns: OpenedTurns, pause: Callable[[], Awaitable[None]]
+        self,
+        rendered: Sequence[Block],
+        turns: OpenedTurns | None,
+        pause: Callable[[], Awaitable[None]],
     ) -> list[Block]:
         """The items' blocks, with the ids that were generated, where those are known."""
         exact = []
@@ -64,7 +67,7 @@ class Resolved:
             item = self.items[place]
             if place in self.found:
                 exact.append(self.found[place])
-            elif (ids := turns.ids_at(place, item)) is not None:
+            elif turns is not None and (ids := turns.ids_at(place, item)) is not None:
                 kind = block.kind
                 if isinstance(item, PastCall) and item.ran_here:
                     kind = "reasoning"  # it leaves the prompt with the thought that it ran within
