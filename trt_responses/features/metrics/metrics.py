@@ -300,13 +300,10 @@ def _as_kept(samples: Iterable[Sequence[Any]]) -> Iterator[tuple[Labels, Any]]:
         yield tuple(labels), tuple(value) if isinstance(value, list) else value
 
 
-PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-
-
 def _resident_bytes() -> float:
     """The resident memory by Linux; 0 on other systems."""
     try:
         with open("/proc/self/statm", "rb") as file:
-            return int(file.read().split()[1]) * PAGE_BYTES
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
         return 0
