@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from trt_responses.features.hosted_tools.hosted_calls import Runner
 from trt_responses.language.messages import FUNCTIONS
@@ -23,10 +23,20 @@ if TYPE_CHECKING:
 NO_CALLS: Mapping[str, NewCall] = {}
 
 
+class RunsCalls(Protocol):
+    """What a tool loop reads of a `Tool`."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def deadline_s(self) -> float: ...
+
+
 class UsedTool(NamedTuple):
     """A tool of the request, its session in this response, and the form of its calls."""
 
-    tool: Tool
+    tool: RunsCalls
     session: Session
     runner: Runner
     name: str

@@ -166,11 +166,9 @@ class Admission:
             if place.state == "running":
                 self._count(owner, running=-1)
             else:
-                tokens = 0
                 if place.state == "waiting":
                     owner.line.remove(place)
-                    tokens = place.tokens
-                self._count(owner, waiting=-1, waiting_tokens=-tokens)
+                self._count(owner, waiting=-1, waiting_tokens=-place.tokens)
             if self.waiting or self._counts.shared:
                 self._give_places()
         if self.waiting:

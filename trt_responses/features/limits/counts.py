@@ -18,8 +18,6 @@ last turn was, and since when it waits."""
 
 NEVER_USED = (0.0, -math.inf)
 """The level and time of a bucket that has had all the time there is to fill."""
-UNSHARED = RLock()
-"""The lock of what one process counts alone; it is entered without a call of Python's."""
 
 
 class Level(Protocol):
@@ -141,7 +139,7 @@ class LocalCounts:
     """The responses of all owners, in a server that is alone."""
 
     shared = False
-    lock = UNSHARED
+    lock = RLock()  # it is entered without a call of Python's
 
     def __init__(self) -> None:
         self.running = self.waiting = self.waiting_tokens = self.turns = 0

@@ -20,11 +20,6 @@ if TYPE_CHECKING:
     from trt_responses.web.shared import Shared
 
 
-def routes(shared: Shared) -> list[AdminActs]:
-    """The endpoints of this folder."""
-    return [AdminActs(shared)]
-
-
 class AdminActs:
     """Each act is noted in the audit file first; one that cannot be noted is not done."""
 

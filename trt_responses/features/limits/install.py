@@ -8,8 +8,7 @@ from collections.abc import Awaitable, Callable
 from trt_responses.errors import UsageError
 from trt_responses.features.limits.admission import Admission, Bounds
 from trt_responses.features.limits.audit import audit_of
-from trt_responses.features.limits.counts import LocalCounts
-from trt_responses.features.limits.endpoint import routes
+from trt_responses.features.limits.endpoint import AdminActs
 from trt_responses.features.limits.key_file import WatchedKeys
 from trt_responses.features.limits.keys import KeyFault, KeyRing, OwnerLimits
 from trt_responses.features.limits.settings import KeySettings, LimitNumbers, LimitSettings
@@ -25,11 +24,11 @@ def install(server: Server) -> None:
         Bounds(own.max_waiting, LimitNumbers.of(settings).max_waiting_tokens),
         limits_of=keys.limits_of,
         clock_s=time.monotonic,
-        counts=server.served.given.counts or LocalCounts(),
+        counts=server.served.given.counts,
     )
     server.each_look.append(admission.look)  # the engine may have come back
     server.provide(keys, audit_of(settings))
-    server.add_routes(75, routes)
+    server.add_routes(75, lambda shared: [AdminActs(shared)])
     watched = _watched(settings, keys, server.sleep)
     if watched is not None:
         server.lives.append(watched.life)

@@ -171,11 +171,9 @@ class KeyRing:
             for key in self._limited.get(owner, ())
             if key.limits is not None and not key.has_expired(now_s)
         ]
-        return (
-            OwnerLimits(**{kind: self._largest(kind, named) for kind in KINDS})
-            if named
-            else (self._limits)
-        )
+        if not named:
+            return self._limits
+        return OwnerLimits(**{kind: self._largest(kind, named) for kind in KINDS})
 
     def _largest(self, kind: str, named: Sequence[OwnerLimits]) -> int | None:
         values = [value for limits in named if (value := getattr(limits, kind)) is not None]
@@ -206,9 +204,7 @@ class KeyRing:
 
     def _valid(self, digest: str) -> Key | None:
         found = self._listed.get(digest)
-        if found is None or not compare_digest(found.sha256, digest):
-            return None
-        return None if found.has_expired(self._clock_s()) else found
+        return None if found is None or found.has_expired(self._clock_s()) else found
 
 
 def _shortest(keys: Iterable[Key]) -> dict[str, int]:

@@ -9,12 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trt_responses.language.fragments import Closed, Opened, Scored, Text
+from trt_responses.run.sink import Sink
 from trt_responses.wire.output import TokenLogprob, TopLogprob
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from trt_responses.engine import Logprob
+    from trt_responses.engine import Chunk, Logprob
     from trt_responses.language.fragments import Fragment
     from trt_responses.language.reader import Reader
 
@@ -84,3 +85,15 @@ class ScoredReader:
             return fragment
         first, self._waiting = self._waiting, ()
         return Scored(fragment.pieces, [first, *(() for _ in fragment.pieces[1:])])
+
+
+class ScoredSink(Sink):
+    """A sink that gives its reader the engine's log probabilities; no other sink knows of them."""
+
+    def __init__(self, reader: ScoredReader, *parts: Any) -> None:
+        super().__init__(reader, *parts)
+        self._take_logprobs = reader.take_logprobs
+
+    def push(self, chunk: Chunk) -> None:
+        self._take_logprobs(chunk.logprobs)
+        super().push(chunk)

@@ -25,11 +25,6 @@ OPEN_METRICS_TYPE = f"{OPEN_METRICS}; version=1.0.0; charset=utf-8"
 TEXT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-def routes(shared: Shared) -> list[MetricsPage]:
-    """The endpoint of this folder."""
-    return [MetricsPage(shared)]
-
-
 class MetricsPage:
     """A scrape. It is open to anybody, or to those with a key of its own and to admins."""
 

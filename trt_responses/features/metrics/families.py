@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate, chain
 from operator import add
 from types import MappingProxyType
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 Labels = tuple[str, ...]
 """The values of a sample's labels, in the order of their names."""
@@ -20,20 +20,6 @@ Kind = Literal["counter", "gauge", "histogram", "info"]
 More = Mapping[int, Mapping[Labels, Any]]
 """Numbers that are added to a family's own, by its identity."""
 NOTHING_MORE: More = MappingProxyType({})
-
-
-class Family(Protocol):
-    """A metric with all its labels' values."""
-
-    @property
-    def names(self) -> Labels: ...
-
-    @property
-    def kind(self) -> Kind: ...
-
-    def samples(self) -> Iterable[tuple[Labels, object]]:
-        """The number of each sample, or the numbers of a histogram."""
-        ...
 
 
 class Counter:
@@ -85,6 +71,10 @@ class Histogram:
         """One sample: the buckets' counts, each with all before it, then the count and the sum."""
         counts = tuple(accumulate(self._counts))
         yield (), (*counts, counts[-1], self._sum)
+
+
+Family = Counter | Reading | Histogram
+"""A metric with all its labels' values."""
 
 
 class Shown:
@@ -172,18 +162,11 @@ def summed(
 
 def text(shown: Iterable[Shown], more: More = NOTHING_MORE) -> bytes:
     """The metrics as Prometheus text, version 0.0.4."""
-    parts: list[str] = []
-    for each in shown:
-        parts.append(each.text_head)
-        parts.extend(each.lines(more))
-    return "".join(parts).encode()
+    parts = (chain((each.text_head,), each.lines(more)) for each in shown)
+    return "".join(chain.from_iterable(parts)).encode()
 
 
 def open_metrics(shown: Iterable[Shown], more: More = NOTHING_MORE) -> bytes:
     """The metrics as OpenMetrics, version 1.0.0."""
-    parts: list[str] = []
-    for each in shown:
-        parts.append(each.open_head)
-        parts.extend(each.lines(more))
-    parts.append("# EOF\n")
-    return "".join(parts).encode()
+    parts = (chain((each.open_head,), each.lines(more)) for each in shown)
+    return "".join((*chain.from_iterable(parts), "# EOF\n")).encode()

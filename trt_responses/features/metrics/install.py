@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from trt_responses import __version__
 from trt_responses.features.health.health import Health
-from trt_responses.features.metrics.endpoint import routes
+from trt_responses.features.metrics.endpoint import MetricsPage
 from trt_responses.features.metrics.log import RequestLog
 from trt_responses.features.metrics.metrics import Metrics
-from trt_responses.features.metrics.requests import Requests
+from trt_responses.features.metrics.requests import facts_of
 from trt_responses.features.metrics.settings import MetricSettings
 from trt_responses.features.metrics.statistics import Statistics
 from trt_responses.features.metrics.token_gaps import TokenGaps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from starlette.types import Scope
 
     from trt_responses.setup.server import Server
     from trt_responses.stores.whole import WholeStore
@@ -46,12 +48,18 @@ def install(server: Server) -> None:
         live_tokens=lambda: sum(run.tokens for run in server.runs.progress()),
     )
     log, statistics = RequestLog(), Statistics()
+
+    def request_ended(scope: Scope, unrouted: int | None) -> None:
+        facts = facts_of(scope, unrouted)
+        metrics.request_ended(facts)
+        log.request_ended(facts)
+
     gaps = TokenGaps(metrics.gap_s, lambda: server.runs.progress(), time.monotonic_ns)
     server.listeners += (log, metrics, gaps, statistics)
-    server.request_ended.append(Requests((metrics, log)))
+    server.request_ended.append(request_ended)
     server.lives.append(gaps.life)
     server.provide(metrics, statistics)
-    server.add_routes(70, routes)
+    server.add_routes(70, lambda shared: [MetricsPage(shared)])
     server.when_built(partial(_read, server, metrics))
 
 

@@ -7,9 +7,8 @@ given to ask for; knows no HTTP, no engine and no store.
 from __future__ import annotations
 
 import os
-import resource
 import time
-from functools import reduce
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from trt_responses.features.metrics.aliases import aliases
@@ -109,7 +108,8 @@ class Metrics:
         self._shared: set[str] = set()
         """Metrics that are equal in every process; not summed."""
         self._model, self._engine = model, engine
-        self._info("build", "The server.", version=version)
+        build = Reading("info", ("version",), lambda: {(version,): 1})
+        self._show("build", "The server.", build)
         self._show(
             "model",
             "What is served: each version of the engine that is loaded.",
@@ -146,7 +146,12 @@ class Metrics:
             lambda: self._tokens[CACHED] / (self._tokens[PROMPT] or 1),
         )
         self.reading("start_time_seconds", "When it started, as Unix time.", lambda: started_s)
-        self.reading("cpu_seconds", "CPU time of the process.", _cpu_s, kind="counter")
+        self.reading(
+            "cpu_seconds",
+            "CPU time of the process.",
+            lambda: round(time.process_time(), 6),
+            kind="counter",
+        )
         self.reading("resident_bytes", "Memory of the process.", _resident_bytes)
 
     def reading(
@@ -196,10 +201,6 @@ class Metrics:
     def _show(self, name: str, help_text: str, family: Family) -> None:
         self._families[name] = family
         self._shown.append(Shown(PREFIX + name, help_text, family))
-
-    def _info(self, name: str, help_text: str, **labels: str) -> None:
-        samples: Mapping[Labels, float] = {tuple(labels.values()): 1}
-        self._show(name, help_text, Reading("info", tuple(labels), lambda: samples))
 
     # --- what is counted ----------------------------------------------------------------------
 
@@ -272,8 +273,7 @@ class Metrics:
             ask()
 
     def _more(self, others: Iterable[Samples]) -> More:
-        nothing: Samples = {}
-        total = reduce(added, others, nothing)
+        total = added(*others)
         return {
             id(family): dict(_as_kept(total[name]))
             for name, family in self._families.items()
@@ -286,11 +286,11 @@ async def no_siblings() -> Sequence[Samples]:
     return ()
 
 
-def added(one: Samples, other: Samples) -> Samples:
-    """The numbers of two processes, added up."""
+def added(*processes: Samples) -> Samples:
+    """The numbers of several processes, added up."""
     return {
-        name: list(summed(_as_kept(one.get(name, ())), _as_kept(other.get(name, ()))).items())
-        for name in one | other
+        name: list(summed(*(_as_kept(one.get(name, ())) for one in processes)).items())
+        for name in dict.fromkeys(chain(*processes))
     }
 
 
@@ -300,18 +300,10 @@ def _as_kept(samples: Iterable[Sequence[Any]]) -> Iterator[tuple[Labels, Any]]:
         yield tuple(labels), tuple(value) if isinstance(value, list) else value
 
 
-def _cpu_s() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return round(used.ru_utime + used.ru_stime, 6)
-
-
-PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-
-
 def _resident_bytes() -> float:
     """The resident memory by Linux; 0 on other systems."""
     try:
         with open("/proc/self/statm", "rb") as file:
-            return int(file.read().split()[1]) * PAGE_BYTES
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
         return 0

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from starlette.types import Scope
 
     from trt_responses.run.run import Run
@@ -30,35 +28,21 @@ class RequestFacts(NamedTuple):
     total_ns: int
 
 
-class RequestListener(Protocol):
-    """Hears of each request at its end."""
-
-    def request_ended(self, facts: RequestFacts) -> None: ...
-
-
-class Requests:
-    """Tells its listeners of each request at its end."""
-
-    def __init__(self, listeners: Sequence[RequestListener]) -> None:
-        self._listeners = listeners
-
-    def __call__(self, scope: Scope, unrouted: int | None) -> None:
-        """An endpoint's name is its route's, never a request's path."""
-        state, method, route = scope["state"], scope["method"], scope.get("route")
-        endpoint = route.path if route else state.get("endpoint", UNKNOWN)
-        status = state.get("status", CLIENT_LEFT)
-        if unrouted is not None:  # any method may have been sent
-            method, endpoint, status = "any", UNKNOWN, unrouted
-        facts = RequestFacts(
-            request_id=state["request_id"],
-            method=method,
-            endpoint=endpoint,
-            status=status,
-            end=_end(state.get("run")),
-            total_ns=time.monotonic_ns() - state["arrival_ns"],
-        )
-        for listener in self._listeners:
-            listener.request_ended(facts)
+def facts_of(scope: Scope, unrouted: int | None) -> RequestFacts:
+    """What became of a request. An endpoint's name is its route's, never a request's path."""
+    state, method, route = scope["state"], scope["method"], scope.get("route")
+    endpoint = route.path if route else state.get("endpoint", UNKNOWN)
+    status = state.get("status", CLIENT_LEFT)
+    if unrouted is not None:  # any method may have been sent
+        method, endpoint, status = "any", UNKNOWN, unrouted
+    return RequestFacts(
+        request_id=state["request_id"],
+        method=method,
+        endpoint=endpoint,
+        status=status,
+        end=_end(state.get("run")),
+        total_ns=time.monotonic_ns() - state["arrival_ns"],
+    )
 
 
 def _end(run: Run | None) -> str:

@@ -10,8 +10,6 @@ from trt_responses.apis.kserve.bodies import UNNUMBERED
 from trt_responses.features.rollout.loaded import number_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from trt_responses.run.facts import RunFacts
 
 DURATIONS = (
@@ -30,15 +28,14 @@ class Statistics:
     """Counts and nanoseconds of all runs since the start, by any API, for each version of the
     engine by its number."""
 
-    def __init__(self, clock_s: Callable[[], float] = time.time) -> None:
-        self._clock_s = clock_s
+    def __init__(self) -> None:
         self._of: defaultdict[str, _Sums] = defaultdict(_Sums)
 
     def run_ended(self, facts: RunFacts) -> None:
         if facts.response.status == "cancelled":
             return
         number = str(number_in(facts.response.id) or UNNUMBERED)
-        self._of[number].count(facts, int(self._clock_s() * 1000))
+        self._of[number].count(facts, int(time.time() * 1000))
 
     def of(self, model: str, number: str) -> dict[str, Any]:
         """An entry of KServe's `model_stats`."""

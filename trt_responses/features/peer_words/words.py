@@ -112,14 +112,14 @@ PARTS: Mapping[str, Read] = {
 """The keys of `structured_outputs`."""
 
 NONE = "this server has nothing like it"
-REFUSED: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
-    "guided_whitespace_pattern": (NONE, nothing),
-    "echo": (NONE, nothing),
-    "prompt_token_ids": (NONE, nothing),
-    "continue_final_message": (NONE, nothing),
-    "enable_response_messages": ("use `include: [messages]`", nothing),
+REFUSED: Mapping[str, str] = {
+    "guided_whitespace_pattern": NONE,
+    "echo": NONE,
+    "prompt_token_ids": NONE,
+    "continue_final_message": NONE,
+    "enable_response_messages": "use `include: [messages]`",
 }
-"""Each with the reason, and the values that ask for what happens anyway."""
+"""Each with the reason."""
 
 FOLLOWED = (
     "the answer's form, as vLLM or llama.cpp names it, in all three APIs; refused if the engine "
@@ -136,17 +136,14 @@ SAMPLED: Mapping[str, str] = {
 FIELDS = (
     *(Field(name, "honoured", why, ours=True) for name, why in SAMPLED.items()),
     *(Field(name, "honoured", FOLLOWED, ours=True) for name in (*CONSTRAINTS, STRUCTURED)),
-    *(
-        Field(name, "refused", why, ours=True, harmless=harmless)
-        for name, (why, harmless) in REFUSED.items()
-    ),
+    *(Field(name, "refused", why, ours=True, harmless=nothing) for name, why in REFUSED.items()),
 )
 
 
 def answer_of(ignored: Mapping[str, Any]) -> AnswerFormat | None:
     """The form of the answer that these fields ask for. Raises for what cannot be done."""
-    for field, (why, harmless) in REFUSED.items():
-        if field in ignored and not harmless(ignored[field]):
+    for field, why in REFUSED.items():
+        if field in ignored and not nothing(ignored[field]):
             raise unsupported_value(field, f"{why}. Leave the field out")
     forms = list(_forms(ignored))
     if len(forms) > 1:

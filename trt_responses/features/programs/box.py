@@ -13,57 +13,36 @@ from typing import TYPE_CHECKING, Any
 from trt_responses.errors import ApiError
 from trt_responses.features.programs import inside
 from trt_responses.features.programs.calls import PROGRAM, code_in
-from trt_responses.features.programs.items import NAME, PARAMETERS
-from trt_responses.tool import Function, Opening, Recipient, ToolAnswer, ToolCall
+from trt_responses.features.programs.items import NAME
+from trt_responses.tool import Opening, Recipient, ToolAnswer, ToolCall
 from trt_responses.tools.containers import containers_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from trt_responses.features.programs.history import Recorded
-    from trt_responses.tool import Session, Tool
+    from trt_responses.tool import Tool
 
 SOURCE = inspect.getsource(inside)
 OPTIONS = {"container": {"type": "auto"}}
 
 
 class Programs:
-    """The running of programs as a tool, which stands on the Python tool."""
+    """The programs of one response, which run in the Python tool."""
 
-    kind, name, recipients = PROGRAM, NAME, (NAME,)
-    description = None
-    functions: Mapping[str, Function] = {NAME: Function("", PARAMETERS)}
-
-    def __init__(self, python: Tool) -> None:
-        self.python = python
-
-    @property
-    def deadline_s(self) -> float:
-        return self.python.deadline_s
-
-    async def start(self) -> None:
-        """Do nothing: the Python tool starts by itself."""
-
-    async def stop(self) -> None:
-        """Do nothing: nothing was begun."""
-
-    async def open(self, opening: Opening) -> Session:
-        return ProgramSession(self, opening.owner, opening.place, {}, 0)
-
-
-class ProgramSession:
-    """The programs of one response."""
+    name = NAME
+    recipients: Mapping[str, Recipient] = {NAME: Recipient(PROGRAM)}
 
     def __init__(
-        self, programs: Programs, owner: str, place: str, kinds: Mapping[str, str], began_ms: int
+        self, python: Tool, owner: str, place: str, kinds: Mapping[str, str], began_ms: int
     ) -> None:
         """`kinds` are the tools that programs may call: `custom`, `json` for one whose output is
         JSON, or `text`."""
-        self.recipients: Mapping[str, Recipient] = {NAME: Recipient(PROGRAM)}
+        self.deadline_s = python.deadline_s
         self.recorded: Sequence[Recorded] = ()
         """The calls that the next program has made already."""
         self.began_ms = began_ms
-        self._programs = programs
+        self._python = python
         self._owner, self._place = owner, place
         self._kinds = kinds
 
@@ -82,7 +61,7 @@ class ProgramSession:
         return answer if answer.failed else _read(answer.text, self._kinds)
 
     async def _ran(self, source: str) -> ToolAnswer:
-        python = self._programs.python
+        python = self._python
         session = await python.open(Opening(self._owner, self._place, OPTIONS))
         try:
             return await session.call(ToolCall(source, "code", python.recipients[0]))

@@ -15,7 +15,7 @@ from trt_responses.errors import invalid_value, unsupported_value
 from trt_responses.feature import Step
 from trt_responses.features.hosted_tools.hosted_calls import Runner
 from trt_responses.features.hosted_tools.used import NO_CALLS, Both, NewCalls, UsedTool
-from trt_responses.features.programs.box import Programs, ProgramSession
+from trt_responses.features.programs.box import Programs
 from trt_responses.features.programs.calls import PROGRAM
 from trt_responses.features.programs.history import found_in
 from trt_responses.features.programs.items import NAME, PARAMETERS
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from trt_responses.run.ending import End
     from trt_responses.run.generation import Generation
     from trt_responses.run.turns import Turn
+    from trt_responses.tool import Tool as Hosted
     from trt_responses.wire.response import Response
 
 DESCRIPTION = """\
@@ -57,8 +58,8 @@ class ProgrammaticTools:
 
     reads = ("built_in",)
 
-    def __init__(self, programs: Programs, signer: Sealing) -> None:
-        self.programs = programs
+    def __init__(self, python: Hosted, signer: Sealing) -> None:
+        self.python = python
         self.signer = signer
 
     def accept(self, accepted: Accepted) -> Step | None:
@@ -196,12 +197,12 @@ class ProgramStep(Step):
         kinds = {name: self._kind(name) for name in self._called}
         began_ms = int(draft.parts.clock_s() * 1000)
         owner, place = draft.owner, self._tool.place
-        session = ProgramSession(self._feature.programs, owner, place, kinds, began_ms)
+        programs = Programs(self._feature.python, owner, place, kinds, began_ms)
         runner = Runner(PROGRAM, {"began_ms": str(began_ms)})
-        used = UsedTool(self._feature.programs, session, runner, NAME, NAME)
+        used = UsedTool(programs, programs, runner, NAME, NAME)
         tools = dict.fromkeys((NAME, FUNCTIONS + NAME), used)
         draft.called = {name: one for name, one in draft.called.items() if name not in tools}
-        self._loop = ProgramLoop(tools, draft, session, self._called, self._waiting)
+        self._loop = ProgramLoop(tools, draft, programs, self._called, self._waiting)
         draft.recipients = Both(draft.recipients, tools)
         draft.tool_names = Both(draft.tool_names, (NAME,))
 

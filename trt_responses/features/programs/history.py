@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
-from trt_responses.errors import InvalidRequest, invalid_value
+from trt_responses.errors import invalid_value
 from trt_responses.language.messages import FUNCTIONS
 from trt_responses.prompt.conversation import callee_of
 from trt_responses.wire.items import ItemReference
@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
     Item = Mapping[str, Any]
 
-CALLS = ("function_call", "custom_tool_call")
-OUTPUTS = ("function_call_output", "custom_tool_call_output")
-TYPES = (*CALLS, *OUTPUTS, "program", "program_output")
+TYPES = (
+    *("function_call", "custom_tool_call", "function_call_output", "custom_tool_call_output"),
+    *("program", "program_output"),
+)
 
 
 class Recorded(NamedTuple):
@@ -54,12 +55,11 @@ class Found(NamedTuple):
 def found_in(accepted: Accepted, prior: Sequence[Block]) -> Found:
     """What the request and the conversation before it say of programs. Raises an `InvalidRequest`
     where a program's call has no output."""
-    sent = [*_sent(accepted)]
     program: Item | None = None
     calls: dict[str, Item] = {}
     outputs: dict[str, str] = {}
-    silent: list[int] = []
-    for place, item in (*((None, one) for one in _stored(prior)), *sent):
+    inside: list[int | None] = []
+    for place, item in (*((None, one) for one in _stored(prior)), *_sent(accepted)):
         call_id = item.get("call_id") or ""
         match item["type"]:
             case "program":
@@ -68,17 +68,22 @@ def found_in(accepted: Accepted, prior: Sequence[Block]) -> Found:
                 program = None
             case "function_call" | "custom_tool_call" if caller_of(item) is not None:
                 calls[call_id] = item
-                _add(silent, place)
+                inside.append(place)
             case "function_call_output" | "custom_tool_call_output" if (
                 call_id in calls or caller_of(item) is not None
             ):
                 outputs[call_id] = _text(item.get("output"))
-                _add(silent, place)
+                inside.append(place)
+    silent = [place for place in inside if place is not None]
     if program is None:
         return Found(None, silent)
     mine = {one: call for one, call in calls.items() if caller_of(call) == program["call_id"]}
     if missing := [one for one in mine if one not in outputs]:
-        raise _missing(program, missing[0])
+        raise invalid_value(
+            "input",
+            f"the program '{program['call_id']:.100}' waits for the output of its call "
+            f"'{missing[0]:.100}': send an output for each of its calls",
+        )
     recorded = [
         Recorded(
             callee_of(call["name"], call.get("namespace")).removeprefix(FUNCTIONS),
@@ -115,20 +120,7 @@ def _sent(accepted: Accepted) -> Iterable[tuple[int, Item]]:
             yield place, item.model_dump(exclude_none=True)
 
 
-def _add(places: list[int], place: int | None) -> None:
-    if place is not None:
-        places.append(place)
-
-
 def _text(output: object) -> str:
     if isinstance(output, list):
         return "\n".join(str(part.get("text", "")) for part in output if isinstance(part, dict))
     return str(output or "")
-
-
-def _missing(program: Item, call_id: str) -> InvalidRequest:
-    return invalid_value(
-        "input",
-        f"the program '{program['call_id']:.100}' waits for the output of its call "
-        f"'{call_id:.100}': send an output for each of its calls",
-    )

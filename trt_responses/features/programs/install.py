@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trt_responses.features.hosted_tools.hosted_calls import ROWS
-from trt_responses.features.programs.box import Programs
 from trt_responses.features.programs.calls import ROWS as PROGRAM_ROWS
 from trt_responses.features.programs.feature import ProgrammaticTools
 from trt_responses.features.programs.items import ITEMS, NAME, ProgramChoice, ProgramTool
@@ -24,4 +23,4 @@ def install(server: Server) -> None:
     CHOICES[NAME] = ProgramChoice
     ROWS.update(PROGRAM_ROWS)
     if python is not None and server.sealing is not None:
-        server.features.append(ProgrammaticTools(Programs(python), server.sealing))
+        server.features.append(ProgrammaticTools(python, server.sealing))

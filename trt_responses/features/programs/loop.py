@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from trt_responses.features.hosted_tools.used import UsedTool
-    from trt_responses.features.programs.box import ProgramSession
+    from trt_responses.features.programs.box import Programs
     from trt_responses.features.programs.history import Waiting
     from trt_responses.log.item_events import Callee
     from trt_responses.run.draft import Draft
@@ -42,7 +42,7 @@ class ProgramLoop(ToolLoop):
         self,
         tools: Mapping[str, UsedTool],
         draft: Draft,
-        session: ProgramSession,
+        programs: Programs,
         called: Mapping[str, Callee],
         waiting: Waiting | None,
     ) -> None:
@@ -50,7 +50,7 @@ class ProgramLoop(ToolLoop):
         whose calls have their outputs now."""
         super().__init__(tools, draft.turns, draft.parts.clock_ns)
         self.tools = tools
-        self._session = session
+        self._programs = programs
         self._called = called
         self._waiting = waiting
 
@@ -60,8 +60,8 @@ class ProgramLoop(ToolLoop):
         if (waiting := self._waiting) is None:
             return None
         began_ns = self._clock_ns()
-        self._session.recorded = waiting.calls
-        self._session.began_ms = int(waiting.fingerprint.partition(".")[0])
+        self._programs.recorded = waiting.calls
+        self._programs.began_ms = int(waiting.fingerprint.partition(".")[0])
         call = ToolCall(written(waiting.code), "json", NAME)
         answer = await self._run(self.tools[RECIPIENT], call, generation)
         if self._call(answer, waiting.call_id, generation):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from trt_responses.errors import unsupported_value
 from trt_responses.features.references.references import resolved
-from trt_responses.features.references.sealed import NO_OPENER
 from trt_responses.store import Block
 from trt_responses.wire.items import Compaction
 from trt_responses.wire.past_calls import settled_places
@@ -24,20 +24,22 @@ class Carrier:
     """Looks up what items refer to, and opens what they carry."""
 
     def __init__(self, opener: Opener | None) -> None:
-        self._opener = opener or NO_OPENER
+        """`opener` is None where sealed items are not installed."""
+        self._opener = opener
 
     async def __call__(
         self, given: RequestItems, sent: Sequence[SentItem], render: Render
     ) -> tuple[list[Block], str | None]:
-        accepted, dialect = given.accepted, given.dialect
-        turns = await self._opener.opened_turns(
-            sent,
-            given.owner,
-            dialect.renderer.pause,
-            accepted.places,
-            vocabulary=dialect.vocabulary,
-            verifies=accepted.verifies,
-        )
+        accepted, dialect, turns = given.accepted, given.dialect, None
+        if self._opener is not None:
+            turns = await self._opener.opened_turns(
+                sent,
+                given.owner,
+                dialect.renderer.pause,
+                accepted.places,
+                vocabulary=dialect.vocabulary,
+                verifies=accepted.verifies,
+            )
         compactions = self._compactions(given, sent)
         items = await resolved(sent, given.prior, given.records, given.owner, dialect.vocabulary)
         rendered = await render(items.items, prior=(*given.prior, *calls_of(compactions)))
@@ -46,24 +48,28 @@ class Carrier:
             rendered[place] = replace(rendered[place], kind=kind, ids=opened.ids)
         for place in {*given.silent, *settled_places(sent)}:
             rendered[place] = replace(rendered[place], ids=b"")
-        date = next((opened.date for opened in compactions.values()), turns.date)
+        date = turns.date if turns is not None else None
+        date = next((opened.date for opened in compactions.values()), date)
         return await items.blocks(rendered, turns, dialect.renderer.pause), date
 
     def _compactions(
         self, given: RequestItems, sent: Sequence[SentItem]
     ) -> dict[int, SealedCompaction]:
         """The content of the compactions among the items, by their places."""
-        return {
-            number: self._opener.open_compaction(
-                item.encrypted_content,
-                given.owner,
-                given.model,
-                f"{given.place(number)}.encrypted_content",
-                given.dialect.vocabulary,
-            )
-            for number, item in enumerate(sent)
-            if isinstance(item, Compaction)
-        }
+        compactions = {}
+        for number, item in enumerate(sent):
+            if isinstance(item, Compaction):
+                param = f"{given.place(number)}.encrypted_content"
+                if self._opener is None:
+                    raise unsupported_value(param, "sealed items are not installed here")
+                compactions[number] = self._opener.open_compaction(
+                    item.encrypted_content,
+                    given.owner,
+                    given.model,
+                    param,
+                    given.dialect.vocabulary,
+                )
+        return compactions
 
 
 def calls_of(compactions: Mapping[int, SealedCompaction]) -> list[Block]:

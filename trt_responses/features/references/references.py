@@ -22,13 +22,10 @@ from trt_responses.wire import items as i
 from trt_responses.wire.past_calls import PastCall, PlainPastCall
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from trt_responses.features.references.sealed import OpenedTurns
     from trt_responses.store import Block, Records
-
-    Items = str | Sequence[i.InputItem]
-    SentItems = str | Sequence[i.SentItem]
 
 ITEM: TypeAdapter[i.InputItem] = TypeAdapter(i.InputItem)
 
@@ -47,14 +44,17 @@ def response_of(item_id: str) -> str:
 class Resolved:
     """Items without references, and what is known of them."""
 
-    items: Items
+    items: Sequence[i.InputItem]
     found: Mapping[int, Block] = field(default_factory=dict)
     """The blocks of the items that were referred to, by their places."""
     standing: frozenset[int] = frozenset()
     """The places of items that the conversation holds already: they are not repeated."""
 
     async def blocks(
-        self, rendered: Sequence[Block], turns: OpenedTurns, pause: Callable[[], Awaitable[None]]
+        self,
+        rendered: Sequence[Block],
+        turns: OpenedTurns | None,
+        pause: Callable[[], Awaitable[None]],
     ) -> list[Block]:
         """The items' blocks, with the ids that were generated, where those are known."""
         exact = []
@@ -64,20 +64,18 @@ class Resolved:
                 await pause()
             if place in self.standing:
                 continue
+            item = self.items[place]
             if place in self.found:
                 exact.append(self.found[place])
-            elif (
-                not isinstance(self.items, str)
-                and (ids := turns.ids_at(place, self.items[place])) is not None
-            ):
-                item = self.items[place]
-                ours = isinstance(item, PastCall) and item.ran_here
-                # What the server ran within a thought leaves the prompt with the thought.
-                kind = "reasoning" if ours else block.kind
+            elif turns is not None and (ids := turns.ids_at(place, item)) is not None:
+                kind = block.kind
+                if isinstance(item, PastCall) and item.ran_here:
+                    kind = "reasoning"  # it leaves the prompt with the thought that it ran within
+                    if item.inner_call:
+                        answered.add(item.inner_call)
                 exact.append(replace(block, ids=ids, kind=kind))
-                if isinstance(item, PastCall) and item.ran_here and item.inner_call:
-                    answered.add(item.inner_call)
-            elif not isinstance(self.items, str) and _answers(self.items[place], answered):
+            elif isinstance(item, PastCall) and item.answered_call in answered:
+                # It says what stands behind the ids of its call already.
                 exact.append(replace(block, ids=b"", kind="preamble"))
             else:
                 exact.append(block)
@@ -91,18 +89,15 @@ class _Stored(NamedTuple):
     is_ours: bool
 
 
-def _answers(item: i.InputItem, answered: Collection[str]) -> bool:
-    """Whether an item says what stands behind the ids of its call already."""
-    return isinstance(item, PastCall) and item.answered_call in answered
-
-
 async def resolved(
-    items: SentItems, prior: Sequence[Block], records: Records, owner: str, vocabulary: str = ""
+    items: Sequence[i.SentItem],
+    prior: Sequence[Block],
+    records: Records,
+    owner: str,
+    vocabulary: str,
 ) -> Resolved:
     """The items of the request, with those that it refers to: items of the conversation, or of a
     stored response. The latter bring their ids if they are of this vocabulary."""
-    if isinstance(items, str):
-        return Resolved(items)
     plain: list[i.InputItem] = [item for item in items if not isinstance(item, i.ItemReference)]
     if len(plain) == len(items) and not (prior and any(item.id for item in plain)):
         return Resolved(plain)

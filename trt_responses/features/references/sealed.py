@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from trt_responses.errors import unsupported_value
-
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
@@ -78,23 +76,3 @@ class Sealing(Opener, Protocol):
         ...
 
     def has_signed(self, signature: str, signed: Sequence[str], owner: str) -> bool: ...
-
-
-class _NoOpener:
-    """Opens nothing: a server without the feature."""
-
-    date = None
-
-    async def opened_turns(self, *args: object, **options: object) -> OpenedTurns:
-        return self
-
-    def ids_at(self, place: int, item: i.InputItem) -> bytes | None:
-        return None
-
-    def open_compaction(
-        self, text: str, owner: str, model: str, param: str, vocabulary: str = ""
-    ) -> SealedCompaction:
-        raise unsupported_value(param, "sealed items are not installed here")
-
-
-NO_OPENER: Opener = _NoOpener()

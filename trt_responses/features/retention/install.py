@@ -1,4 +1,5 @@
-"""How long the records of each owner are kept, as the file of keys says."""
+"""How long the records of each owner are kept, as the file of keys says. Requests of owners without
+retention have `store: false`, and the response says so."""
 
 from __future__ import annotations
 
@@ -6,13 +7,18 @@ import logging
 from typing import TYPE_CHECKING, cast
 
 from trt_responses.errors import ApiError
+from trt_responses.feature import Step
 from trt_responses.features.limits.keys import KeyRing
 from trt_responses.features.limits.settings import KeySettings
-from trt_responses.features.retention.feature import Retention
-from trt_responses.features.retention.store import RetainedStore
+from trt_responses.features.retention.store import RetainedStore, nothing_is_kept
+from trt_responses.frozen import replace
 from trt_responses.tasks import beside
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trt_responses.accept.accepted import Accepted
+    from trt_responses.run.draft import Draft
     from trt_responses.setup.server import Server
     from trt_responses.stores.whole import WholeStore
 
@@ -39,3 +45,35 @@ async def _sweep(server: Server, store: RetainedStore) -> None:
                 logger.info("deleted records past their owners' retention: records=%d", deleted)
         except ApiError as error:
             logger.warning("records past their owners' retention stay: %s", error)
+
+
+class Retention:
+    """`keeps` says whether anything of an owner is kept."""
+
+    reads = ("input",)
+
+    def __init__(self, keeps: Callable[[str], bool]) -> None:
+        self._keeps = keeps
+
+    def accept(self, accepted: Accepted) -> Step | None:
+        return _Forgets(self._keeps) if accepted.store else None
+
+
+class _Forgets(Step):
+    order = -10
+
+    def __init__(self, keeps: Callable[[str], bool]) -> None:
+        self._keeps = keeps
+
+    async def acquire(self, draft: Draft) -> None:
+        if self._keeps(draft.owner):
+            return
+        accepted = draft.accepted
+        for param, given in (
+            ("background", accepted.echo.background),
+            ("conversation", accepted.conversation),
+        ):
+            if given:
+                raise nothing_is_kept(param)
+        echo = replace(accepted.echo, store=False)
+        draft.accepted = replace(accepted, store=False, echo=echo)

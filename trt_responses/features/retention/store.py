@@ -6,7 +6,7 @@ Around any other store. Knows no keys: only seconds by owner.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trt_responses.errors import InvalidRequest
 from trt_responses.store import Expired, Job, Record
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from trt_responses.store import Found
-    from trt_responses.stores.whole import Frames, Lock, WholeStore
+    from trt_responses.stores.whole import WholeStore
 
 
 def nothing_is_kept(param: str | None = None) -> InvalidRequest:
@@ -62,22 +62,13 @@ class RetainedStore(Around):
         self._check(job.owner)
         await self.inner.put_job(job)
 
-    async def change(
-        self, conversation: Record, response: Record | None = None, *, lock: Lock | None = None
-    ) -> bool:
+    async def change(self, conversation: Record, *more: Any, **options: Any) -> bool:
         self._check(conversation.owner)
-        return await self.inner.change(conversation, response, lock=lock)
+        return await self.inner.change(conversation, *more, **options)
 
-    async def finish_job(
-        self,
-        record: Record,
-        frames: Frames | None = None,
-        conversation: Record | None = None,
-        *,
-        term: int = 1,
-    ) -> bool:
+    async def finish_job(self, record: Record, *more: Any, **options: Any) -> bool:
         self._check(record.owner)
-        return await self.inner.finish_job(record, frames, conversation, term=term)
+        return await self.inner.finish_job(record, *more, **options)
 
     async def sweep(self, on_delete: Iterable[Callable[[str, str], None]] = ()) -> int:
         """Delete what is due. Returns how many records that were."""

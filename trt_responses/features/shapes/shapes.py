@@ -14,7 +14,6 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from trt_responses.accept.accepted import Accepted
 from trt_responses.accept.responses import accept
 from trt_responses.frozen import bytes_of, replace
-from trt_responses.wire.base import Options
 from trt_responses.wire.dialect import Dialect
 from trt_responses.wire.known_tools import Known
 from trt_responses.wire.limits import RequestLimits
@@ -22,7 +21,6 @@ from trt_responses.wire.parse import read_lists, request_json, steps_of
 from trt_responses.wire.past_calls import Amending
 from trt_responses.wire.request import Request
 
-R = TypeVar("R", bound=Options)
 M = TypeVar("M")
 
 KNOWN_BYTES = 32 << 20

@@ -20,14 +20,13 @@ from trt_responses.features.steer.messages import (
     successor,
 )
 from trt_responses.features.stored.endpoint import there
-from trt_responses.run.request import RunRequest
 from trt_responses.store import Job, Record
 from trt_responses.web.docs import REFUSED, STREAMED
-from trt_responses.web.endpoint import Endpoint, json_reply
+from trt_responses.web.endpoint import Endpoint
 from trt_responses.web.framework import hot_route, replies
 from trt_responses.web.headers import dialect_of
 from trt_responses.web.jobs import installed, maker
-from trt_responses.web.responses import Call, Making, snapshot
+from trt_responses.web.responses import Call, Responses, snapshot
 from trt_responses.wire.parse import parse
 
 if TYPE_CHECKING:
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from trt_responses.accept.accepted import Accepted
     from trt_responses.run.run import Run
     from trt_responses.web.framework import HotRoute
-    from trt_responses.web.responses import Extra
     from trt_responses.web.shared import Shared
     from trt_responses.wire.items import InputMessage
 
@@ -72,14 +70,12 @@ def routes(shared: Shared) -> list[HotRoute]:
     return [route]
 
 
-class Steer(Making):
+class Steer(Responses):
     """Ends a response and makes its successor."""
 
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)
-        self._jobs = shared.jobs
         self._store = shared.parts.store
-        self._dialect = shared.dialect
 
     async def steer(self, request: Request, owner: str) -> ASGIApp:
         body, wanted = await self._parsed(request, SteerRequest)
@@ -99,7 +95,7 @@ class Steer(Making):
             ending, extra = partial(self._end, run, accepted), self._extra(accepted)
         call = Call(request, owner, body, response_id.encode(), stream, extra)
         start = partial(self._go_on, call, response_id, messages, ending)
-        return await self._reply(call, start, snapshot, self._kept_reply)
+        return await self._reply(call, start, snapshot, self._background_reply)
 
     def _here(self, response_id: str, owner: str) -> Run | None:
         """The run, if this server makes it."""
@@ -147,26 +143,11 @@ class Steer(Making):
         found = there(response_id, await self._store.get(response_id, call.owner))
         _check_goes_on(response_id, found)
         accepted = successor(before, response_id, messages)
-        state, dialect = call.request.scope["state"], dialect_of(call.request, self._dialect)
-        arrival_ns: int = state["arrival_ns"]
-        if (jobs := maker(self._jobs, accepted, stream=call.stream)) is None:
-            made = await self._runs.start(RunRequest(accepted, call.owner, arrival_ns, dialect))
-        else:
-            made = await jobs.start(
-                accepted,
-                owner=call.owner,
-                arrival_ns=arrival_ns,
-                dialect=dialect,
-                request=_body_of(sent, response_id, call.body) if sent else b"",
-            )
-        state["run"] = made  # for those who count how requests end
-        return made
-
-    def _kept_reply(self, run: Run, call: Call, extra: Extra) -> ASGIApp:
-        headers = self._headers(call.request) | extra
-        if call.stream:
-            return installed(self._jobs).stream(run, headers)
-        return json_reply(orjson.dumps(run.log.response), headers)
+        dialect, keep = dialect_of(call.request, self._dialect), None
+        if (jobs := maker(self._jobs, accepted, stream=call.stream)) is not None:
+            sent = sent and _body_of(sent, response_id, call.body)
+            keep = partial(jobs.start, request=sent)
+        return await self._start(accepted, call.request, call.owner, dialect, keep)
 
 
 def _check_goes_on(response_id: str, found: Record | Job) -> None:

@@ -26,14 +26,10 @@ class ContainerOptions(Protocol):
 
 def check_container_options(options: ContainerOptions, place: str) -> None:
     """Refuse, by name, options of containers that are not built."""
+    if options.memory_limit:
+        why = "the operator sets the memory of all containers. Leave the field out"
+        raise unsupported_value(f"{place}memory_limit", why)
     policy = options.network_policy
-    for name, wanted, why in (
-        ("memory_limit", options.memory_limit, "the operator sets the memory of all containers"),
-        (
-            "network_policy",
-            policy if policy is not None and policy.type != "disabled" else None,
-            "code in a container has no network",
-        ),
-    ):
-        if wanted:
-            raise unsupported_value(f"{place}{name}", f"{why}. Leave the field out")
+    if policy is not None and policy.type != "disabled":
+        why = "code in a container has no network. Leave the field out"
+        raise unsupported_value(f"{place}network_policy", why)

@@ -61,10 +61,7 @@ class Unwrapper:
 
     def _read(self, text: str) -> None:
         """Read until nothing is left, or the rest cannot be sent yet."""
-        while text:
-            step = self._step(text)
-            if not step:
-                break
+        while text and (step := self._step(text)):
             text = text[step:]
         self._waiting = text
 
@@ -111,8 +108,7 @@ class Unwrapper:
         if len(text) == 1:
             return 0
         if text[1] != "u":
-            known = SIMPLE.get(text[1])
-            self._out.append(text[:2] if known is None else known)
+            self._out.append(SIMPLE.get(text[1], text[:2]))
             return 2
         return self._code(text)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Literal
+from typing import Literal, TypeVar
 
 from trt_responses.features.tool_items.output import (
     OutputCodeCall,
@@ -21,11 +21,18 @@ from trt_responses.frozen import dataclass, replace
 from trt_responses.wire.events import FolderDelta, FolderEvent, OfItem
 from trt_responses.wire.output import OutputHostedCall, OutputItem
 
+T = TypeVar("T")
+
+
+def _of(kind: type[T], item: OutputItem) -> T:
+    """The item, which its event says is of this kind."""
+    if not isinstance(item, kind):
+        raise TypeError(f"a {item.type} is no {kind.__name__}")
+    return item
+
 
 def _shell_call(item: OutputItem) -> OutputShellCall | OutputContainerShellCall:
-    if not isinstance(item, OutputShellCall | OutputContainerShellCall):
-        raise TypeError(f"a {item.type} has no commands")
-    return item
+    return item if isinstance(item, OutputContainerShellCall) else _of(OutputShellCall, item)
 
 
 def _with_command(item: OutputItem, index: int, command: str) -> OutputItem:
@@ -33,24 +40,6 @@ def _with_command(item: OutputItem, index: int, command: str) -> OutputItem:
     before = call.action.commands
     commands = (*before[:index], command, *before[index + 1 :])
     return replace(call, action=replace(call.action, commands=commands))
-
-
-def _code_call(item: OutputItem) -> OutputCodeCall:
-    if not isinstance(item, OutputCodeCall):
-        raise TypeError(f"a {item.type} has no code")
-    return item
-
-
-def _custom_call(item: OutputItem) -> OutputCustomCall:
-    if not isinstance(item, OutputCustomCall):
-        raise TypeError(f"a {item.type} has no input")
-    return item
-
-
-def _mcp_call(item: OutputItem) -> OutputMcpCall:
-    if not isinstance(item, OutputMcpCall):
-        raise TypeError(f"a {item.type} has no arguments of an MCP tool")
-    return item
 
 
 @dataclass(frozen=True)
@@ -133,9 +122,8 @@ class ShellOutputDone(OfItem, FolderEvent):
     )
 
     def changed(self, item: OutputItem) -> OutputItem:
-        if not isinstance(item, OutputShellResult):
-            raise TypeError(f"a {item.type} has no output of commands")
-        return replace(item, output=(*item.output, *self.output))
+        result = _of(OutputShellResult, item)
+        return replace(result, output=(*result.output, *self.output))
 
 
 @dataclass(frozen=True)
@@ -147,7 +135,7 @@ class CodeDelta(FolderDelta):
     )
 
     def changed(self, item: OutputItem) -> OutputItem:
-        call = _code_call(item)
+        call = _of(OutputCodeCall, item)
         return replace(call, code=call.code + self.delta)
 
 
@@ -161,7 +149,7 @@ class CodeDone(OfItem, FolderEvent):
     )
 
     def changed(self, item: OutputItem) -> OutputItem:
-        return replace(_code_call(item), code=self.code)
+        return replace(_of(OutputCodeCall, item), code=self.code)
 
 
 @dataclass(frozen=True)
@@ -171,7 +159,7 @@ class McpArgumentsDelta(FolderDelta):
     type: Literal["response.mcp_call_arguments.delta"] = "response.mcp_call_arguments.delta"
 
     def changed(self, item: OutputItem) -> OutputItem:
-        call = _mcp_call(item)
+        call = _of(OutputMcpCall, item)
         return replace(call, arguments=call.arguments + self.delta)
 
 
@@ -183,7 +171,7 @@ class McpArgumentsDone(OfItem, FolderEvent):
     type: Literal["response.mcp_call_arguments.done"] = "response.mcp_call_arguments.done"
 
     def changed(self, item: OutputItem) -> OutputItem:
-        return replace(_mcp_call(item), arguments=self.arguments)
+        return replace(_of(OutputMcpCall, item), arguments=self.arguments)
 
 
 @dataclass(frozen=True)
@@ -193,7 +181,7 @@ class CustomInputDelta(FolderDelta):
     type: Literal["response.custom_tool_call_input.delta"] = "response.custom_tool_call_input.delta"
 
     def changed(self, item: OutputItem) -> OutputItem:
-        call = _custom_call(item)
+        call = _of(OutputCustomCall, item)
         return replace(call, input=call.input + self.delta)
 
 
@@ -205,4 +193,4 @@ class CustomInputDone(OfItem, FolderEvent):
     type: Literal["response.custom_tool_call_input.done"] = "response.custom_tool_call_input.done"
 
     def changed(self, item: OutputItem) -> OutputItem:
-        return replace(_custom_call(item), input=self.input)
+        return replace(_of(OutputCustomCall, item), input=self.input)

@@ -56,7 +56,7 @@ class CodeInterpreterCall(PastCall):
     status: str | None = None
 
     def text(self) -> CallText:
-        outputs = NOT_KEPT if self.outputs is None else _texts(self.outputs, "logs")
+        outputs = NOT_KEPT if self.outputs is None else _logs(self.outputs)
         return CallText("code_interpreter", _json({"code": self.code or ""}), outputs)
 
     @staticmethod
@@ -303,13 +303,13 @@ class CustomToolCallOutput(PlainPastCall):
         return CallText(result=joined(self.output), call_id=self.call_id)
 
 
-def _texts(outputs: Sequence[Mapping[str, Any]], *keys: str) -> str:
-    """The texts of a tool's outputs, a line each; what is no text is named."""
+def _logs(outputs: Sequence[Mapping[str, Any]]) -> str:
+    """What code wrote, a line each; what is no text is named."""
     lines = []
     for output in outputs:
-        texts = [output[key] for key in keys if isinstance(output.get(key), str)]
-        lines += [text for text in texts if text] if texts else [f"[{output.get('type')}]"]
-    return "\n".join(lines)
+        logs = output.get("logs")
+        lines.append(logs if isinstance(logs, str) else f"[{output.get('type')}]")
+    return "\n".join(filter(None, lines))
 
 
 def _ran(output: Mapping[str, Any]) -> str:

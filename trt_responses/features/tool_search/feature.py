@@ -22,7 +22,7 @@ from trt_responses.features.tool_search.items import (
     PARAMETERS,
     ToolSearchOutput,
 )
-from trt_responses.features.tool_search.search import Search, Searching
+from trt_responses.features.tool_search.search import Search
 from trt_responses.features.tool_search.texts import listing
 from trt_responses.frozen import replace
 from trt_responses.language.messages import FUNCTIONS
@@ -57,10 +57,10 @@ class ToolSearch:
     def accept(self, accepted: Accepted) -> Step | None:
         if searches(accepted.tools):
             tool = next((tool for tool in accepted.echo.tools if tool["type"] == NAME), NO_FIELDS)
-            search = None if tool.get("execution") == "client" else Search()
-            return ToolSearchStep(search, self._most_shown)
+            is_ours = tool.get("execution") != "client"
+            return ToolSearchStep(is_ours=is_ours, most_shown=self._most_shown)
         if any(tool.kind == "mcp" for tool in accepted.built_in):
-            return ToolSearchStep(Search(), self._most_shown)
+            return ToolSearchStep(is_ours=True, most_shown=self._most_shown)
         return None
 
 
@@ -90,10 +90,10 @@ class ToolSearchStep(Step):
 
     order = 35  # behind the servers of tools, which add theirs
 
-    def __init__(self, search: Search | None, most_shown: int) -> None:
-        """`search`: the server's own; None: the client searches."""
-        self.moves = search is None  # what it has found is no part of what is kept
-        self._search = search
+    def __init__(self, *, is_ours: bool, most_shown: int) -> None:
+        """`is_ours`: the server searches; else the client does."""
+        self.moves = not is_ours  # what it has found is no part of what is kept
+        self._is_ours = is_ours
         self._most_shown = most_shown
         self._loop: ToolLoop | None = None
         self._used: Mapping[str, UsedTool] = {}
@@ -102,7 +102,7 @@ class ToolSearchStep(Step):
 
     async def acquire(self, draft: Draft) -> None:
         """Let MCP servers offer more tools than a model is shown."""
-        if self._search is not None:
+        if self._is_ours:
             tools = [
                 replace_slots(one, options={**one.options, DEFERS: True})
                 if one.kind == "mcp"
@@ -114,10 +114,10 @@ class ToolSearchStep(Step):
     async def offer(self, draft: Draft) -> None:
         """Show the tools that are not deferred, and remember what earlier searches have found."""
         accepted = draft.accepted
-        if self._search is not None:
+        if self._is_ours:
             accepted = _deferred(accepted, self._most_shown)
             if not searches(accepted.tools):
-                self._search = None  # nothing is to be searched
+                self._is_ours = False  # nothing is to be searched
                 return
         if draft.prior is None and accepted.previous_response_id is not None:
             draft.prior = await prior_of(accepted, draft.records, draft.owner)
@@ -134,17 +134,17 @@ class ToolSearchStep(Step):
         names = [tool.name for tool in tools if tool.name in choice.names]
         choice = replace_slots(choice, names=names)  # each of which is looked at
         # A call that is run here ends a turn.
-        parallel = draft.accepted.parallel_calls and self._search is None
+        parallel = draft.accepted.parallel_calls and not self._is_ours
         draft.accepted = replace(
             draft.accepted, tools=tools, choice=choice, parallel_calls=parallel
         )
 
     async def planned(self, draft: Draft) -> None:
-        if (search := self._search) is None:
+        if not self._is_ours:
             return
-        session = Searching(self._tools, draft.accepted.echo.tools)
+        search = Search(self._tools, draft.accepted.echo.tools)
         self._used = dict.fromkeys(
-            (NAME, FUNCTIONS + NAME), UsedTool(search, session, Runner(NAME), NAME, NAME)
+            (NAME, FUNCTIONS + NAME), UsedTool(search, search, Runner(NAME), NAME, NAME)
         )
         draft.called = {name: c for name, c in draft.called.items() if name not in self._used}
         self._loop = ToolLoop(self._used, draft.turns, draft.parts.clock_ns)

@@ -5,41 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trt_responses.features.tool_search.calls import arguments_in
-from trt_responses.features.tool_search.items import NAME, PARAMETERS
+from trt_responses.features.tool_search.items import NAME
 from trt_responses.features.tool_search.texts import FOUND, definitions, index
-from trt_responses.tool import Function, Recipient, ToolAnswer
+from trt_responses.tool import Recipient, ToolAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from trt_responses.accept.accepted import Tool
-    from trt_responses.tool import Opening, Session, ToolCall
+    from trt_responses.tool import ToolCall
 
 MOST = 20
 """Tools that one search may find."""
 
 
 class Search:
-    """The search as a tool, which nothing has to start."""
+    """Finds the tools of one request, as a tool and its session in one."""
 
-    kind, name, recipients = NAME, NAME, (NAME,)
-    description = None
-    functions: Mapping[str, Function] = {NAME: Function("", PARAMETERS)}
-    deadline_s = 10.0
-
-    async def start(self) -> None:
-        """Do nothing: it is ready."""
-
-    async def stop(self) -> None:
-        """Do nothing: nothing was begun."""
-
-    async def open(self, opening: Opening) -> Session:
-        return Searching((), ())
-
-
-class Searching:
-    """Finds the tools of one request."""
-
+    name, deadline_s = NAME, 10.0
     recipients: Mapping[str, Recipient] = {NAME: Recipient(NAME)}
 
     def __init__(self, tools: Sequence[Tool], sent: Sequence[Mapping[str, Any]]) -> None:
