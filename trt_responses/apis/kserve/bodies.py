@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from trt_responses.features.rollout.bodies import LoadRequest
-    from trt_responses.wire.response import Response
 
 Object = dict[str, Any]
 UNNUMBERED = "1"
@@ -99,11 +98,7 @@ def generate_request(body: bytes) -> Wanted:
     sent = json_of(body)
     if not isinstance(sent, dict):
         raise InvalidRequest("The body must be a JSON object.", code="invalid_value")
-    name, text, ids = (
-        sent.pop("id", None),
-        sent.pop("text_input", None),
-        sent.pop("input_ids", None),
-    )
+    name, text, ids = (sent.pop(key, None) for key in ("id", "text_input", "input_ids"))
     if name is not None and not isinstance(name, str):
         raise _invalid("id", "should be a string")
     nested = sent.pop("parameters", None) or {}
@@ -254,11 +249,6 @@ def _among(names: Mapping[str, str]) -> str:
 
 
 # --- what goes back -------------------------------------------------------------------------------
-
-
-def finish_reason(response: Response) -> str:
-    """The reason why the answer ended, in one word."""
-    return "stop" if response.incomplete_details is None else "length"
 
 
 def load_request(body: bytes, number: str | None) -> LoadRequest:

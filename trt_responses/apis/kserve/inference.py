@@ -137,7 +137,5 @@ class Inference:
 
 
 def _ending(run: Run, begun: int) -> dict[str, Any]:
-    return {
-        "output_ids": list(run.reader.kept[begun:]),
-        "finish_reason": k.finish_reason(run.log.response),
-    }
+    finish = "stop" if run.log.response.incomplete_details is None else "length"
+    return {"output_ids": list(run.reader.kept[begun:]), "finish_reason": finish}
