@@ -216,11 +216,8 @@ class LabelReader:
         found = {}
         for part in parts:
             token_id = self._tokens[part][0]
-            guide = (
-                Guide("regex", part)
-                if "regex" in self._guides
-                else Guide("lark", f'start: "{part}"')
-            )
+            regex = "regex" in self._guides
+            guide = Guide("regex", part) if regex else Guide("lark", f'start: "{part}"')
             given = await self._next(prompt, _beginnings(self._token_bytes, part), guide)
             if given.get(token_id, 0.0) < CERTAIN:
                 found[token_id] = given[token_id]

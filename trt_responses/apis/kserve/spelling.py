@@ -9,29 +9,22 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from trt_responses.apis.chat.silent import SilentDeltas
+from trt_responses.apis.chat.silent import OtherSpelling, SilentDeltas
 from trt_responses.log.entries import Deltas, unnumbered
 from trt_responses.wire import events as e
 
 if TYPE_CHECKING:
     from trt_responses.wire.events import Delta, Event
-    from trt_responses.wire.response import Response
 
 TAIL = b'"}\n\n'
 TAILS = unnumbered(TAIL)
 
 
-class KServeSpelling:
+class KServeSpelling(OtherSpelling):
     """The events of one stream. `shared` is a JSON object whose keys stand in each of them."""
 
     def __init__(self, shared: bytes) -> None:
         self._head = b'data: %b,"text_output":"' % shared[:-1]
-
-    def repeated(self, response: Response, number: int) -> bytes:
-        return b""
-
-    def json_of(self, response: Response) -> bytes:
-        return orjson.dumps(response)
 
     def frame(self, event: Event, number: int) -> bytes:
         if isinstance(event, e.Error):
