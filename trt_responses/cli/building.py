@@ -11,7 +11,7 @@ from trt_responses.backends.settings import EngineSettings
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.files import GGUF
 from trt_responses.prepare.hardware import this_hardware
-from trt_responses.prepare.llamacpp import template_gguf
+from trt_responses.prepare.llamacpp import build, template_gguf
 from trt_responses.prepare.llamacpp.qwen3 import open_qwen3
 from trt_responses.prepare.pipeline import BuildTools
 from trt_responses.prepare.progress import megabytes, shown_on
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from trt_responses.prepare.llamacpp.gguf import WeightType
     from trt_responses.prepare.llamacpp.template_gguf import TemplateSource
     from trt_responses.prepare.pipeline import Built
     from trt_responses.prepare.shelf.card import Kind
@@ -105,6 +106,24 @@ def prepare_template(
     with build_tools(settings, move=move) as tools:
         built = template_gguf.prepare(
             source, settings.engines_dir, name, tools, family=family, wait=wait
+        )
+    print_built(built)
+    return built
+
+
+def prepare_llamacpp(
+    settings: Settings,
+    *,
+    name: str,
+    source: Path,
+    weight_type: WeightType,
+    wait: bool,
+    move: bool = False,
+) -> Built:
+    """Prepare a checkpoint of gpt-oss for the embedded engine."""
+    with build_tools(settings, move=move) as tools:
+        built = build.prepare(
+            source, settings.engines_dir, name, tools, weight_type=weight_type, wait=wait
         )
     print_built(built)
     return built

@@ -85,10 +85,11 @@ class Server:
             raise ServerFault(_message(error)) from None
         except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", error)
-            raise NoAnswer(f"{self.base_url} does not answer: {_why(reason)}.") from None
+            raise NoAnswer(f"{self.base_url} does not answer: {why(reason)}.") from None
 
 
-def _why(reason: object) -> str:
+def why(reason: object) -> str:
+    """The reason of an error of the network, in words."""
     return getattr(reason, "strerror", None) or str(reason)
 
 
