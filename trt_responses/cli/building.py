@@ -129,9 +129,12 @@ def prepare_llamacpp(
     return built
 
 
-def kind_for(settings: Settings) -> Kind:
-    """The kind of engine for this machine: TensorRT-LLM on a GPU host, else the embedded one.
-    Raises a `PrepareError` on a GPU host without the package, where the CPU would take hours."""
+def kind_for(settings: Settings, checkpoint: Path | None = None) -> Kind:
+    """The kind of engine for this machine: TensorRT-LLM on a GPU host, else the embedded one, which
+    alone reads GGUF files. Raises a `PrepareError` on a GPU host without the package, where the CPU
+    would take hours."""
+    if checkpoint is not None and checkpoint.suffix.lower() == GGUF:
+        return "llamacpp"
     hardware = this_hardware(settings.engines_dir, EngineSettings.of(settings).trtllm_python)
     if gpu_class_of(hardware) is None:
         return "llamacpp"

@@ -6,7 +6,7 @@ Triton has the same words. Knows no route, no run and no engine.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import orjson
 from pydantic import Field, ValidationError
@@ -15,6 +15,7 @@ from trt_responses.errors import InvalidRequest, invalid_value
 from trt_responses.features.rollout.bodies import load_request_of
 from trt_responses.frozen import dataclass
 from trt_responses.wire.base import ListOf, NonEmpty, Options
+from trt_responses.wire.choice import Effort
 from trt_responses.wire.parse import fault_of, json_of, summary
 
 if TYPE_CHECKING:
@@ -48,9 +49,7 @@ class Parameters(Options):
     frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     seed: Annotated[int, Field(ge=0, lt=2**32)] | None = None
     instructions: str | None = None
-    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = (
-        None
-    )
+    reasoning_effort: Effort | None = None
 
 
 class InputTensor(Options):

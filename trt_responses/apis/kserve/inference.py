@@ -17,10 +17,10 @@ from trt_responses.apis.kserve.accept import accept_kserve
 from trt_responses.apis.kserve.codings import deflated, inflated, reply_coding
 from trt_responses.apis.kserve.spelling import KServeSpelling
 from trt_responses.errors import ApiError, InvalidRequest
-from trt_responses.run.request import RunRequest
 from trt_responses.web.body import check_values, read_body, read_bytes
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.headers import header, ignored_header, run_headers
+from trt_responses.web.responses import Making
 from trt_responses.web.stream.sse import Stream, watched
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from trt_responses.apis.kserve.model import ServedModel
-    from trt_responses.run.request import NewSpelling
     from trt_responses.run.run import Run
     from trt_responses.web.shared import Shared
     from trt_responses.wire.response import Response as ResponseObject
@@ -37,24 +36,17 @@ if TYPE_CHECKING:
 JSON_LENGTH = b"inference-header-content-length"
 
 
-class Inference:
+class Inference(Making):
     """The endpoints that ask the model."""
 
     def __init__(self, shared: Shared, model: ServedModel) -> None:
-        self._runs = shared.runs
+        super().__init__(shared)
         self._model = model
-        self._headers = shared.headers
-        self._stream_limits = shared.stream_limits
-        self._limits = shared.limits
 
     async def generate(self, request: Request, found: re.Match[str], *, stream: bool) -> ASGIApp:
         self._model.check(found)
         wanted = k.generate_request(await read_body(request, self._limits))
-
-        def spelling(response: ResponseObject, _: int) -> KServeSpelling:
-            return KServeSpelling(self._generated(response.id, wanted, {}))
-
-        run, begun = await self._start(request, found, wanted, spelling if stream else None)
+        run, begun = await self._start(request, found, wanted)
         extra = ignored_header(sorted(wanted.parameters.model_extra or ())) | run_headers(run)
         if stream:
             return Stream(
@@ -71,7 +63,7 @@ class Inference:
     async def infer(self, request: Request, found: re.Match[str]) -> ASGIApp:
         self._model.check(found)
         wanted = await self._infer_request(request)
-        run, begun = await self._start(request, found, wanted, None)
+        run, begun = await self._start(request, found, wanted)
         values = await self._outputs(request, run, begun)
         body, json_length = k.inferred(self._model.name, self._model.maker(run.id), wanted, values)
         headers = self._headers(request) | ignored_header(
@@ -100,20 +92,16 @@ class Inference:
         return k.infer_request(body, json_length)
 
     async def _start(
-        self,
-        request: Request,
-        found: re.Match[str],
-        wanted: k.Wanted,
-        spelling: NewSpelling | None,
+        self, request: Request, found: re.Match[str], wanted: k.Wanted
     ) -> tuple[Run, int]:
         """The run, and how many of its ids are the prompt's own."""
-        state = request.scope["state"]
         accepted = accept_kserve(wanted, self._model.model_name(found["version"]))
-        run = await self._runs.start(
-            RunRequest(accepted, state["owner"], state["arrival_ns"], spelling=spelling)
-        )
-        state["run"] = run  # for those who count how requests end
-        return run, len(accepted.begun)
+
+        def spelling(response: ResponseObject, _: int) -> KServeSpelling:
+            return KServeSpelling(self._generated(response.id, wanted, {}))
+
+        owner = request.scope["state"]["owner"]
+        return await self._unstored(accepted, request, owner, spelling), len(accepted.begun)
 
     async def _outputs(self, request: Request, run: Run, begun: int) -> dict[str, Any]:
         """Make the run to its end, and return its outputs."""

@@ -113,8 +113,8 @@ def _label(directory: Path, card: Card) -> str:
 
 def _build(settings: Settings, source: Path, *, move: bool) -> Built:
     """Prepare the checkpoint with the options by default."""
-    template, is_file = template_source(source), source.suffix.lower() == GGUF
-    embedded = template is not None or is_file or kind_for(settings) == "llamacpp"
+    template = template_source(source)
+    embedded = template is not None or kind_for(settings, source) == "llamacpp"
     if embedded:
         to_stderr(_needs(settings, source, move=move))
     if template is not None:
