@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from trt_responses.backends.installed import needed
 from trt_responses.backends.settings import EngineSettings
+from trt_responses.prepare import demo
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.files import GGUF
 from trt_responses.prepare.hardware import this_hardware
@@ -16,7 +17,8 @@ from trt_responses.prepare.llamacpp.qwen3 import open_qwen3
 from trt_responses.prepare.pipeline import BuildTools
 from trt_responses.prepare.progress import megabytes, shown_on
 from trt_responses.prepare.shelf import versions
-from trt_responses.prepare.shelf.shelf import Selection
+from trt_responses.prepare.shelf.promotion import promote
+from trt_responses.prepare.shelf.shelf import DEMO, Selection
 from trt_responses.prepare.trtllm.preflight import IMAGE, gpu_class_of
 from trt_responses.settings import PREFIX
 
@@ -127,6 +129,17 @@ def prepare_llamacpp(
         )
     print_built(built)
     return built
+
+
+def prepare_demo(settings: Settings) -> Path:
+    """Prepare the demo engine of this checkout; returns at once if it already exists."""
+    source = demo.demo_checkpoint(settings.engines_dir)
+    built = prepare_llamacpp(settings, name=DEMO, source=source, weight_type="q8_0", wait=True)
+    pointer = versions.promoted(built.directory.parent)
+    if built.phases and pointer is not None and pointer.version != built.card.version:
+        label = f"{DEMO}@{built.card.version}"
+        promote(settings.engines_dir, label, "the demo of this release")
+    return built.directory
 
 
 def kind_for(settings: Settings, checkpoint: Path | None = None) -> Kind:

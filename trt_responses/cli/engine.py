@@ -17,6 +17,7 @@ from rich.table import Table
 from trt_responses.backends.settings import EngineSettings
 from trt_responses.cli.building import (
     kind_for,
+    prepare_demo,
     prepare_llamacpp,
     prepare_template,
     prepare_trtllm,
@@ -34,7 +35,6 @@ from trt_responses.cli.commands import (
     settings_of,
 )
 from trt_responses.cli.engines.adapters import add_adapters
-from trt_responses.cli.engines.demo import prepare_demo
 from trt_responses.cli.engines.graph import KINDS, add_tensorrt, prepare_graph
 from trt_responses.cli.engines.versions import add_versions
 from trt_responses.prepare.checkpoint.open import checkpoint_name

@@ -241,7 +241,7 @@ def _prepare_demos(settings: Settings) -> None:
 
         prepare_demo_onnx(settings)
     elif _serves_demo(settings):
-        from trt_responses.cli.engines.demo import prepare_demo
+        from trt_responses.cli.building import prepare_demo
 
         prepare_demo(settings)
 
