@@ -1,27 +1,30 @@
 """Inference over `/v2`: a request's tensors or texts become a run, and its end an answer.
 
 `generate` speaks JSON, and streams on request; `infer` also takes binary tensors and
-compressed bodies.
+compressed bodies. The last event of a stream is not in the log: it is written here.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import orjson
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from trt_responses.apis.chat.output import text_of
+from trt_responses.apis.chat.silent import OtherSpelling, SilentDeltas
 from trt_responses.apis.kserve import bodies as k
 from trt_responses.apis.kserve.accept import accept_kserve
 from trt_responses.apis.kserve.codings import deflated, inflated, reply_coding
-from trt_responses.apis.kserve.spelling import KServeSpelling
 from trt_responses.errors import ApiError, InvalidRequest
+from trt_responses.log.entries import Deltas, unnumbered
 from trt_responses.web.body import check_values, read_body, read_bytes
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.headers import header, ignored_header, run_headers
 from trt_responses.web.responses import Making
 from trt_responses.web.stream.sse import Stream, watched
+from trt_responses.wire import events as e
 
 if TYPE_CHECKING:
     import re
@@ -31,9 +34,29 @@ if TYPE_CHECKING:
     from trt_responses.apis.kserve.model import ServedModel
     from trt_responses.run.run import Run
     from trt_responses.web.shared import Shared
+    from trt_responses.wire.events import Delta, Event
     from trt_responses.wire.response import Response as ResponseObject
 
 JSON_LENGTH = b"inference-header-content-length"
+TAIL = b'"}\n\n'
+TAILS = unnumbered(TAIL)
+
+
+class KServeSpelling(OtherSpelling):
+    """The events of one `generate_stream`: the answer's text, and an error. `shared` is a JSON
+    object whose keys stand in each of them."""
+
+    def __init__(self, shared: bytes) -> None:
+        self._head = b'data: %b,"text_output":"' % shared[:-1]
+
+    def frame(self, event: Event, number: int) -> bytes:
+        if isinstance(event, e.Error):
+            return b"data: %b\n\n" % orjson.dumps({"error": event.message})
+        return b""
+
+    def deltas(self, first: int, template: Delta, *, scored: bool) -> Deltas:
+        kind = Deltas if isinstance(template, e.OutputTextDelta) else SilentDeltas
+        return kind(first, template, self._head, TAILS, lambda _: TAIL)
 
 
 class Inference(Making):

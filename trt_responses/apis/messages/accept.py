@@ -350,6 +350,6 @@ def _answer(request: m.CountRequest) -> AnswerFormat | None:
 
 def _sampling(request: m.MessagesRequest | None) -> GenerateOptions:
     """How tokens are drawn; None is for a conversation that is only counted."""
-    given = {} if request is None else {name: getattr(request, name) for name in SAMPLING}
-    said = {name: value for name, value in given.items() if value is not None}
-    return GenerateOptions(max_tokens=0, stop_ids=(), **said)  # each segment brings its own
+    values = {} if request is None else {name: getattr(request, name) for name in SAMPLING}
+    given = {name: value for name, value in values.items() if value is not None}
+    return GenerateOptions(max_tokens=0, stop_ids=(), **given)  # each segment brings its own
