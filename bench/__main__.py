@@ -38,7 +38,7 @@ from bench.ours import Playing
 from bench.script import CHUNKS, LENGTHS
 from bench.servers import report as servers
 from bench.servers.start import CONTENDERS
-from trt_responses.cli.engines.demo import prepare_demo
+from trt_responses.cli.building import prepare_demo
 from trt_responses.features.dense_text.dense import Dense
 from trt_responses.features.long_runs.runs import Runs
 from trt_responses.prepare.files import MODEL

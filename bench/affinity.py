@@ -15,7 +15,7 @@ import orjson
 
 from bench.asgi import living, stream_of
 from trt_responses.app import create_app
-from trt_responses.cli.engines.demo import prepare_demo
+from trt_responses.cli.building import prepare_demo
 from trt_responses.features.several.engine import SeveralEngines
 from trt_responses.settings import Settings
 

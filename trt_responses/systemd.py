@@ -33,9 +33,7 @@ def handed_socket(environment: MutableMapping[str, str] = os.environ) -> socket.
     except OSError as error:
         raise StartupError(f"systemd's socket cannot be used: {error.strerror}.") from None
     handed.set_inheritable(False)
-    if handed.type != socket.SOCK_STREAM or handed.family not in (
-        *(socket.AF_INET, socket.AF_INET6),
-    ):
+    if handed.type != socket.SOCK_STREAM or handed.family not in (socket.AF_INET, socket.AF_INET6):
         raise StartupError("systemd's socket must be a ListenStream= of an IP address and a port.")
     return handed
 

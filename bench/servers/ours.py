@@ -16,7 +16,7 @@ from bench.hosted import MAX_BATCH, Paced
 from tests.support.scripted.engine import Script, ScriptedEngine
 from trt_responses import __version__
 from trt_responses.app import create_app
-from trt_responses.cli.engines.demo import prepare_demo
+from trt_responses.cli.building import prepare_demo
 from trt_responses.engines.remote.child import host
 from trt_responses.engines.remote.client import RemoteEngine
 from trt_responses.engines.remote.process import EngineProcess

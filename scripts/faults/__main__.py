@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from scripts.faults import life, surroundings
 from scripts.faults.overload import overload
-from trt_responses.cli.engines.demo import prepare_demo
+from trt_responses.cli.building import prepare_demo
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:

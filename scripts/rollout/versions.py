@@ -20,7 +20,7 @@ from scripts.rollout import report
 from scripts.rollout.faulty_server import DIES, KILLED, SLOW
 from scripts.rollout.fleet import ADMIN_KEY, KEY, fleet
 from scripts.rollout.load import Tally, Users, client_of
-from trt_responses.cli.engines.demo import prepare_demo
+from trt_responses.cli.building import prepare_demo
 from trt_responses.prepare.files import MODEL
 from trt_responses.prepare.shelf import promotion, shelf
 from trt_responses.prepare.shelf import versions as kept

@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING
 
 from trt_responses.backends.installed import needed
 from trt_responses.backends.settings import EngineSettings
+from trt_responses.prepare import demo
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.files import GGUF
 from trt_responses.prepare.hardware import this_hardware
-from trt_responses.prepare.llamacpp import template_gguf
+from trt_responses.prepare.llamacpp import build, template_gguf
 from trt_responses.prepare.llamacpp.qwen3 import open_qwen3
 from trt_responses.prepare.pipeline import BuildTools
 from trt_responses.prepare.progress import megabytes, shown_on
 from trt_responses.prepare.shelf import versions
-from trt_responses.prepare.shelf.shelf import Selection
+from trt_responses.prepare.shelf.promotion import promote
+from trt_responses.prepare.shelf.shelf import DEMO, Selection
 from trt_responses.prepare.trtllm.preflight import IMAGE, gpu_class_of
 from trt_responses.settings import PREFIX
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from trt_responses.prepare.llamacpp.gguf import WeightType
     from trt_responses.prepare.llamacpp.template_gguf import TemplateSource
     from trt_responses.prepare.pipeline import Built
     from trt_responses.prepare.shelf.card import Kind
@@ -110,9 +113,41 @@ def prepare_template(
     return built
 
 
-def kind_for(settings: Settings) -> Kind:
-    """The kind of engine for this machine: TensorRT-LLM on a GPU host, else the embedded one.
-    Raises a `PrepareError` on a GPU host without the package, where the CPU would take hours."""
+def prepare_llamacpp(
+    settings: Settings,
+    *,
+    name: str,
+    source: Path,
+    weight_type: WeightType,
+    wait: bool,
+    move: bool = False,
+) -> Built:
+    """Prepare a checkpoint of gpt-oss for the embedded engine."""
+    with build_tools(settings, move=move) as tools:
+        built = build.prepare(
+            source, settings.engines_dir, name, tools, weight_type=weight_type, wait=wait
+        )
+    print_built(built)
+    return built
+
+
+def prepare_demo(settings: Settings) -> Path:
+    """Prepare the demo engine of this checkout; returns at once if it already exists."""
+    source = demo.demo_checkpoint(settings.engines_dir)
+    built = prepare_llamacpp(settings, name=DEMO, source=source, weight_type="q8_0", wait=True)
+    pointer = versions.promoted(built.directory.parent)
+    if built.phases and pointer is not None and pointer.version != built.card.version:
+        label = f"{DEMO}@{built.card.version}"
+        promote(settings.engines_dir, label, "the demo of this release")
+    return built.directory
+
+
+def kind_for(settings: Settings, checkpoint: Path | None = None) -> Kind:
+    """The kind of engine for this machine: TensorRT-LLM on a GPU host, else the embedded one, which
+    alone reads GGUF files. Raises a `PrepareError` on a GPU host without the package, where the CPU
+    would take hours."""
+    if checkpoint is not None and checkpoint.suffix.lower() == GGUF:
+        return "llamacpp"
     hardware = this_hardware(settings.engines_dir, EngineSettings.of(settings).trtllm_python)
     if gpu_class_of(hardware) is None:
         return "llamacpp"

@@ -15,12 +15,18 @@ from urllib.parse import quote
 
 from rich.console import Console
 
-from trt_responses.cli.client import NoAnswer, Server, ServerFault, add_server, server_of
+from trt_responses.cli.client import (
+    NoAnswer,
+    Server,
+    ServerFault,
+    add_server,
+    own_server,
+    server_of,
+)
 from trt_responses.cli.commands import add_command
 from trt_responses.cli.explain import show
 from trt_responses.cli.terminal import conversation as chats
 from trt_responses.cli.terminal.conversation import Conversation, result_of, user_message
-from trt_responses.cli.terminal.own_server import own_server
 from trt_responses.cli.terminal.typed import FENCE, reader
 from trt_responses.cli.terminal.view import AnswerView, Terminal
 from trt_responses.errors import StartupError, UsageError

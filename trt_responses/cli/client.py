@@ -1,4 +1,5 @@
-"""A server spoken to over HTTP by the command line: JSON in and out, and streams of events.
+"""A server spoken to over HTTP by the command line: JSON in and out, and streams of events; and one
+that is started for a chat.
 
 Standard library only, so that a terminal needs nothing installed besides the server itself.
 """
@@ -9,8 +10,13 @@ import http.client
 import json
 import os
 import re
+import signal
+import socket
+import subprocess
+import sys
 import urllib.error
 import urllib.request
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -18,12 +24,14 @@ from trt_responses.errors import UsageError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterator
 
     Json = dict[str, Any]
 
 BASE_URL = "http://127.0.0.1:8000/v1"
 URL_VARIABLE, KEY_VARIABLE = "OPENAI_BASE_URL", "OPENAI_API_KEY"
+HOST = "127.0.0.1"
+READY = " is ready"
 UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -85,10 +93,11 @@ class Server:
             raise ServerFault(_message(error)) from None
         except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", error)
-            raise NoAnswer(f"{self.base_url} does not answer: {_why(reason)}.") from None
+            raise NoAnswer(f"{self.base_url} does not answer: {why(reason)}.") from None
 
 
-def _why(reason: object) -> str:
+def why(reason: object) -> str:
+    """The reason of an error of the network, in words."""
     return getattr(reason, "strerror", None) or str(reason)
 
 
@@ -115,6 +124,39 @@ def server_of(options: argparse.Namespace) -> Server:
     from_variable = os.environ.get(URL_VARIABLE)
     named = "--url" if options.url or not from_variable else URL_VARIABLE
     return Server(options.url or from_variable or BASE_URL, os.environ.get(KEY_VARIABLE), named)
+
+
+@contextmanager
+def own_server(model: str | None) -> Iterator[Server]:
+    """Serve a model, or the default one, at a free port. What the server prints before it is ready
+    goes to standard error."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "trt_responses", "serve", "--host", HOST, "--port", str(port)]
+    process = subprocess.Popen(
+        [*command, *([model] if model else [])],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"TRT_RESPONSES_LOG_LEVEL": "error"},
+        start_new_session=True,  # a Ctrl-C in the chat stops an answer
+    )
+    try:
+        _wait(process)
+        yield Server(f"http://{HOST}:{port}/v1", os.environ.get(KEY_VARIABLE))
+    finally:
+        process.send_signal(signal.SIGINT)  # no time for a proxy to notice
+        process.wait()
+
+
+def _wait(process: subprocess.Popen[str]) -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        if READY in line:
+            return
+        print(line, end="", file=sys.stderr)
+    raise ServerFault("The server did not start: its messages above say why.")
 
 
 def printable(text: str) -> str:

@@ -39,10 +39,12 @@ def add_command(
     run: Run,
     *shared: argparse.ArgumentParser,
     example: str,
+    more: str = "",
 ) -> argparse.ArgumentParser:
     """Add a command whose help and description are one sentence; shared options come first.
-    `example` is its command line without the program's name."""
-    parser = commands.add_parser(name, help=text, parents=shared, **help_texts(text, example))
+    `example` is its command line without the program's name, which stands behind `more`."""
+    texts = help_texts(text, example, more)
+    parser = commands.add_parser(name, help=text, parents=shared, **texts)
     parser.set_defaults(run=run)
     return parser
 
@@ -103,9 +105,7 @@ JSON = option("--json", action="store_true", help="JSON instead of a table")
 ENGINES_DIR = add_settings(argparse.ArgumentParser(add_help=False), "engines_dir")
 NAME = option("name", metavar="NAME", help="Name of the engine")
 VERSION_OF = "Name of the engine, or NAME@N for one version"
-RUNNING_SERVER = tuple(
-    add_settings(argparse.ArgumentParser(add_help=False), name) for name in ("host", "port")
-)
+RUNNING_SERVER = add_settings(argparse.ArgumentParser(add_help=False), "host", "port")
 
 
 def settings_of(options: argparse.Namespace, *names: str) -> Settings:

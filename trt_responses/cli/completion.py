@@ -70,7 +70,7 @@ def candidates(words: Sequence[str]) -> list[str]:
     parser = parser_of(before[0] if before else "")
     for word in before:
         parser = _choices(parser).get(word, parser)
-    option = _option(parser, before[-1]) if before else None
+    option = parser._option_string_actions.get(before[-1]) if before else None
     if option is not None and option.nargs != 0:
         found = [str(choice) for choice in option.choices or _engines(option)]
     elif begun.startswith("-"):
@@ -86,10 +86,6 @@ def _choices(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentPars
         if isinstance(action, argparse._SubParsersAction):
             return dict(action.choices)
     return {}
-
-
-def _option(parser: argparse.ArgumentParser, name: str) -> argparse.Action | None:
-    return parser._option_string_actions.get(name)
 
 
 def _arguments(parser: argparse.ArgumentParser) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trt_responses.backends.installed import needed
-from trt_responses.cli.commands import add_command, help_texts
+from trt_responses.cli.commands import add_command
 
 with needed("The command `conform`", "client"):
     from responses_conformance import cli
@@ -17,6 +17,5 @@ if TYPE_CHECKING:
 def add(commands: Commands, name: str, text: str) -> None:
     """Add the command `conform` and its options."""
     example = "conform http://127.0.0.1:8000/v1 --report report"
-    parser = add_command(commands, name, text, cli.run, example=example)
-    parser.epilog = help_texts(text, example, cli.MORE)["epilog"]
+    parser = add_command(commands, name, text, cli.run, example=example, more=cli.MORE)
     cli.add_arguments(parser)

@@ -42,7 +42,7 @@ def _deep(settings: Settings) -> Check:
     """Run the numeric check on the demo, after preparing it if needed."""
     from trt_responses.backends.dialects import vocabulary
     from trt_responses.backends.engines import llamacpp_over
-    from trt_responses.cli.engines.demo import prepare_demo
+    from trt_responses.cli.building import prepare_demo
     from trt_responses.doctor.check import Check
     from trt_responses.doctor.numeric import NAME, deep_check
     from trt_responses.prepare import demo

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from trt_responses.backends.keys import admin_key
+from trt_responses.cli.client import why
 from trt_responses.cli.commands import RUNNING_SERVER, add_command, settings_of
 from trt_responses.errors import StartupError, UsageError
 from trt_responses.settings import PREFIX
@@ -27,7 +28,7 @@ EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 def add(commands: Commands, name: str, text: str) -> None:
     """Add the command `drain` and its options."""
     parser = add_command(
-        commands, name, text, _drain, *RUNNING_SERVER, example="drain --port 8080 --wait"
+        commands, name, text, _drain, RUNNING_SERVER, example="drain --port 8080 --wait"
     )
     parser.add_argument("--wait", action="store_true", help="Return after the server has stopped")
 
@@ -79,13 +80,9 @@ def reply_of(
         return reply.status, reply.read()
     except (OSError, http.client.HTTPException) as error:
         place = f"{settings.host}:{settings.port}"
-        raise StartupError(f"No server answers at {place}: {_why(error)}.") from None
+        raise StartupError(f"No server answers at {place}: {why(error)}.") from None
     finally:
         connection.close()
-
-
-def _why(error: Exception) -> str:
-    return getattr(error, "strerror", None) or str(error)
 
 
 def _message(body: bytes) -> str:

@@ -17,6 +17,8 @@ from rich.table import Table
 from trt_responses.backends.settings import EngineSettings
 from trt_responses.cli.building import (
     kind_for,
+    prepare_demo,
+    prepare_llamacpp,
     prepare_template,
     prepare_trtllm,
     template_source,
@@ -33,12 +35,10 @@ from trt_responses.cli.commands import (
     settings_of,
 )
 from trt_responses.cli.engines.adapters import add_adapters
-from trt_responses.cli.engines.demo import prepare_demo, prepare_llamacpp
 from trt_responses.cli.engines.graph import KINDS, add_tensorrt, prepare_graph
 from trt_responses.cli.engines.versions import add_versions
 from trt_responses.prepare.checkpoint.open import checkpoint_name
 from trt_responses.prepare.faults import WrongInput
-from trt_responses.prepare.files import GGUF
 from trt_responses.prepare.hub import checkpoint_at
 from trt_responses.prepare.llamacpp.gguf import WEIGHT_TYPES
 from trt_responses.prepare.llamacpp.move import undo
@@ -203,10 +203,7 @@ def _engine_build(options: argparse.Namespace) -> int:
         prepare_demo(settings)
         return 0
     name = options.name or checkpoint_name(options.checkpoint).lower()
-    kind = options.kind or (
-        "llamacpp" if options.checkpoint.suffix.lower() == GGUF else kind_for(settings)
-    )
-    if kind == "trtllm":
+    if (options.kind or kind_for(settings, options.checkpoint)) == "trtllm":
         return _prepare_trtllm(settings, name, options)
     prepare_llamacpp(
         settings,

@@ -72,7 +72,7 @@ def _name(path: Path) -> str:
 
 
 def show(made: Json, console: Console) -> None:
-    """Print an made; control ids, forced and discarded ids are coloured."""
+    """Print an explanation; control ids, forced and discarded ids are coloured."""
     console.print(Text(f"{made['id']}  {made['status']}  {made['model']}  ({made['plan']})"))
     if made["error"]:
         console.print(Text(printable(made["error"]), "red"))

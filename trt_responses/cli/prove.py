@@ -85,6 +85,5 @@ def _wish(options: argparse.Namespace, settings: Settings) -> Wish:
     checkpoint = checkpoint_at(target, to_stderr)
     if not checkpoint.exists():
         raise UsageError(f"{target}: no checkpoint, and no engine in {engines_dir}.")
-    is_gguf = checkpoint.suffix.lower() == GGUF
-    kind = options.kind or ("llamacpp" if is_gguf else kind_for(settings))
+    kind = options.kind or kind_for(settings, checkpoint)
     return Wish(checkpoint, checkpoint_name(checkpoint).lower(), kind, *more)

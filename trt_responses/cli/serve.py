@@ -24,7 +24,6 @@ from trt_responses.prepare.shelf.card import CARD
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
-    from pathlib import Path
 
     from fastapi import FastAPI
 
@@ -170,7 +169,8 @@ def _with_model(settings: Settings, shown: str, *, move: bool) -> Settings:
     if settings.engine is None:
         return settings
     name = settings.engine.partition("@")[0]
-    if shelf.NAME.fullmatch(name) and _has_card(settings.engines_dir / name):
+    home = settings.engines_dir / name
+    if shelf.NAME.fullmatch(name) and any(home.glob(f"*/{CARD}")):  # a version is complete
         return settings
     from trt_responses.cli.engines.model import engine_for
     from trt_responses.serve.server import bound
@@ -184,18 +184,18 @@ def _with_model(settings: Settings, shown: str, *, move: bool) -> Settings:
     return settings.model_copy(update={"engine": engine})
 
 
-def _has_card(home: Path) -> bool:
-    """Whether any version of an engine is complete."""
-    return any(home.glob(f"*/{CARD}"))
-
-
 def server_for(settings: Settings) -> Callable[[Settings], int]:
     """The function that serves: in this process, or with several front ends."""
     count = getattr(settings, "frontends", 1)  # a setting of the fleet's folder
     if str(count) == "auto":
         with needed(f"{settings.option('frontends')} auto: the fleet"):
             from trt_responses.fleet.choice import with_front_ends
-        return lambda settings: _serve_counted(with_front_ends(settings, memory().free_bytes))
+
+        def serve_counted(settings: Settings) -> int:
+            counted = with_front_ends(settings, memory().free_bytes)
+            return server_for(counted)(counted)
+
+        return serve_counted
     if count > 1:
         with needed(f"{settings.option('frontends')} {count}: the fleet"):
             from trt_responses.fleet.fleet import serve_fleet
@@ -212,10 +212,6 @@ def _serve_here(settings: Settings, app_of: Callable[[Settings], FastAPI]) -> in
 
     log_to_stderr(settings)
     return serve(settings, app_of, handed_socket(), Notifier().tell)
-
-
-def _serve_counted(settings: Settings) -> int:
-    return server_for(settings)(settings)
 
 
 def _engine_of(settings: Settings) -> EngineOf:
@@ -245,7 +241,7 @@ def _prepare_demos(settings: Settings) -> None:
 
         prepare_demo_onnx(settings)
     elif _serves_demo(settings):
-        from trt_responses.cli.engines.demo import prepare_demo
+        from trt_responses.cli.building import prepare_demo
 
         prepare_demo(settings)
 

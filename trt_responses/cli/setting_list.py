@@ -39,9 +39,7 @@ def settings_help() -> str:
     return "\n".join(lines)
 
 
-def settings_in_force(
-    settings: Settings, given: Mapping[str, Any], environment: Mapping[str, str] = os.environ
-) -> str:
+def settings_in_force(settings: Settings, given: Mapping[str, Any]) -> str:
     """All settings in force, each with its source: a flag, a variable or the default. Keys and
     passwords are hidden."""
     lines = []
@@ -52,7 +50,7 @@ def settings_in_force(
             source = "default"
             if given.get(name) is not None:
                 source = f"option --{name.replace('_', '-')}"
-            elif environment.get(variable):
+            elif os.environ.get(variable):
                 source = "environment"
             lines.append(f"{variable}={_safe(name, getattr(settings, name))}  # {source}")
     return "\n".join(lines)

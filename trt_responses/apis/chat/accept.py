@@ -208,18 +208,16 @@ def _text(content: str | list[c.Part]) -> str:
 
 
 def _tools(sent: Sequence[c.Tool]) -> list[Tool]:
-    tools: list[Tool] = []
-    names = set()
+    tools: dict[str, Tool] = {}
     for number, tool in enumerate(sent):
         if isinstance(tool, c.ServerTool):
             continue
         place = f"tools[{number}].{tool.type}"
         made = _tool(tool, place)
-        if made.name in names:
+        if made.name in tools:
             raise named_twice(made.name, place)
-        names.add(made.name)
-        tools.append(made)
-    return tools
+        tools[made.name] = made
+    return list(tools.values())
 
 
 def _hosted(request: c.ChatRequest) -> Iterator[Offered]:

@@ -19,7 +19,7 @@ from trt_responses.apis.chat.output import (
     logprobs_of,
     usage_of,
 )
-from trt_responses.apis.chat.silent import SILENT, SilentDeltas
+from trt_responses.apis.chat.silent import SILENT, OtherSpelling, SilentDeltas
 from trt_responses.log.entries import Deltas, ScoredDeltas, unnumbered
 from trt_responses.wire import events as e
 
@@ -36,7 +36,7 @@ TEXT_TAIL, CALL_TAIL = b'"}}' + END, b'"}}]}}' + END
 TEXT_TAILS, CALL_TAILS = unnumbered(TEXT_TAIL), unnumbered(CALL_TAIL)
 
 
-class ChatSpelling:
+class ChatSpelling(OtherSpelling):
     """The chunks of one completion. With `usage`, the last chunk has it and all others have a null;
     with `logprobs`, chunks without any have a null. A thought stands in the fields `thought`."""
 
@@ -57,12 +57,6 @@ class ChatSpelling:
         }
         self._shared = b"data: " + orjson.dumps(shared)[:-1]
         self._head = self._shared + (b',"usage":null' if usage else b"") + b',"choices":['
-
-    def repeated(self, response: Response, number: int) -> bytes:
-        return b""
-
-    def json_of(self, response: Response) -> bytes:
-        return orjson.dumps(response)
 
     def frame(self, event: Event, number: int) -> bytes:
         if type(event) in SILENT:
@@ -100,7 +94,7 @@ class ChatSpelling:
             return kind(first, template, head, TEXT_TAILS, lambda _: TEXT_TAIL)
         custom = template.type == "response.custom_tool_call_input.delta"
         if isinstance(template, e.FolderDelta) and not custom:  # of a call that the server runs
-            return SilentDeltas(first, template, b"", TEXT_TAILS, lambda _: TEXT_TAIL)
+            return SilentDeltas(first, template, b"")
         key = b'"custom":{"input' if custom else b'"function":{"arguments'
         head = self._delta_head(
             b'{"tool_calls":[{"index":%d,%b":"' % (self._place(template.item_id), key)

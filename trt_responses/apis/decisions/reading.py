@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from trt_responses.apis.decisions.questions import likelihood
@@ -88,10 +88,7 @@ class DecisionStep(Step):
         draft.answers = False
 
     def write(self, draft: Draft) -> None:
-        def deciding(**parts: Any) -> Generation:
-            return Deciding(draft, self._answered, **parts)
-
-        draft.generation = deciding
+        draft.generation = partial(Deciding, draft, self._answered)
 
     async def _answered(self, draft: Draft, options: GenerateOptions, opening: list[int]) -> Used:
         used = Used()
@@ -216,11 +213,8 @@ class LabelReader:
         found = {}
         for part in parts:
             token_id = self._tokens[part][0]
-            guide = (
-                Guide("regex", part)
-                if "regex" in self._guides
-                else Guide("lark", f'start: "{part}"')
-            )
+            regex = "regex" in self._guides
+            guide = Guide("regex", part) if regex else Guide("lark", f'start: "{part}"')
             given = await self._next(prompt, _beginnings(self._token_bytes, part), guide)
             if given.get(token_id, 0.0) < CERTAIN:
                 found[token_id] = given[token_id]

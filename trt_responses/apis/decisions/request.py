@@ -103,12 +103,9 @@ class SystemOneRequest(Options):
 FIELDS: tuple[Row, ...] = (
     *rows("", "honoured", "", "model", "questions"),
     Row("input", "honoured", "text only; may be absent beside the next two"),
-    Row("previous_response_id", "honoured", "decides about it", ours=True),
-    Row(
-        "conversation",
-        "honoured",
-        "decides about it",
-        ours=True,
+    *(
+        Row(name, "honoured", "decides about it", ours=True)
+        for name in ("previous_response_id", "conversation")
     ),
     *rows("", "ignored", "", "prompt_cache_key", "safety_identifier", "prompt_cache_options"),
 )

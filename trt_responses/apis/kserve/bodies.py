@@ -6,7 +6,7 @@ Triton has the same words. Knows no route, no run and no engine.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import orjson
 from pydantic import Field, ValidationError
@@ -15,13 +15,13 @@ from trt_responses.errors import InvalidRequest, invalid_value
 from trt_responses.features.rollout.bodies import load_request_of
 from trt_responses.frozen import dataclass
 from trt_responses.wire.base import ListOf, NonEmpty, Options
+from trt_responses.wire.choice import Effort
 from trt_responses.wire.parse import fault_of, json_of, summary
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from trt_responses.features.rollout.bodies import LoadRequest
-    from trt_responses.wire.response import Response
 
 Object = dict[str, Any]
 UNNUMBERED = "1"
@@ -49,9 +49,7 @@ class Parameters(Options):
     frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     seed: Annotated[int, Field(ge=0, lt=2**32)] | None = None
     instructions: str | None = None
-    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = (
-        None
-    )
+    reasoning_effort: Effort | None = None
 
 
 class InputTensor(Options):
@@ -99,11 +97,7 @@ def generate_request(body: bytes) -> Wanted:
     sent = json_of(body)
     if not isinstance(sent, dict):
         raise InvalidRequest("The body must be a JSON object.", code="invalid_value")
-    name, text, ids = (
-        sent.pop("id", None),
-        sent.pop("text_input", None),
-        sent.pop("input_ids", None),
-    )
+    name, text, ids = (sent.pop(key, None) for key in ("id", "text_input", "input_ids"))
     if name is not None and not isinstance(name, str):
         raise _invalid("id", "should be a string")
     nested = sent.pop("parameters", None) or {}
@@ -254,11 +248,6 @@ def _among(names: Mapping[str, str]) -> str:
 
 
 # --- what goes back -------------------------------------------------------------------------------
-
-
-def finish_reason(response: Response) -> str:
-    """The reason why the answer ended, in one word."""
-    return "stop" if response.incomplete_details is None else "length"
 
 
 def load_request(body: bytes, number: str | None) -> LoadRequest:

@@ -19,12 +19,13 @@ from starlette.routing import Route
 
 from trt_responses import __version__
 from trt_responses.apis.kserve import bodies as k
-from trt_responses.apis.kserve.control import Control
 from trt_responses.apis.kserve.inference import Inference
-from trt_responses.apis.kserve.log_settings import log_settings
+from trt_responses.apis.kserve.log_settings import log_settings, set_log, wanted_log
 from trt_responses.apis.kserve.model import ServedModel, number
 from trt_responses.errors import ApiError, InvalidRequest, NotFound
 from trt_responses.features.health.health import Health
+from trt_responses.features.limits.audit import Audit
+from trt_responses.features.limits.endpoint import note
 from trt_responses.features.limits.keys import KeyRing
 from trt_responses.features.metrics.statistics import Statistics
 from trt_responses.features.rollout.acts import acts_of
@@ -77,7 +78,7 @@ class KServe:
         self._statistics = shared.of(Statistics)
         self._about = shared.about
         self._acts = acts_of(shared)
-        self._control = control = Control(shared)
+        self._audit = shared.of(Audit)
         self._guard = shared.guard
         self._keys = shared.of(KeyRing)
         self._headers = shared.headers
@@ -99,9 +100,9 @@ class KServe:
             "/v2/{kind}sharedmemory/{rest}": {"GET": _lacks, "POST": _lacks},
             "/v2/models/{model}": {"GET": self._metadata},
             "/v2/repository/index": {"POST": self._index},
-            "/v2/repository/models/{model}/load": {"POST": control.load},
-            "/v2/repository/models/{model}/unload": {"POST": control.unload},
-            "/v2/logging": {"GET": self._logging, "POST": control.set_logging},
+            "/v2/repository/models/{model}/load": {"POST": self._load},
+            "/v2/repository/models/{model}/unload": {"POST": self._unload},
+            "/v2/logging": {"GET": self._logging, "POST": self._set_logging},
         }
         self._patterns = {path: _pattern(path) for path in self._routes}
 
@@ -133,7 +134,7 @@ class KServe:
     def _checked(self, request: Request, answer: Answer) -> str:
         """The owner of the request's key. Control routes need an admin key, unless this server
         requires no keys and has no admin key."""
-        control = answer in (self._control.load, self._control.unload, self._control.set_logging)
+        control = answer in (self._load, self._unload, self._set_logging)
         if control and (self._keys.required or self._keys.has_admin):
             admin = request.scope["state"]["admin"] = self._guard.admin(request)
             return admin
@@ -209,6 +210,35 @@ class KServe:
 
     def _json(self, request: Request, body: object) -> Response:
         return json_reply(orjson.dumps(body), self._headers(request))
+
+    # --- control ------------------------------------------------------------------------------
+
+    async def _load(self, request: Request, found: re.Match[str]) -> ASGIApp:
+        """The promoted version if it is not the one that is served, else the newest; a version
+        may be named as Triton's configuration does."""
+        load = k.load_request(await read_body(request, self._limits), found["version"])
+        await self._note(request, "engine.load", engine=found["model"], version=load.version)
+        await self._acts.load(found["model"], load)
+        return Response(headers=self._headers(request))
+
+    async def _unload(self, request: Request, found: re.Match[str]) -> ASGIApp:
+        await read_body(request, self._limits)
+        model, version = found["model"], found["version"]
+        await self._note(request, "engine.unload", engine=model, version=version)
+        await self._acts.unload(model, version)
+        return Response(headers=self._headers(request))
+
+    async def _set_logging(self, request: Request, _: re.Match[str]) -> ASGIApp:
+        wanted = wanted_log(await read_body(request, self._limits))
+        await self._note(request, "server.logging", settings=wanted)
+        set_log(wanted)
+        return self._json(request, log_settings())
+
+    async def _note(self, request: Request, act: str, **facts: object) -> None:
+        """Note an act of an admin first: one that cannot be written to the audit log is refused. A
+        server with neither keys nor an admin key writes no audit entry."""
+        if (admin := request.scope["state"].get("admin")) is not None:
+            await note(self._audit, act, admin, **facts)
 
 
 def _pattern(path: str) -> re.Pattern[str]:

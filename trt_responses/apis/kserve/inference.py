@@ -1,27 +1,30 @@
 """Inference over `/v2`: a request's tensors or texts become a run, and its end an answer.
 
 `generate` speaks JSON, and streams on request; `infer` also takes binary tensors and
-compressed bodies.
+compressed bodies. The last event of a stream is not in the log: it is written here.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import orjson
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from trt_responses.apis.chat.output import text_of
+from trt_responses.apis.chat.silent import OtherSpelling, SilentDeltas
 from trt_responses.apis.kserve import bodies as k
 from trt_responses.apis.kserve.accept import accept_kserve
 from trt_responses.apis.kserve.codings import deflated, inflated, reply_coding
-from trt_responses.apis.kserve.spelling import KServeSpelling
 from trt_responses.errors import ApiError, InvalidRequest
-from trt_responses.run.request import RunRequest
+from trt_responses.log.entries import Deltas, unnumbered
 from trt_responses.web.body import check_values, read_body, read_bytes
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.headers import header, ignored_header, run_headers
+from trt_responses.web.responses import Making
 from trt_responses.web.stream.sse import Stream, watched
+from trt_responses.wire import events as e
 
 if TYPE_CHECKING:
     import re
@@ -29,32 +32,44 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from trt_responses.apis.kserve.model import ServedModel
-    from trt_responses.run.request import NewSpelling
     from trt_responses.run.run import Run
     from trt_responses.web.shared import Shared
+    from trt_responses.wire.events import Delta, Event
     from trt_responses.wire.response import Response as ResponseObject
 
 JSON_LENGTH = b"inference-header-content-length"
+TAIL = b'"}\n\n'
+TAILS = unnumbered(TAIL)
 
 
-class Inference:
+class KServeSpelling(OtherSpelling):
+    """The events of one `generate_stream`: the answer's text, and an error. `shared` is a JSON
+    object whose keys stand in each of them."""
+
+    def __init__(self, shared: bytes) -> None:
+        self._head = b'data: %b,"text_output":"' % shared[:-1]
+
+    def frame(self, event: Event, number: int) -> bytes:
+        if isinstance(event, e.Error):
+            return b"data: %b\n\n" % orjson.dumps({"error": event.message})
+        return b""
+
+    def deltas(self, first: int, template: Delta, *, scored: bool) -> Deltas:
+        kind = Deltas if isinstance(template, e.OutputTextDelta) else SilentDeltas
+        return kind(first, template, self._head, TAILS, lambda _: TAIL)
+
+
+class Inference(Making):
     """The endpoints that ask the model."""
 
     def __init__(self, shared: Shared, model: ServedModel) -> None:
-        self._runs = shared.runs
+        super().__init__(shared)
         self._model = model
-        self._headers = shared.headers
-        self._stream_limits = shared.stream_limits
-        self._limits = shared.limits
 
     async def generate(self, request: Request, found: re.Match[str], *, stream: bool) -> ASGIApp:
         self._model.check(found)
         wanted = k.generate_request(await read_body(request, self._limits))
-
-        def spelling(response: ResponseObject, _: int) -> KServeSpelling:
-            return KServeSpelling(self._generated(response.id, wanted, {}))
-
-        run, begun = await self._start(request, found, wanted, spelling if stream else None)
+        run, begun = await self._start(request, found, wanted)
         extra = ignored_header(sorted(wanted.parameters.model_extra or ())) | run_headers(run)
         if stream:
             return Stream(
@@ -71,7 +86,7 @@ class Inference:
     async def infer(self, request: Request, found: re.Match[str]) -> ASGIApp:
         self._model.check(found)
         wanted = await self._infer_request(request)
-        run, begun = await self._start(request, found, wanted, None)
+        run, begun = await self._start(request, found, wanted)
         values = await self._outputs(request, run, begun)
         body, json_length = k.inferred(self._model.name, self._model.maker(run.id), wanted, values)
         headers = self._headers(request) | ignored_header(
@@ -100,20 +115,16 @@ class Inference:
         return k.infer_request(body, json_length)
 
     async def _start(
-        self,
-        request: Request,
-        found: re.Match[str],
-        wanted: k.Wanted,
-        spelling: NewSpelling | None,
+        self, request: Request, found: re.Match[str], wanted: k.Wanted
     ) -> tuple[Run, int]:
         """The run, and how many of its ids are the prompt's own."""
-        state = request.scope["state"]
         accepted = accept_kserve(wanted, self._model.model_name(found["version"]))
-        run = await self._runs.start(
-            RunRequest(accepted, state["owner"], state["arrival_ns"], spelling=spelling)
-        )
-        state["run"] = run  # for those who count how requests end
-        return run, len(accepted.begun)
+
+        def spelling(response: ResponseObject, _: int) -> KServeSpelling:
+            return KServeSpelling(self._generated(response.id, wanted, {}))
+
+        owner = request.scope["state"]["owner"]
+        return await self._unstored(accepted, request, owner, spelling), len(accepted.begun)
 
     async def _outputs(self, request: Request, run: Run, begun: int) -> dict[str, Any]:
         """Make the run to its end, and return its outputs."""
@@ -137,7 +148,5 @@ class Inference:
 
 
 def _ending(run: Run, begun: int) -> dict[str, Any]:
-    return {
-        "output_ids": list(run.reader.kept[begun:]),
-        "finish_reason": k.finish_reason(run.log.response),
-    }
+    finish = "stop" if run.log.response.incomplete_details is None else "length"
+    return {"output_ids": list(run.reader.kept[begun:]), "finish_reason": finish}

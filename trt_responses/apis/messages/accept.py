@@ -45,6 +45,8 @@ there."""
 
 CALLS = m.ToolUse | m.ServerToolUse | m.McpToolUse
 FAILED = "Error:"
+SAMPLING = ("temperature", "top_p", "top_k", "min_p", "seed")
+"""The fields of a request by which tokens are drawn, and the options of an engine's."""
 ANSWER = "answer"
 """The name of a format, which Anthropic's have not."""
 
@@ -348,15 +350,6 @@ def _answer(request: m.CountRequest) -> AnswerFormat | None:
 
 def _sampling(request: m.MessagesRequest | None) -> GenerateOptions:
     """How tokens are drawn; None is for a conversation that is only counted."""
-    unsaid = GenerateOptions(max_tokens=0, stop_ids=())  # each segment brings its own
-    if request is None:
-        return unsaid
-    return GenerateOptions(
-        max_tokens=0,
-        stop_ids=(),
-        temperature=unsaid.temperature if request.temperature is None else request.temperature,
-        top_p=unsaid.top_p if request.top_p is None else request.top_p,
-        top_k=request.top_k or 0,
-        min_p=request.min_p or 0.0,
-        seed=request.seed,
-    )
+    values = {} if request is None else {name: getattr(request, name) for name in SAMPLING}
+    given = {name: value for name, value in values.items() if value is not None}
+    return GenerateOptions(max_tokens=0, stop_ids=(), **given)  # each segment brings its own

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter
 
-from trt_responses.apis.chat.request import FEW
+from trt_responses.apis.chat.request import FEW, StopText
 from trt_responses.wire.base import (
     TEXT_OR_OBJECT,
     ByType,
@@ -342,9 +342,6 @@ class OutputConfig(Options):
 
     effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
     format: JsonFormat | None = None
-
-
-StopText = Annotated[str, Field(min_length=1, max_length=256)]
 
 
 class CountRequest(Options):

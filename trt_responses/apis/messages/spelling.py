@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from trt_responses.apis.chat.silent import SILENT, SilentDeltas
+from trt_responses.apis.chat.silent import SILENT, OtherSpelling, SilentDeltas
 from trt_responses.apis.messages.hosted import citation_of, result_of, use_of
 from trt_responses.apis.messages.output import (
     begun,
@@ -50,7 +50,7 @@ AT_ONCE = ("web_search_call",)
 RESULT = "/result"
 
 
-class MessagesSpelling:
+class MessagesSpelling(OtherSpelling):
     """The events of one message."""
 
     def __init__(self, response: Response, prompt_tokens: int, *, thoughts: Thoughts) -> None:
@@ -63,9 +63,6 @@ class MessagesSpelling:
 
     def repeated(self, response: Response, number: int) -> bytes:
         return _frame("ping")
-
-    def json_of(self, response: Response) -> bytes:
-        return orjson.dumps(response)
 
     def frame(self, event: Event, number: int) -> bytes:
         if type(event) in SILENT:
@@ -94,16 +91,17 @@ class MessagesSpelling:
 
     def deltas(self, first: int, template: Delta, *, scored: bool) -> Deltas:
         if isinstance(template, e.FolderDelta):  # of a call that the server runs: see `_called`
-            return SilentDeltas(first, template, b"", TAILS, _tail)
+            return SilentDeltas(first, template, b"")
         thoughts = self._thoughts if isinstance(template, e.ReasoningTextDelta) else "shown"
         if thoughts != "hidden":
             index = self._place(template.item_id)
         if thoughts != "shown":
-            return SilentDeltas(first, template, b"", TAILS, _tail)
+            return SilentDeltas(first, template, b"")
         head = (
             b'event: content_block_delta\ndata: {"type":"content_block_delta","index":%d,' % index
         )
-        return Deltas(first, template, head + b'"delta":' + KINDS[type(template)], TAILS, _tail)
+        head += b'"delta":' + KINDS[type(template)]
+        return Deltas(first, template, head, TAILS, lambda _: TAIL)
 
     def _place(self, item_id: str) -> int:
         """The number of an item's block. Called first in the items' order."""
@@ -152,10 +150,6 @@ class MessagesSpelling:
             return stop
         delta = {"type": "signature_delta", "signature": signature_of(item)}
         return _frame("content_block_delta", index=index, delta=delta) + stop
-
-
-def _tail(number: int) -> bytes:
-    return TAIL
 
 
 def _ended(response: Response, stop: str | None) -> bytes:

@@ -23,7 +23,6 @@ from trt_responses.apis.websocket.frames import (
     error_frame,
     frame_of,
 )
-from trt_responses.apis.websocket.kept import KeptFrames, request_of
 from trt_responses.apis.websocket.lanes import Lanes, LaneStep, Waiting
 from trt_responses.apis.websocket.request import COLUMN, SocketRequest
 from trt_responses.apis.websocket.settings import SocketNumbers
@@ -32,7 +31,7 @@ from trt_responses.apis.websocket.steering import (
     Steer,
     failed,
 )
-from trt_responses.apis.websocket.writer import FrameWriter
+from trt_responses.apis.websocket.writers import FrameWriter, KeptFrames, request_of
 from trt_responses.errors import ApiError, InvalidRequest, Overloaded
 from trt_responses.features.steer.messages import STEERED
 from trt_responses.run.request import RunRequest

@@ -24,10 +24,7 @@ class Intake:
 
     def of(self, owner: str) -> OwnerTurns:
         """The turns of an owner, for all its connections to hold."""
-        turns = self._owners.get(owner)
-        if turns is None:
-            turns = self._owners[owner] = OwnerTurns(self._one)
-        return turns
+        return self._owners.setdefault(owner, OwnerTurns(self._one))
 
 
 class OwnerTurns:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from trt_responses.apis.websocket.steering import (
     COMPLETED,
@@ -25,16 +25,11 @@ if TYPE_CHECKING:
 
     from trt_responses.apis.websocket.frames import ClientEvent
     from trt_responses.apis.websocket.steering import Steer, Submission
+    from trt_responses.apis.websocket.writers import FrameWriter, KeptFrames
     from trt_responses.run.commit import Write
     from trt_responses.run.draft import Draft
     from trt_responses.run.run import Run
     from trt_responses.store import Found, Record, Records
-
-
-class Dropped(Protocol):
-    """Writes frames of a response, until its client has left."""
-
-    def drop(self) -> None: ...
 
 
 REMEMBERED = 64
@@ -58,7 +53,7 @@ class Lane:
         self.waiting: deque[Waiting] = deque()
         self.busy = False
         self.run: Run | None = None
-        self.writer: Dropped | None = None
+        self.writer: FrameWriter | KeptFrames | None = None
         self.latest: Record | None = None
         self.stores = False
         """Whether the store keeps what is being made."""
@@ -71,9 +66,9 @@ class Lane:
         """Of a response that goes on without the connection."""
         self.steered: dict[str, Steered] = {}
         """Responses that were steered, while the messages wait."""
-        self._lanes = lanes
+        self.lanes = lanes
 
-    def begin(self, run: Run, writer: Dropped) -> None:
+    def begin(self, run: Run, writer: FrameWriter | KeptFrames) -> None:
         self.run, self.writer, self.newest = run, writer, run.id
         self.made.append(run.id)
 
@@ -90,13 +85,10 @@ class Lane:
         """The messages that wait."""
         return [one for steered in self.steered.values() for one in steered.submissions]
 
-    async def get(self, response_id: str, owner: str) -> Found:
-        return await self._lanes.find(response_id, owner)
-
     def remember(self, record: Record) -> None:
         """Note the latest response; one that is stored is found in the store."""
         self.latest = None if self.stores else replace(record, body=b"")
-        self._lanes.trim(self)
+        self.lanes.trim(self)
 
     def forget(self, response_id: object) -> None:
         """A request that went on from this response has failed."""
@@ -119,7 +111,7 @@ class LaneStep(Step):
         self._lane = lane
 
     async def acquire(self, draft: Draft) -> None:
-        draft.records = self._lane
+        draft.records = self._lane.lanes
 
     async def committed(self, write: Write, draft: Draft) -> None:
         if write.record.continuable:
@@ -152,7 +144,7 @@ class Lanes:
             lane = self._lanes[stream_id] = Lane(stream_id, self)
         return lane
 
-    async def find(self, response_id: str, owner: str) -> Found:
+    async def get(self, response_id: str, owner: str) -> Found:
         """A lane's latest response, or one of the store's."""
         for lane in self:
             if lane.latest is not None and lane.latest.id == response_id:

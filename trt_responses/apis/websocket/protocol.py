@@ -110,7 +110,9 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         gate = self.conn.gate
         while gate.buffer and not self.transport.is_closing():
             if (gate.closed or self._is_large()) and self._must_wait():
-                self._pause()
+                if not self.read_paused:
+                    self.read_paused = True
+                    self.transport.pause_reading()
                 return
             if gate.closed:
                 self._frames_left -= 1
@@ -139,11 +141,6 @@ class SocketProtocol(WebSocketsSansIOProtocol):
     def start_keepalive(self) -> None:
         super().start_keepalive()
         self._parse()  # what has come before the connection was accepted
-
-    def _pause(self) -> None:
-        if not self.read_paused:
-            self.read_paused = True
-            self.transport.pause_reading()
 
     def handle_cont(self, event: Frame) -> None:
         super().handle_cont(event)

@@ -22,7 +22,7 @@ def add_load(commands: Commands) -> None:
     """Add the commands `engine load` and `engine unload`."""
     text = "load a version into a running server, compare it with the served one, and serve it"
     example = "engine load demo 2 --canary 0.1"
-    load = add_command(commands, "load", text, _load, NAME, *RUNNING_SERVER, example=example)
+    load = add_command(commands, "load", text, _load, NAME, RUNNING_SERVER, example=example)
     load.add_argument(
         "version",
         metavar="N",
@@ -40,7 +40,7 @@ def add_load(commands: Commands) -> None:
     load.add_argument("--canary", type=share, metavar="SHARE", help=text)
     load.add_argument("--reason", default="", metavar="TEXT", help="Note for the journal")
     text, example = "end the canary of a running server", "engine unload demo"
-    add_command(commands, "unload", text, _unload, NAME, *RUNNING_SERVER, example=example)
+    add_command(commands, "unload", text, _unload, NAME, RUNNING_SERVER, example=example)
 
 
 def share(text: str) -> float:

@@ -11,7 +11,9 @@ from trt_responses.backends.settings import EngineSettings
 from trt_responses.cli.building import (
     build_tools,
     kind_for,
+    prepare_llamacpp,
     prepare_template,
+    prepare_trtllm,
     template_source,
     to_stderr,
 )
@@ -29,6 +31,7 @@ from trt_responses.prepare.model import engine_name, meaning, prepared_from
 from trt_responses.prepare.pipeline import renewed
 from trt_responses.prepare.progress import megabytes
 from trt_responses.prepare.shelf import shelf, versions
+from trt_responses.prepare.trtllm.plan import TrtLlmOptions
 
 if TYPE_CHECKING:
     from trt_responses.prepare.machine import ServingMachine
@@ -78,10 +81,6 @@ def _wishes(settings: Settings) -> Wishes:
     )
 
 
-def _embedded(settings: Settings) -> bool:
-    return kind_for(settings) == "llamacpp"
-
-
 def _prepared(settings: Settings, source: Path | HubId) -> str | None:
     """An engine that was prepared from this source and can be served; the last one if the source is
     gone."""
@@ -114,23 +113,19 @@ def _label(directory: Path, card: Card) -> str:
 
 def _build(settings: Settings, source: Path, *, move: bool) -> Built:
     """Prepare the checkpoint with the options by default."""
-    template, is_file = template_source(source), source.suffix.lower() == GGUF
-    if template is not None or is_file or _embedded(settings):
+    template = template_source(source)
+    embedded = template is not None or kind_for(settings, source) == "llamacpp"
+    if embedded:
         to_stderr(_needs(settings, source, move=move))
     if template is not None:
         return prepare_template(
             settings, template, engine_name(template.name), wait=True, move=move
         )
     name = engine_name(checkpoint_name(source))
-    if is_file or _embedded(settings):
-        from trt_responses.cli.engines.demo import prepare_llamacpp
-
+    if embedded:
         return prepare_llamacpp(
             settings, name=name, source=source, weight_type="bf16", wait=True, move=move
         )
-    from trt_responses.cli.building import prepare_trtllm
-    from trt_responses.prepare.trtllm.plan import TrtLlmOptions
-
     return prepare_trtllm(settings, source, name, TrtLlmOptions(), wait=True)
 
 

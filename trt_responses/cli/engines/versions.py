@@ -31,10 +31,8 @@ if TYPE_CHECKING:
 
 def add_versions(commands: Commands) -> None:
     """Add the commands that change which version of an engine is served."""
-    here, reason = (
-        (NAME, ENGINES_DIR),
-        option("--reason", default="", metavar="TEXT", help="Note for the journal"),
-    )
+    here = (NAME, ENGINES_DIR)
+    reason = option("--reason", default="", metavar="TEXT", help="Note for the journal")
     text, example = "choose the version that servers serve after a restart", "engine promote demo 2"
     promote = add_command(commands, "promote", text, _promote, *here, reason, example=example)
     promote.add_argument("version", metavar="N", help="Number or digest of the version")

@@ -1,6 +1,7 @@
-"""The stream of a response that goes on without its connection, as text frames of a WebSocket.
+"""A response as the text frames of a WebSocket: while its connection makes it, and while it goes on
+without.
 
-Knows server-sent events and frames; knows no run and no store.
+Knows logs, server-sent events and frames; knows no store.
 """
 
 from __future__ import annotations
@@ -10,12 +11,44 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from trt_responses.web.stream.sse import Writer
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from starlette.types import Message
+    from starlette.types import Message, Send
+
+    from trt_responses.run.run import Run
 
 FIELDS_OF_SOCKET = ("type", "stream_id", "generate")
+
+
+class FrameWriter(Writer):
+    """Writes a run's events, each as a frame. There are no comments between frames."""
+
+    def __init__(self, run: Run, send: Send, max_backlog_bytes: int) -> None:
+        self._send_frames = _as_text(send)
+        super().__init__(run, self._send_frames, max_backlog_bytes=max_backlog_bytes)
+
+    async def written(self) -> bool:
+        whole = await super().written()
+        if whole and (rest := self.rest()):
+            await self._send_frames({"body": rest})
+        return whole
+
+    def ping(self, *, event: bool) -> None:
+        if event:
+            super().ping(event=True)
+
+
+def _as_text(send: Send) -> Send:
+    """The `send` of a stream, for frames that are a message each."""
+
+    async def send_frames(message: Any) -> None:
+        for frame in message["body"].split(b"\n\n")[:-1]:
+            await send({"type": "websocket.send", "text": frame.decode()})
+
+    return send_frames
 
 
 def request_of(fields: Mapping[str, Any]) -> bytes:
@@ -29,7 +62,8 @@ def request_of(fields: Mapping[str, Any]) -> bytes:
 
 
 class KeptFrames:
-    """Both ends of such a stream: it receives that the client has left, and sends frames."""
+    """Both ends of the stream of a response that goes on without its connection: it receives that
+    the client has left, and sends frames."""
 
     def __init__(
         self,
