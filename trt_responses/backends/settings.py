@@ -130,11 +130,6 @@ class ToolSettings(SettingGroup):
         "off",
         description="Run `web_search` here: boxed (pages are parsed in a sandbox), or unboxed.",
     )
-    browser_opens: Literal["seen", "any"] = Field(
-        "seen",
-        description="URLs that the model may open: seen (in results, pages and messages), or any.",
-    )
-    browser_ports: Words = Field(("80", "443"), description="Ports that pages may be fetched from.")
     private_networks: Words = Field(
         (),
         description="Private networks, such as `10.1.0.0/16`, that tools may reach; others are "
@@ -160,7 +155,6 @@ class ToolSettings(SettingGroup):
         description="URL prefixes of MCP servers that a request may name itself (default: none).",
     )
     tools: Words = Field((), description="Names of tools that installed packages bring.")
-    mcp_call_s: Seconds = Field(60.0, description="Timeout of an MCP call, in seconds.")
 
 
 class McpNumbers(FixedGroup):

@@ -56,14 +56,14 @@ def browser_tool(settings: Settings) -> Tool:
     with needed(f"{PREFIX}BROWSER: the browser", "browser"):
         from trt_responses.tools.browser import search
         from trt_responses.tools.browser.reading import Reading
-        from trt_responses.tools.browser.tool import BrowserTool, Opens
+        from trt_responses.tools.browser.tool import BrowserTool
         from trt_responses.tools.fetch_guard import Bounds as FetchBounds
         from trt_responses.tools.fetch_guard import Reach
     name, url = search_service(settings)
     bounds = FetchBounds()
     return BrowserTool(
         search.SERVICES[name](url, chosen.search_key, bounds.deadline_s),
-        Opens(Reach(private_networks(settings), fetch_ports(settings)), chosen.browser_opens),
+        Reach(private_networks(settings)),
         bounds,
         Reading(boxed=chosen.browser == "boxed"),
     )
@@ -97,14 +97,6 @@ def private_networks(settings: Settings) -> tuple[Network, ...]:
         raise StartupError(f"{PREFIX}PRIVATE_NETWORKS: {fault}.") from None
 
 
-def fetch_ports(settings: Settings) -> frozenset[int]:
-    """The ports that the browser may fetch pages from."""
-    try:
-        return frozenset(map(int, ToolSettings.of(settings).browser_ports))
-    except ValueError:
-        raise StartupError(f"{PREFIX}BROWSER_PORTS: expected numbers, such as 80,443.") from None
-
-
 def mcp_tool(settings: Settings) -> McpTool:
     """The tool `mcp`, for the operator's servers and those that requests may name."""
     bounds = McpNumbers.of(settings)
@@ -116,11 +108,7 @@ def mcp_tool(settings: Settings) -> McpTool:
     return McpTool(
         servers,
         places,
-        Limits(
-            bounds.mcp_connect_s,
-            ToolSettings.of(settings).mcp_call_s,
-            max_tools=bounds.mcp_tools,
-        ),
+        Limits(bounds.mcp_connect_s, max_tools=bounds.mcp_tools),
         Reach(private_networks(settings), ports=None),
         list_s=bounds.mcp_list_s,
         clock_s=time.monotonic,
