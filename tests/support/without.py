@@ -136,10 +136,12 @@ REFUSED: Mapping[str, Sequence[Post | Ignored | Start | str]] = {
     "features.long_runs": [Post({"input": "a" * 513}, "input")],
     "features.metrics": ["GET /metrics"],
     "features.models": ["GET /v1/models", "GET /v1/models/demo"],
-    "features.open_responses": [Start({"dialect": "open-responses"})],
+    "features.open_responses": [
+        Post(ASKED, "x-trt-dialect", headers={"x-trt-dialect": "open-responses"})
+    ],
     "features.migrate": [],
     "features.owners": ["DELETE /admin/owners/ann", "GET /admin/owners/ann/export"],
-    "features.parallel_calls": [Start({"max_calls": 2})],
+    "features.parallel_calls": [],
     "features.peer_words": [
         *(
             Ignored(ASKED | {name: value}, name)

@@ -8,7 +8,6 @@ from typing import Literal
 from pydantic import Field
 
 from trt_responses.settings.values import (
-    LARGEST,
     MIB,
     YEAR_S,
     FixedGroup,
@@ -26,7 +25,6 @@ class StoreSettings(SettingGroup):
     store_bytes: Positive = Field(
         256 * MIB, description="Maximum size of stored responses, in bytes after compression."
     )
-    store_records: Positive = Field(10_000, description="Maximum number of stored responses.")
     store_age_s: float | None = Field(
         30 * 86_400,
         gt=0,
@@ -65,12 +63,6 @@ class EngineSettings(SettingGroup):
         description="How the model of an engine of another server writes: harmony, a directory "
         "with its tokeniser and chat template, or the name of an installed package's dialect.",
     )
-    max_calls: int | None = Field(
-        None,
-        ge=1,
-        le=64,
-        description="Maximum tool calls in one turn (default: 1 for gpt-oss, 8 for other models).",
-    )
     trtllm_python: Path | None = Field(
         None,
         description="Python interpreter that has TensorRT-LLM, 3.11 or newer (default: the "
@@ -92,6 +84,16 @@ class EngineSettings(SettingGroup):
     )
 
 
+class EngineNumbers(FixedGroup):
+    """Bounds of a model."""
+
+    max_calls: int | None = Field(
+        None,
+        description="Tool calls in one turn; None: as many as the model's dialect takes, which "
+        "knows how models were trained.",
+    )
+
+
 class ToolSettings(SettingGroup):
     """Tools that the server runs."""
 
@@ -103,7 +105,7 @@ class ToolSettings(SettingGroup):
     shell: Literal["off", "boxed"] = Field(
         "off",
         description="Run `shell` with a container here: boxed (in a sandbox), within the limits of "
-        "PYTHON_S, PYTHON_BYTES and CONTAINERS.",
+        "PYTHON_S and CONTAINERS.",
     )
     python_executable: Path | None = Field(
         None,
@@ -111,18 +113,6 @@ class ToolSettings(SettingGroup):
         "server's own).",
     )
     python_s: Seconds = Field(30.0, description="Timeout of one call's code, in seconds.")
-    python_bytes: int = Field(
-        1024 * MIB,
-        ge=256 * MIB,
-        le=LARGEST,
-        description="Address space of one interpreter, in bytes.",
-    )
-    container_bytes: int = Field(
-        256 * MIB,
-        ge=MIB,
-        le=LARGEST,
-        description="Maximum size of all files in one container, in bytes.",
-    )
     containers: Positive = Field(
         16, description="Maximum number of containers, each with an interpreter."
     )
@@ -155,6 +145,15 @@ class ToolSettings(SettingGroup):
         description="URL prefixes of MCP servers that a request may name itself (default: none).",
     )
     tools: Words = Field((), description="Names of tools that installed packages bring.")
+
+
+class ContainerNumbers(FixedGroup):
+    """Bounds of a container."""
+
+    container_bytes: int = Field(
+        256 * MIB,
+        description="Of all files in one container: a table and its charts; all 16 take 4 GiB.",
+    )
 
 
 class McpNumbers(FixedGroup):

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trt_responses.backends.installed import maker, needed
-from trt_responses.backends.settings import McpNumbers, ToolSettings
+from trt_responses.backends.settings import ContainerNumbers, McpNumbers, ToolSettings
 from trt_responses.errors import StartupError
+from trt_responses.prepare.memory import memory
 from trt_responses.settings import PREFIX
+from trt_responses.settings.values import MIB
 
 if TYPE_CHECKING:
     from trt_responses.settings import Settings
@@ -25,6 +27,8 @@ BRAVE = "https://api.search.brave.com"
 CONTAINER_FILES = 10_000
 """Files and directories in a container: enough for unpacked packages, few enough for the disk's
 inodes."""
+PYTHON_BYTES = 1024 * MIB
+"""Least memory of an interpreter: a table of a few hundred MB with its copies fits."""
 CONTAINER_IDLE_S = 1200.0
 """Seconds after which an unused container is removed, as at OpenAI."""
 
@@ -134,10 +138,16 @@ def mcp_servers(settings: Settings) -> tuple[dict[str, Server], list[Place]]:
 
 def commands(settings: Settings) -> Shell:
     """The limits of the tool `shell`."""
-    chosen = ToolSettings.of(settings)
     from trt_responses.tools.python.command import Shell
 
-    return Shell(chosen.python_bytes, chosen.container_bytes)
+    return Shell(interpreter_bytes(settings), ContainerNumbers.of(settings).container_bytes)
+
+
+def interpreter_bytes(settings: Settings, root: Path = Path("/")) -> int:
+    """Memory of one interpreter, or of one command: a container's share of half of the machine, if
+    that is more than the least."""
+    half = memory(root).total_bytes // 2
+    return max(half // ToolSettings.of(settings).containers, PYTHON_BYTES)
 
 
 def containers(settings: Settings) -> Containers:
@@ -160,14 +170,15 @@ def containers(settings: Settings) -> Containers:
                 f"{PREFIX}DATA_DIR: {data_dir} is inside {path}, which the model's code may read: "
                 "choose another directory."
             )
-    disk = Usage(chosen.container_bytes, CONTAINER_FILES)
+    most_bytes = ContainerNumbers.of(settings).container_bytes
+    disk = Usage(most_bytes, CONTAINER_FILES)
     return Containers(
         settings.data_dir / "containers",
         Interpreter(
             executable,
             readable,
-            memory_bytes=chosen.python_bytes,
-            file_bytes=chosen.container_bytes,
+            memory_bytes=interpreter_bytes(settings),
+            file_bytes=most_bytes,
             boxed=chosen.python != "unboxed",
         ),
         Bounds(

@@ -79,7 +79,6 @@ class Steer(Making):
         super().__init__(shared)
         self._jobs = shared.jobs
         self._store = shared.parts.store
-        self._dialect = shared.dialect
 
     async def steer(self, request: Request, owner: str) -> ASGIApp:
         body, wanted = await self._parsed(request, SteerRequest)
@@ -132,7 +131,7 @@ class Steer(Making):
         sent = await installed(self._jobs).steer(response_id, owner)
         if not sent:
             raise not_active(response_id)
-        accepted = accept(parse(sent), self._dialect, self._runs.built_in)
+        accepted = accept(parse(sent), built_in=self._runs.built_in)
         check_steerable(accepted)
         return accepted, sent
 
@@ -147,7 +146,7 @@ class Steer(Making):
         found = there(response_id, await self._store.get(response_id, call.owner))
         _check_goes_on(response_id, found)
         accepted = successor(before, response_id, messages)
-        state, dialect = call.request.scope["state"], dialect_of(call.request, self._dialect)
+        state, dialect = call.request.scope["state"], dialect_of(call.request)
         arrival_ns: int = state["arrival_ns"]
         if (jobs := maker(self._jobs, accepted, stream=call.stream)) is None:
             made = await self._runs.start(RunRequest(accepted, call.owner, arrival_ns, dialect))
