@@ -278,12 +278,12 @@ async def test_names_match_exactly_and_under_functions_too() -> None:
     assert not tool.calls
 
 
-@pytest.mark.parametrize(("asked", "bound"), [(1, 1), (2, 2), (4, 4), (129, 128), (None, 3)])
+@pytest.mark.parametrize(("asked", "bound"), [(1, 1), (2, 2), (33, 33), (129, 128), (None, 32)])
 @story
 async def test_calls_are_bounded_over_the_response(asked: int | None, bound: int) -> None:
     tool = ScriptedTool("2")
     end = ("<|channel|>analysis<|message|>Enough.<|end|>", "It is 2.<|return|>")
-    async with served(*[CODE] * bound, *end, tools=[tool], max_tool_calls=3) as app:
+    async with served(*[CODE] * bound, *end, tools=[tool]) as app:
         call = await app.client.create(**ASKED | {"max_tool_calls": asked})
         last = call.json()
         assert last["status"] == "completed"

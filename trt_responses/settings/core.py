@@ -76,8 +76,8 @@ class CoreSettings(SettingGroup):
     stall_s: Seconds = Field(
         120.0,
         description="Seconds without progress of a busy engine after which the server is not "
-        "ready and an embedded engine is restarted; a process without heartbeat is after a sixth "
-        "of it.",
+        "ready and an embedded engine is restarted. A process without heartbeats is restarted "
+        "after a sixth of them.",
     )
     linger_s: float = Field(
         5.0,
@@ -125,11 +125,6 @@ class Fixed(FixedGroup):
         "has it.",
     )
     max_tools: int = Field(1024, description="Tools in a request: eight times the API's own bound.")
-    max_tool_calls: int = Field(
-        32,
-        description="Calls of the server's own tools in a response whose request gives no number: "
-        "more than a question takes, few enough to end a model that goes round and round.",
-    )
     max_input: int = Field(
         10_000, description="Items in a request's input: more than any context holds."
     )

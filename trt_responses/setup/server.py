@@ -294,7 +294,6 @@ class Server:
             recovery=self.recovery,
             max_calls=EngineNumbers.of(settings).max_calls or dialect.takes.calls,
             tools={tool.kind: tool for tool in self.tools},
-            max_tool_calls=settings.max_tool_calls,
             features=self.features,
             own_fields=frozenset(field.path for field in self.own_fields),
             leases=self.leases,
