@@ -169,10 +169,9 @@ def _text(value: object, key: str) -> str:
 def _seconds(value: object, key: str) -> float | None:
     if value is None:
         return None
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not 0 < value <= LONGEST_S:
-        raise ValueError(f"'{key}' must be a number of seconds, more than 0, at most {LONGEST_S}")
-    return float(value)
+    if isinstance(value, int | float) and value is not True and 0 < value <= LONGEST_S:
+        return float(value)
+    raise ValueError(f"'{key}' must be a number of seconds, more than 0, at most {LONGEST_S}")
 
 
 def _texts(value: object, key: str) -> Sequence[str]:
