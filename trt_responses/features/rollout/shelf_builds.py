@@ -194,7 +194,7 @@ def gate_prompts(engines_dir: Path) -> list[Accepted]:
     try:
         lines = path.read_bytes().splitlines()
         bodies = [orjson.loads(line) for line in lines if line.strip()]
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return accepted_prompts(PROMPTS)
     except OSError as error:
         raise UsageError(f"{where} cannot be read ({error.strerror}).") from None

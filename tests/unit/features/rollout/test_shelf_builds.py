@@ -51,6 +51,8 @@ def builds_in(engines_dir: Path) -> PreparedBuilds:
 
 def test_the_gate_s_prompts_are_those_of_gate_jsonl_or_the_built_in_ones(tmp_path: Path) -> None:
     assert len(gate_prompts(tmp_path)) == len(gate_prompts(tmp_path / "none")) == 6
+    (tmp_path / "file").write_text("no directory")
+    assert len(gate_prompts(tmp_path / "file")) == 6
     (tmp_path / "gate.jsonl").write_text('{"input": "One"}\n\n{"input": "Two"}\n')
     assert len(gate_prompts(tmp_path)) == 2
 
