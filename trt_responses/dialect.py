@@ -58,7 +58,7 @@ class Takes(NamedTuple):
     no_tools: str = NO_TOOLS
     """Why there are no tools."""
     calls: int = 1
-    """Maximum tool calls in a turn; gpt-oss was trained to make one."""
+    """Maximum tool calls in a turn, unless a setting says otherwise."""
 
 
 EVERYTHING = Takes()

@@ -148,7 +148,7 @@ REFUSED: Mapping[str, Sequence[Post | Ignored | Start | str]] = {
     ],
     "features.migrate": [],
     "features.owners": ["DELETE /admin/owners/ann", "GET /admin/owners/ann/export"],
-    "features.parallel_calls": [],
+    "features.parallel_calls": [Start({"max_calls": 2})],
     "features.peer_words": [
         *(
             Ignored(ASKED | {name: value}, name)

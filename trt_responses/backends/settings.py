@@ -63,6 +63,12 @@ class EngineSettings(SettingGroup):
         description="How the model of an engine of another server writes: harmony, a directory "
         "with its tokeniser and chat template, or the name of an installed package's dialect.",
     )
+    max_calls: int | None = Field(
+        None,
+        ge=1,
+        le=64,
+        description="Maximum tool calls in one turn (default: 1 for gpt-oss, 8 for other models).",
+    )
     trtllm_python: Path | None = Field(
         None,
         description="Python interpreter that has TensorRT-LLM, 3.11 or newer (default: the "
@@ -81,16 +87,6 @@ class EngineSettings(SettingGroup):
     )
     prompt_cache_mib: int = Field(
         256, ge=0, le=2**20, description="MiB of prompts the embedded engine keeps beside SLOTS."
-    )
-
-
-class EngineNumbers(FixedGroup):
-    """Bounds of a model."""
-
-    max_calls: int | None = Field(
-        None,
-        description="Tool calls in one turn; None: as many as the model's dialect takes, which "
-        "knows how models were trained.",
     )
 
 

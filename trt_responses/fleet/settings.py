@@ -24,7 +24,7 @@ class FleetSettings(SettingGroup):
     )
 
 
-LEAST_SILENCE_S = 2.0
+LEAST_SILENCE_S = 5.0
 """A busy machine delays a heartbeat by less."""
 
 

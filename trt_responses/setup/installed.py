@@ -101,6 +101,7 @@ REQUIRED_BY = {
     "features.regions": "regions",
     "features.retention": "keys_file",
     "features.files": "files",
+    "features.parallel_calls": "max_calls",
     "features.seal": "seal_keys",
     "features.summaries": "thought_summaries",
     "features.traces": "otlp_endpoint",

@@ -22,7 +22,7 @@ from trt_responses import __version__
 from trt_responses.accept.model_names import ModelNames
 from trt_responses.accept.responses import accept
 from trt_responses.backends.dialects import spelled
-from trt_responses.backends.settings import EngineNumbers
+from trt_responses.backends.settings import EngineSettings
 from trt_responses.backends.stores import store_of
 from trt_responses.backends.tools import tools_of
 from trt_responses.errors import StartupError, UsageError
@@ -292,7 +292,7 @@ class Server:
             listeners=self.listeners,
             recorder=self.recorder,
             recovery=self.recovery,
-            max_calls=EngineNumbers.of(settings).max_calls or dialect.takes.calls,
+            max_calls=EngineSettings.of(settings).max_calls or dialect.takes.calls,
             tools={tool.kind: tool for tool in self.tools},
             features=self.features,
             own_fields=frozenset(field.path for field in self.own_fields),

@@ -39,12 +39,12 @@ def test_help_has_every_setting_with_its_default(capsys: Output) -> None:
 def test_what_is_in_force_is_told_with_where_it_came_from(
     capsys: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TRT_RESPONSES_SLOTS", "7")
+    monkeypatch.setenv("TRT_RESPONSES_MAX_CALLS", "7")
     monkeypatch.setenv("TRT_RESPONSES_PORT", "9")
     assert main(["serve", "--port", "8001", "--print-settings"]) == 0
     shown = printed(capsys)
     assert list(shown) == list(variables())
-    assert shown["slots"] == ("7", "environment")
+    assert shown["max_calls"] == ("7", "environment")
     assert shown["port"] == ("8001", "option --port")
     assert shown["host"] == ("127.0.0.1", "default")
 
@@ -81,9 +81,9 @@ def test_no_part_of_a_password_is_printed(
 def test_what_cannot_be_used_is_told_instead(
     capsys: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TRT_RESPONSES_SLOTS", "many")
+    monkeypatch.setenv("TRT_RESPONSES_MAX_CALLS", "many")
     assert main(["serve", "--print-settings"]) == 2
-    assert "TRT_RESPONSES_SLOTS" in capsys.readouterr().err
+    assert "TRT_RESPONSES_MAX_CALLS" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

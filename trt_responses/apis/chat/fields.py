@@ -18,7 +18,7 @@ FIELDS: tuple[Field, ...] = (
     Field(
         "parallel_tool_calls",
         "honoured",
-        "gpt-oss makes one call",
+        "gpt-oss makes one call, unless TRT_RESPONSES_MAX_CALLS allows more",
     ),
     Field("stream_options.include_usage", "honoured"),
     Field("stream_options.include_obfuscation", "ignored", "nothing is obfuscated"),

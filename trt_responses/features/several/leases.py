@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from trt_responses.backends.settings import EngineNumbers
+from trt_responses.backends.settings import EngineSettings
 from trt_responses.errors import EngineUnavailable
 from trt_responses.feature import Step
 from trt_responses.frozen import dataclass
@@ -103,7 +103,7 @@ class ModelLeases:
             model=group.model,
             dialect=dialect,
             steering=self._new_steering(dialect),
-            max_calls=EngineNumbers.of(self._settings).max_calls or dialect.takes.calls,
+            max_calls=EngineSettings.of(self._settings).max_calls or dialect.takes.calls,
         )
 
 
