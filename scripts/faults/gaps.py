@@ -219,12 +219,12 @@ async def watched() -> AsyncIterator[Watch]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "servers.json"
         entries = {
-            label: {"command": sys.executable, "args": [str(MCP_SERVER), how]}
+            label: {"command": sys.executable, "args": [str(MCP_SERVER), how], "timeout_s": 1.0}
             for label, how in MCP.values()
         }
         path.write_text(json.dumps(entries))
         settings: dict[str, Any] = {} if no_box() else {"python": "boxed"}
-        settings |= {"api_keys": "", "mcp_servers": path, "mcp_call_s": 1.0}
+        settings |= {"api_keys": "", "mcp_servers": path}
         server = Server(Path(folder), "steady", log_level="warning", **settings)
         with server.running():
             watch = Watch(server)

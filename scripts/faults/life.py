@@ -124,7 +124,6 @@ def break_the_engine(
     server = Server(
         folder,
         stall_s=1,
-        engine_silence_s=2,
         engine_process="always" if whose == "engine's process" else "auto",
         frontends=2 if whose == "front end" else 1,
     )

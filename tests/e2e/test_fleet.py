@@ -108,7 +108,7 @@ def test_a_front_end_that_is_killed_costs_nobody_else_and_comes_back(
 ) -> None:
     settings = {
         "TRT_RESPONSES_MAX_RUNNING": "1",
-        "TRT_RESPONSES_ENGINE_SILENCE_S": "600",
+        "TRT_RESPONSES_STALL_S": "3600",
         "TRT_RESPONSES_OWNER_REQUESTS_PER_MINUTE": str(A_MINUTE),
     }
 
@@ -230,7 +230,7 @@ def test_an_address_is_kept_from_others_before_a_front_end_listens() -> None:
 def test_parts_that_freeze_or_cannot_be_started_for_a_while_come_back(
     small_engines_dir: Path, tmp_path: Path
 ) -> None:
-    settings = {"TRT_RESPONSES_ENGINE_SILENCE_S": "8"}
+    settings = {"TRT_RESPONSES_STALL_S": "48"}
 
     async def run() -> None:
         async with fleet(small_engines_dir, tmp_path, settings) as server:

@@ -70,14 +70,13 @@ def shelf_of(folder: Path, engines_dir: Path, broken: int | None = None) -> None
 
 @asynccontextmanager
 async def served(folder: Path, frontends: int) -> AsyncIterator[Child]:
-    prompts = folder / "prompts.jsonl"
+    prompts = folder / "engines" / "gate.jsonl"
     prompts.write_bytes(COMPARED * (orjson.dumps(PROMPT) + b"\n"))
     settings = {
         "TRT_RESPONSES_STORE": f"sqlite:///{folder / 'history.db'}",
         "TRT_RESPONSES_DATA_DIR": str(folder / "data"),
         "TRT_RESPONSES_ADMIN_KEY": "boss",
         "TRT_RESPONSES_INSECURE": "1",
-        "TRT_RESPONSES_GATE_PROMPTS": str(prompts),
         "TRT_RESPONSES_LINGER_S": "0",
         "TRT_RESPONSES_CONTEXT_TOKENS": "512",
         "TRT_RESPONSES_SLOTS": str(3 * TALKERS),

@@ -65,8 +65,8 @@ def stdio(tmp_path: Path, **more: Any) -> Path:
     return file_of(tmp_path, command=sys.executable, args=[str(SERVER)], **more)
 
 
-def hostile(tmp_path: Path, how: str) -> Path:
-    return file_of(tmp_path, command=sys.executable, args=[str(HOSTILE), how])
+def hostile(tmp_path: Path, how: str, **more: Any) -> Path:
+    return file_of(tmp_path, command=sys.executable, args=[str(HOSTILE), how], **more)
 
 
 @asynccontextmanager
@@ -338,7 +338,7 @@ async def test_a_tool_whose_name_is_no_functions_can_be_approved(
 async def test_the_model_is_told_of_a_bad_server(tmp_path: Path, how: str, why: str) -> None:
     engine = engine_of(ADD, ANSWER)
     async with (
-        listening(engine, mcp_servers=hostile(tmp_path, how), mcp_call_s=0.5) as address,
+        listening(engine, mcp_servers=hostile(tmp_path, how, timeout_s=0.5)) as address,
         client_of(address) as client,
     ):
         last = await client.responses.create(model="demo", input="Go.", tools=[DEMO])

@@ -104,11 +104,13 @@ def test_the_dialects_say_the_same_in_other_words() -> None:
     asyncio.run(story())
 
 
-def test_a_setting_chooses_the_dialect_and_the_header_overrules_it() -> None:
+def test_the_header_alone_chooses_the_dialect() -> None:
     async def story() -> None:
-        async with served(THOUGHT, dialect="open-responses") as s:
+        async with served(THOUGHT) as s:
             call = await s.client.create(stream=True)
-            assert "response.reasoning.delta" in {event["type"] for event in call.events}
+            assert "response.reasoning_text.delta" in {event["type"] for event in call.events}
+            other = await ask(s.client, OPEN, stream=True)
+            assert "response.reasoning.delta" in {event["type"] for event in other.events}
             usual = await ask(s.client, JSON | {"x-trt-dialect": " OpenAI"}, stream=True)
             assert "response.reasoning_text.delta" in {event["type"] for event in usual.events}
             for odd in ("", "openai2", "\xff" * 500):

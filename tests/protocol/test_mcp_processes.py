@@ -116,8 +116,8 @@ async def test_no_other_stream_misses_a_step_beside_a_hostile_server(
             return ENDLESS
         return script(ANSWER if "to=assistant" in text else calling("add"))
 
-    settings: dict[str, Any] = {"mcp_call_s": 0.5, "manual": True}
-    async with over(transport, tmp_path, how, turns, **settings) as app:
+    more = {"timeout_s": 0.5}
+    async with over(transport, tmp_path, how, turns, more=more, manual=True) as app:
         beside = app.client.ask(input="beside", stream=True)
         asking = asyncio.ensure_future(app.client.create(tools=[offer()]))
         stepped = 0

@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import orjson
 import pytest
 
+from tests.support.asgi import JSON, asked
 from tests.support.background import AT_ONCE, frames, got, replay, started, two
 from tests.support.sdk_judge import refused
 from tests.support.served import ANSWER, LONG, STALLED, THOUGHT, served
@@ -22,8 +24,10 @@ from trt_responses.stores.memory.store import MemoryStore
 @pytest.mark.parametrize("dialect", ["openai", "open-responses"])
 def test_what_is_read_again_is_byte_for_byte_what_was_told(dialect: str) -> None:
     async def story() -> None:
-        async with served(THOUGHT, dialect=dialect) as s:
-            first = await s.client.create(background=True, stream=True)
+        async with served(THOUGHT) as s:
+            body = orjson.dumps(asked(background=True, stream=True))
+            headers = JSON | {"x-trt-dialect": dialect}
+            first = await s.client.send("POST", "/v1/responses", body, headers)
             told = frames(first.body)
             response_id = first.events[0]["response"]["id"]
             for after in range(-1, len(told) - 1):

@@ -342,10 +342,10 @@ async def test_calls_are_bounded_over_the_response(asked: int | None) -> None:
     name, tool = "qwen3", ScriptedTool("2")
     writes = WRITES[name]
     calling = writes.calling("python", code="1").removesuffix(writes.end)
-    bound = asked or 3
+    bound = asked or 32
     thought = "<think>\nEnough.\n</think>"
     async with template_served(
-        name, *[calling] * bound, thought, "It is 2.<|im_end|>", tools=[tool], max_tool_calls=3
+        name, *[calling] * bound, thought, "It is 2.<|im_end|>", tools=[tool]
     ) as s:
         reply = (await create(s, tools=[CODE], max_tool_calls=asked)).json()
         assert reply["status"] == "completed", reply

@@ -278,13 +278,12 @@ async def test_names_match_exactly_and_under_functions_too() -> None:
     assert not tool.calls
 
 
-@pytest.mark.parametrize("asked", [1, 2, None])
+@pytest.mark.parametrize(("asked", "bound"), [(1, 1), (2, 2), (33, 33), (129, 128), (None, 32)])
 @story
-async def test_calls_are_bounded_over_the_response(asked: int | None) -> None:
+async def test_calls_are_bounded_over_the_response(asked: int | None, bound: int) -> None:
     tool = ScriptedTool("2")
-    scripts = [CODE] * 5 + ["<|channel|>analysis<|message|>Enough.<|end|>", "It is 2.<|return|>"]
-    bound = asked or 3
-    async with served(*scripts[5 - bound :], tools=[tool], max_tool_calls=3) as app:
+    end = ("<|channel|>analysis<|message|>Enough.<|end|>", "It is 2.<|return|>")
+    async with served(*[CODE] * bound, *end, tools=[tool]) as app:
         call = await app.client.create(**ASKED | {"max_tool_calls": asked})
         last = call.json()
         assert last["status"] == "completed"

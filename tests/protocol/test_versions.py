@@ -36,7 +36,9 @@ def test_a_version_that_passes_takes_new_responses_and_the_old_one_ends_its_own(
 ) -> None:
     async def story() -> None:
         first, second = scripted(manual=True), Faulty(scripted())
-        async with exchanged(tmp_path, lambda: second, first=first, gate_prompts=None) as s:
+        async with exchanged(
+            tmp_path, lambda: second, first=first, engines_dir=tmp_path / "none"
+        ) as s:
             stream = s.client.ask(stream=True)
             await until(lambda: len(first.requests) == 1)
             await first.clock.step(3)

@@ -137,10 +137,10 @@ class Fleet:
         self.faults: list[str] = []
         self.folder = folder
         self._engines = engines
-        prompts = folder / "prompts.jsonl"
+        prompts = folder / "gate.jsonl"
         prompts.write_text('{"input": "Hello!"}\n' * 2, "utf-8")
         given = {"engines_dir": folder, "model": "mine", "admin_key": "boss", "store": "memory"}
-        given |= {"data_dir": folder, "gate_prompts": prompts}
+        given |= {"data_dir": folder}
         self.settings = Settings(**(SETTINGS | given))
         for number in range(1, len(engines) + 1):
             self._build(number)

@@ -67,28 +67,38 @@ def refused(call: Call, param: str, *words: str) -> None:
 
 @asynccontextmanager
 async def with_process(
-    tmp_path: Path, how: str, *written: Written, shared: bool = False, **settings: Any
+    tmp_path: Path,
+    how: str,
+    *written: Written,
+    shared: bool = False,
+    more: Json | None = None,
+    **settings: Any,
 ) -> AsyncIterator[Served]:
-    """An app whose demo server is a process that behaves so."""
+    """An app whose demo server is a process that behaves so; `more` of its entry."""
     entry = {"command": sys.executable, "args": [str(SERVER), how], "shared": shared}
     path = tmp_path / "servers.json"
-    path.write_text(json.dumps({"demo": entry}))
+    path.write_text(json.dumps({"demo": entry | (more or {})}))
     async with served(*written, mcp_servers=path, **settings) as app:
         yield app
 
 
 @asynccontextmanager
 async def over(
-    transport: str, tmp_path: Path, how: str, *written: Written, **settings: Any
+    transport: str,
+    tmp_path: Path,
+    how: str,
+    *written: Written,
+    more: Json | None = None,
+    **settings: Any,
 ) -> AsyncIterator[Served]:
-    """An app whose demo server behaves so, over its pipes or over HTTP."""
+    """An app whose demo server behaves so, over its pipes or over HTTP; `more` of its entry."""
     if transport == "stdio":
-        async with with_process(tmp_path, how, *written, **settings) as app:
+        async with with_process(tmp_path, how, *written, more=more, **settings) as app:
             yield app
         return
     path = tmp_path / "servers.json"
     async with hostile_http(how) as url:
-        path.write_text(json.dumps({"demo": {"url": url}}))
+        path.write_text(json.dumps({"demo": {"url": url, **(more or {})}}))
         async with served(*written, mcp_servers=path, **LOOPBACK, **settings) as app:
             yield app
 

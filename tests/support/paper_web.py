@@ -12,6 +12,7 @@ from trt_responses.tools.browser.search import Result, SearchFailed
 from trt_responses.tools.browser.session import BrowserSession
 from trt_responses.tools.browser.texts import DESCRIPTION, FUNCTIONS
 from trt_responses.tools.browser.tool import ignored_options, search_options, seen_before
+from trt_responses.tools.browser.urls import Seen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,6 +60,13 @@ class Web:
         return Page(url, f"Title of {url}", lines, ("https://a.test/next",))
 
 
+class AnyUrl(Seen):
+    """Has every URL."""
+
+    def __contains__(self, url: str) -> bool:
+        return True
+
+
 class PaperBrowser:
     kind = "web_search"
     name = "browser"
@@ -82,5 +90,5 @@ class PaperBrowser:
 
     async def open(self, opening: Opening) -> BrowserSession:
         pages = shown_before(opening.answers())
-        seen = seen_before(opening) if self._only_seen else None
+        seen = seen_before(opening) if self._only_seen else AnyUrl()
         return BrowserSession(self.web, self.service, search_options(opening.options), pages, seen)

@@ -50,7 +50,6 @@ def settings_for(site: Site, **changes: Any) -> dict[str, Any]:
         "browser": "boxed",
         "search_url": site.url(""),
         "private_networks": ("127.0.0.1",),
-        "browser_ports": (str(site.port),),
         **changes,
     }
 

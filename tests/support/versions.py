@@ -240,13 +240,13 @@ def app_with(
     **settings: object,
 ) -> tuple[Any, TestBuilds, Faulty]:
     """An app that serves version 1 and may load 2, 3, …, with its builds and its first engine."""
-    prompts = tmp_path / "prompts.jsonl"
+    prompts = tmp_path / "gate.jsonl"
     prompts.write_text('{"input": "Hello!"}\n' * 4, "utf-8")
     held = TestBuilds(
         {str(n): TestBuild(version(n), engine) for n, engine in enumerate(builds, 2)}
         | {"1": TestBuild(version(1), scripted)}
     )
-    given = {"admin_key": "boss", "data_dir": tmp_path, "gate_prompts": prompts}
+    given = {"admin_key": "boss", "data_dir": tmp_path, "engines_dir": tmp_path}
     old = Faulty(first or scripted())
     app = create_app(
         Settings(**(SETTINGS | given | settings)), given=Given(Loaded(version(1), old), held)

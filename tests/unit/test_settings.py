@@ -13,9 +13,11 @@ from trt_responses.backends.keys import check_exposure
 from trt_responses.backends.settings import EngineSettings
 from trt_responses.backends.store_place import store_place
 from trt_responses.backends.stores import store_of
+from trt_responses.backends.tools import interpreter_bytes
 from trt_responses.errors import StartupError
 from trt_responses.features.cors.settings import CorsSettings
 from trt_responses.features.limits.settings import KeySettings
+from trt_responses.fleet.settings import silence_s
 from trt_responses.settings import PREFIX, Settings, variables, whole
 from trt_responses.settings.core import CoreSettings
 from trt_responses.settings.groups import check_apart, gone, listed, settable
@@ -75,7 +77,7 @@ def test_what_is_given_comes_before_the_environment_and_none_gives_nothing() -> 
         *[(name, "inf") for name in SECONDS],
         *[(name, "1e300") for name in SECONDS],
         *[(name, "nan") for name in SECONDS],
-        *[(name, "1e-300") for name in ("ENGINE_SILENCE_S", "LEASE_S", "STALL_S")],
+        *[(name, "1e-300") for name in ("LEASE_S", "STALL_S")],
         *[(name, str(10**30)) for name in ("THREADS", "SLOTS", "CONTEXT_TOKENS", "MAX_BODY_BYTES")],
         *[("MODEL", "a\nb"), ("MODEL", "\udcff"), ("IDENTITY", "one\r\ntwo")],
         *[("ALLOWED_HOSTS", value) for value in ("https://a.example", "a.example:80", "::1")],
@@ -174,6 +176,20 @@ def test_a_store_that_is_nowhere_stops_the_start_with_a_reason(url: str) -> None
         store_of(Settings(store=url), says_nothing)
     assert len(str(caught.value)) > len(f"{PREFIX}STORE: .")
     assert "\n" not in str(caught.value)
+
+
+def test_memory_of_an_interpreter_is_a_share_of_half_the_machine_or_1_gib(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+    for gib, containers, share in ((8, 16, 1), (64, 16, 2), (64, 4, 8), (2, 1, 1)):
+        (tmp_path / "proc/meminfo").write_text(f"MemTotal: {gib * 2**20} kB\n")
+        settings = Settings(containers=containers)
+        assert interpreter_bytes(settings, tmp_path) == share * 2**30, (gib, containers)
+    assert interpreter_bytes(settings, tmp_path / "elsewhere") == 2**30
+
+
+def test_a_heartbeat_is_awaited_for_a_sixth_of_the_time_of_a_stall() -> None:
+    times = {stall_s: silence_s(Settings(stall_s=stall_s)) for stall_s in (120, 600, 12, 3, 0.001)}
+    assert times == {120: 20, 600: 100, 12: 5, 3: 5, 0.001: 5}
 
 
 def test_a_store_s_password_is_not_repeated() -> None:

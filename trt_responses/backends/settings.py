@@ -8,7 +8,6 @@ from typing import Literal
 from pydantic import Field
 
 from trt_responses.settings.values import (
-    LARGEST,
     MIB,
     YEAR_S,
     FixedGroup,
@@ -26,7 +25,6 @@ class StoreSettings(SettingGroup):
     store_bytes: Positive = Field(
         256 * MIB, description="Maximum size of stored responses, in bytes after compression."
     )
-    store_records: Positive = Field(10_000, description="Maximum number of stored responses.")
     store_age_s: float | None = Field(
         30 * 86_400,
         gt=0,
@@ -103,7 +101,7 @@ class ToolSettings(SettingGroup):
     shell: Literal["off", "boxed"] = Field(
         "off",
         description="Run `shell` with a container here: boxed (in a sandbox), within the limits of "
-        "PYTHON_S, PYTHON_BYTES and CONTAINERS.",
+        "PYTHON_S and CONTAINERS.",
     )
     python_executable: Path | None = Field(
         None,
@@ -111,18 +109,6 @@ class ToolSettings(SettingGroup):
         "server's own).",
     )
     python_s: Seconds = Field(30.0, description="Timeout of one call's code, in seconds.")
-    python_bytes: int = Field(
-        1024 * MIB,
-        ge=256 * MIB,
-        le=LARGEST,
-        description="Address space of one interpreter, in bytes.",
-    )
-    container_bytes: int = Field(
-        256 * MIB,
-        ge=MIB,
-        le=LARGEST,
-        description="Maximum size of all files in one container, in bytes.",
-    )
     containers: Positive = Field(
         16, description="Maximum number of containers, each with an interpreter."
     )
@@ -130,11 +116,6 @@ class ToolSettings(SettingGroup):
         "off",
         description="Run `web_search` here: boxed (pages are parsed in a sandbox), or unboxed.",
     )
-    browser_opens: Literal["seen", "any"] = Field(
-        "seen",
-        description="URLs that the model may open: seen (in results, pages and messages), or any.",
-    )
-    browser_ports: Words = Field(("80", "443"), description="Ports that pages may be fetched from.")
     private_networks: Words = Field(
         (),
         description="Private networks, such as `10.1.0.0/16`, that tools may reach; others are "
@@ -160,7 +141,15 @@ class ToolSettings(SettingGroup):
         description="URL prefixes of MCP servers that a request may name itself (default: none).",
     )
     tools: Words = Field((), description="Names of tools that installed packages bring.")
-    mcp_call_s: Seconds = Field(60.0, description="Timeout of an MCP call, in seconds.")
+
+
+class ContainerNumbers(FixedGroup):
+    """Bounds of a container."""
+
+    container_bytes: int = Field(
+        256 * MIB,
+        description="Of all files in one container: a table and its charts; all 16 take 4 GiB.",
+    )
 
 
 class McpNumbers(FixedGroup):

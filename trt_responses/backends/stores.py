@@ -14,6 +14,9 @@ from trt_responses.errors import StartupError, UsageError
 from trt_responses.settings import PREFIX
 from trt_responses.stores.limits import Bounds
 
+RECORD_BYTES = 16 * 1024
+"""Of STORE_BYTES for each record: most take less after compression, and so this bounds the index
+over them."""
 OWN = ("memory", "sqlite", "redis", "postgresql")
 
 if TYPE_CHECKING:
@@ -27,7 +30,7 @@ def store_of(settings: Settings, spell: Spell) -> WholeStore:
     kept = StoreSettings.of(settings)
     bounds = Bounds(
         max_bytes=kept.store_bytes,
-        max_records=kept.store_records,
+        max_records=max(kept.store_bytes // RECORD_BYTES, 1),
         max_age_s=kept.store_age_s,
         max_frame_bytes=kept.store_bytes // 4,  # streams are kept beside the responses
         lease_s=kept.lease_s,

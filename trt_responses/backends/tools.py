@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trt_responses.backends.installed import maker, needed
-from trt_responses.backends.settings import McpNumbers, ToolSettings
+from trt_responses.backends.settings import ContainerNumbers, McpNumbers, ToolSettings
 from trt_responses.errors import StartupError
+from trt_responses.prepare.memory import memory
 from trt_responses.settings import PREFIX
+from trt_responses.settings.values import MIB
 
 if TYPE_CHECKING:
     from trt_responses.settings import Settings
@@ -25,6 +27,8 @@ BRAVE = "https://api.search.brave.com"
 CONTAINER_FILES = 10_000
 """Files and directories in a container: enough for unpacked packages, few enough for the disk's
 inodes."""
+PYTHON_BYTES = 1024 * MIB
+"""Least memory of an interpreter: a table of a few hundred MB with its copies fits."""
 CONTAINER_IDLE_S = 1200.0
 """Seconds after which an unused container is removed, as at OpenAI."""
 
@@ -56,14 +60,14 @@ def browser_tool(settings: Settings) -> Tool:
     with needed(f"{PREFIX}BROWSER: the browser", "browser"):
         from trt_responses.tools.browser import search
         from trt_responses.tools.browser.reading import Reading
-        from trt_responses.tools.browser.tool import BrowserTool, Opens
+        from trt_responses.tools.browser.tool import BrowserTool
         from trt_responses.tools.fetch_guard import Bounds as FetchBounds
         from trt_responses.tools.fetch_guard import Reach
     name, url = search_service(settings)
     bounds = FetchBounds()
     return BrowserTool(
         search.SERVICES[name](url, chosen.search_key, bounds.deadline_s),
-        Opens(Reach(private_networks(settings), fetch_ports(settings)), chosen.browser_opens),
+        Reach(private_networks(settings)),
         bounds,
         Reading(boxed=chosen.browser == "boxed"),
     )
@@ -97,14 +101,6 @@ def private_networks(settings: Settings) -> tuple[Network, ...]:
         raise StartupError(f"{PREFIX}PRIVATE_NETWORKS: {fault}.") from None
 
 
-def fetch_ports(settings: Settings) -> frozenset[int]:
-    """The ports that the browser may fetch pages from."""
-    try:
-        return frozenset(map(int, ToolSettings.of(settings).browser_ports))
-    except ValueError:
-        raise StartupError(f"{PREFIX}BROWSER_PORTS: expected numbers, such as 80,443.") from None
-
-
 def mcp_tool(settings: Settings) -> McpTool:
     """The tool `mcp`, for the operator's servers and those that requests may name."""
     bounds = McpNumbers.of(settings)
@@ -116,11 +112,7 @@ def mcp_tool(settings: Settings) -> McpTool:
     return McpTool(
         servers,
         places,
-        Limits(
-            bounds.mcp_connect_s,
-            ToolSettings.of(settings).mcp_call_s,
-            max_tools=bounds.mcp_tools,
-        ),
+        Limits(bounds.mcp_connect_s, max_tools=bounds.mcp_tools),
         Reach(private_networks(settings), ports=None),
         list_s=bounds.mcp_list_s,
         clock_s=time.monotonic,
@@ -146,10 +138,16 @@ def mcp_servers(settings: Settings) -> tuple[dict[str, Server], list[Place]]:
 
 def commands(settings: Settings) -> Shell:
     """The limits of the tool `shell`."""
-    chosen = ToolSettings.of(settings)
     from trt_responses.tools.python.command import Shell
 
-    return Shell(chosen.python_bytes, chosen.container_bytes)
+    return Shell(interpreter_bytes(settings), ContainerNumbers.of(settings).container_bytes)
+
+
+def interpreter_bytes(settings: Settings, root: Path = Path("/")) -> int:
+    """Memory of one interpreter, or of one command: a container's share of half of the machine, if
+    that is more than the least."""
+    half = memory(root).total_bytes // 2
+    return max(half // ToolSettings.of(settings).containers, PYTHON_BYTES)
 
 
 def containers(settings: Settings) -> Containers:
@@ -172,14 +170,15 @@ def containers(settings: Settings) -> Containers:
                 f"{PREFIX}DATA_DIR: {data_dir} is inside {path}, which the model's code may read: "
                 "choose another directory."
             )
-    disk = Usage(chosen.container_bytes, CONTAINER_FILES)
+    most_bytes = ContainerNumbers.of(settings).container_bytes
+    disk = Usage(most_bytes, CONTAINER_FILES)
     return Containers(
         settings.data_dir / "containers",
         Interpreter(
             executable,
             readable,
-            memory_bytes=chosen.python_bytes,
-            file_bytes=chosen.container_bytes,
+            memory_bytes=interpreter_bytes(settings),
+            file_bytes=most_bytes,
             boxed=chosen.python != "unboxed",
         ),
         Bounds(

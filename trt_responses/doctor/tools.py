@@ -89,8 +89,8 @@ def browser_tool_check(
     if (error := why_not(host, port)) is not None:
         remedy = "start it, or set TRT_RESPONSES_SEARCH_URL"
         return Check(BROWSER, "fault", f"cannot connect to {service} ({error})", remedy)
-    reach = f"{chosen.browser_opens} URLs at ports {', '.join(chosen.browser_ports)}"
-    summary = f"{service} listens; the model may open {reach}, {_networks(settings)}"
+    reach = f"seen URLs at ports 80, 443, {_networks(settings)}"
+    summary = f"{service} listens; the model may open {reach}"
     if abi is None:
         remedy = "set TRT_RESPONSES_BROWSER to 'boxed'"
         return Check(BROWSER, "note", f"pages are read WITHOUT A BOX; {summary}", remedy)

@@ -19,7 +19,7 @@ from trt_responses.engines.remote.child import host
 from trt_responses.engines.remote.client import RemoteEngine
 from trt_responses.engines.remote.process import EngineProcess, Patience
 from trt_responses.errors import StartupError
-from trt_responses.fleet.settings import FleetSettings
+from trt_responses.fleet.settings import silence_s
 from trt_responses.prepare.shelf.shelf import Selection
 from trt_responses.settings import PREFIX, Settings, secrets
 
@@ -114,7 +114,7 @@ def _trtllm_process(
 
 
 def _patience(settings: Settings) -> Patience:
-    return Patience(silence_s=FleetSettings.of(settings).engine_silence_s)
+    return Patience(silence_s=silence_s(settings))
 
 
 def main() -> None:

@@ -32,7 +32,7 @@ from trt_responses.files import close_folder_to_others
 from trt_responses.fleet.counts import COUNTS, SharedCounts, make_counts
 from trt_responses.fleet.engine_process import process_of
 from trt_responses.fleet.front_end import ENGINE_LOST
-from trt_responses.fleet.settings import FleetSettings
+from trt_responses.fleet.settings import FleetSettings, silence_s
 from trt_responses.fleet.versions import FleetVersions, OwnEngine
 from trt_responses.logs import log_to_stderr
 from trt_responses.serve.server import bound, lasting
@@ -265,10 +265,10 @@ class Fleet:
         life any more is killed: it holds its clients and its places."""
         assert process.stdout is not None
         missed: float = -math.inf
-        silence_s = FleetSettings.of(self._settings).engine_silence_s
+        look_s = silence_s(self._settings) / LOOKS
         while True:
             try:
-                async with asyncio.timeout(silence_s / LOOKS):
+                async with asyncio.timeout(look_s):
                     line = await process.stdout.readline()
             except TimeoutError:
                 missed += 1

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pydantic import Field
 
 from trt_responses.fleet.auto import NumberOrAuto
-from trt_responses.settings.values import Seconds, SettingGroup
+from trt_responses.settings.values import SettingGroup
+
+if TYPE_CHECKING:
+    from trt_responses.settings import Settings
 
 
 class FleetSettings(SettingGroup):
@@ -17,9 +22,13 @@ class FleetSettings(SettingGroup):
         le=64,
         description="HTTP processes that share one port and one engine; `auto`: as many as fit.",
     )
-    engine_silence_s: Seconds = Field(
-        20.0,
-        ge=2,
-        description="Seconds without a heartbeat after which an engine process or a front end "
-        "is restarted.",
-    )
+
+
+LEAST_SILENCE_S = 5.0
+"""A busy machine delays a heartbeat by less."""
+
+
+def silence_s(settings: Settings) -> float:
+    """Seconds without a heartbeat after which an engine process or a front end is restarted: a
+    sixth of STALL_S, so that the next one is up before the server counts as stalled."""
+    return max(settings.stall_s / 6, LEAST_SILENCE_S)

@@ -33,8 +33,7 @@ class Server:
         self._log, self._out = folder / "log", folder / "out"
         self.secrets = tuple(secrets.token_urlsafe(24) for _ in range(2))
         own = {"API_KEYS": f"prove:{self.secrets[0]}", "ADMIN_KEY": self.secrets[1]}
-        patience = dict.fromkeys(("STALL_S", "ENGINE_SILENCE_S"), f"{stall_s:g}")
-        settings = {**FIXED, **own, **patience, "DATA_DIR": str(folder / "data")}
+        settings = {**FIXED, **own, "STALL_S": f"{stall_s:g}", "DATA_DIR": str(folder / "data")}
         command = [sys.executable, "-m", "trt_responses", "serve", "--port", "0"]
         command += ["--engine", engine, "--engines-dir", str(engines_dir)]
         with self._log.open("ab") as log, self._out.open("wb") as out:

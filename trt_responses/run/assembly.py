@@ -36,6 +36,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+TOOL_CALLS, MOST_TOOL_CALLS = 32, 128
+"""Calls of the server's own tools in one response, and how many a request may ask for: a question
+takes fewer, deep research more."""
+
 
 async def assembled(draft: Draft) -> Run:
     """A run that is not started yet, or an `ApiError`: then the caller releases the draft. Its
@@ -122,7 +126,7 @@ def _plan(draft: Draft) -> None:
     # A call that is run here ends a turn.
     several = accepted.parallel_calls and bool(accepted.tools) and not accepted.built_in
     draft.parallel = several and parts.max_calls > 1
-    calls = min(accepted.max_tool_calls or parts.max_tool_calls, parts.max_tool_calls)
+    calls = min(accepted.max_tool_calls or TOOL_CALLS, MOST_TOOL_CALLS)
     context = draft.limits.context_tokens
     draft.turns = Turns(
         steering.plan_after_tool, Bounds(context, accepted.max_output_tokens, calls)

@@ -99,8 +99,6 @@ class Parts:
     """The most calls in one turn, for requests that do not ask for one alone."""
     tools: Mapping[str, Tool] = field(default_factory=dict)
     """The tools that the operator has switched on, by kind."""
-    max_tool_calls: int = 32
-    """Calls of such tools in one response, of those who do not ask for fewer."""
     features: Sequence[Feature] = ()
     own_fields: Collection[str] = ()
     """Paths of the request fields that features read out of those that the core ignores."""

@@ -56,11 +56,6 @@ class CoreSettings(SettingGroup):
         description="Maximum size of a request body; each MiB can delay other streams by about "
         "5 ms.",
     )
-    max_tool_calls: Positive = Field(
-        32,
-        description="Maximum calls of the server's own tools in one response, whatever the request "
-        "says.",
-    )
     note_images: bool = Field(
         False,
         description="Replace images, files and audio by a text note instead of refusing them.",
@@ -81,7 +76,8 @@ class CoreSettings(SettingGroup):
     stall_s: Seconds = Field(
         120.0,
         description="Seconds without progress of a busy engine after which the server is not "
-        "ready and an embedded engine is restarted.",
+        "ready and an embedded engine is restarted. A process without heartbeats is restarted "
+        "after a sixth of them.",
     )
     linger_s: float = Field(
         5.0,

@@ -55,7 +55,6 @@ def _shared(server: Server) -> Shared:
         headers=server.headers,
         limits=limits,
         steps=server.reading(limits, server.runs.built_in),
-        dialect=server.spelling,
         stream_limits=server.stream_limits,
         about=server.about,
         card_of=server.card_of,

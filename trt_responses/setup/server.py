@@ -38,7 +38,6 @@ from trt_responses.web.headers import ReplyHeaders
 from trt_responses.web.stream.keepalive import KeepAlive
 from trt_responses.web.stream.sse import StreamLimits
 from trt_responses.wire import parse
-from trt_responses.wire.dialect import OPENAI
 from trt_responses.wire.request import Request as CreateRequest
 
 if TYPE_CHECKING:
@@ -168,8 +167,6 @@ class Server:
         """Makes what reads a body of the Responses API."""
         self.features: list[Feature] = []
         self.listeners: list[Listener] = []
-        self.spelling: Spelling = OPENAI
-        """Of events, unless a request names another one."""
         self.recorder: Recorder | None = None
         self.request_ended: list[Ended] = []
         self.routes: list[tuple[int, Routes]] = []
@@ -297,7 +294,6 @@ class Server:
             recovery=self.recovery,
             max_calls=EngineSettings.of(settings).max_calls or dialect.takes.calls,
             tools={tool.kind: tool for tool in self.tools},
-            max_tool_calls=settings.max_tool_calls,
             features=self.features,
             own_fields=frozenset(field.path for field in self.own_fields),
             leases=self.leases,

@@ -12,7 +12,7 @@ class Bounds:
     """The limits of a store. Sizes count compressed bytes, a shared block once."""
 
     max_bytes: int = 256 * MIB
-    max_records: int = 10_000
+    max_records: int = 16_384
     max_age_s: float | None = None
     max_expired: int = 10_000
     """Remembered ids of dropped records, so that their owner gets a specific error."""

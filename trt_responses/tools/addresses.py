@@ -43,8 +43,17 @@ def network(text: str) -> Network:
 def is_reachable(text: str, allowed: Sequence[Network]) -> bool:
     """Whether connections to an address are allowed: it is public or in an `allowed` network. An
     address that embeds an IPv4 address is judged by that one."""
-    address = _unwrapped(ip_address(text.partition("%")[0]))
-    return any(address in one for one in allowed) or _is_public(address)
+    return is_within(text, allowed) or _is_public(_address(text))
+
+
+def is_within(text: str, networks: Sequence[Network]) -> bool:
+    """Whether an address is in one of the networks; one that embeds an IPv4 address as above."""
+    address = _address(text)
+    return any(address in one for one in networks)
+
+
+def _address(text: str) -> Address:
+    return _unwrapped(ip_address(text.partition("%")[0]))
 
 
 def _unwrapped(address: Address) -> Address:

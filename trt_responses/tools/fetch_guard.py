@@ -18,11 +18,11 @@ import httpx2
 
 from trt_responses.frozen import dataclass
 from trt_responses.tasks import give_way
-from trt_responses.tools.addresses import is_reachable
+from trt_responses.tools.addresses import is_reachable, is_within
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from trt_responses.tools.addresses import Network
 
@@ -51,9 +51,10 @@ class Reach:
     """The addresses and ports that may be connected to."""
 
     allowed: tuple[Network, ...] = ()
-    """Private networks that may be reached."""
+    """Private networks that may be reached, at any port."""
     ports: frozenset[int] | None = frozenset((80, 443))
-    """None: any port."""
+    """Ports of public addresses: those of pages, so that a model reaches no other service. None:
+    any port."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +118,8 @@ class _Backend(httpcore2.AsyncNetworkBackend):
             raise httpcore2.ConnectError(f"the name {host} cannot be resolved") from None
         if not addresses or not all(is_reachable(a, self._reach.allowed) for a in addresses):
             raise Refused(f"{host} is not a public address, and the server does not reach others")
+        if not self._opens(port, addresses):
+            raise Refused(f"port {port} is not opened")
         fault: Exception = httpcore2.ConnectError(f"no address of {host} answers")
         for address in addresses[:4]:
             try:
@@ -126,6 +129,10 @@ class _Backend(httpcore2.AsyncNetworkBackend):
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
                 fault = error
         raise fault
+
+    def _opens(self, port: int, addresses: Sequence[str]) -> bool:
+        ports, allowed = self._reach.ports, self._reach.allowed
+        return ports is None or port in ports or all(is_within(a, allowed) for a in addresses)
 
     async def connect_unix_socket(
         self,
@@ -148,7 +155,6 @@ class GuardedTransport(httpx2.AsyncHTTPTransport):
     def __init__(
         self, reach: Reach, *, resolve: Resolve = addresses_of, keep_alive: bool = False
     ) -> None:
-        self._reach = reach
         self._pool = httpcore2.AsyncConnectionPool(
             ssl_context=_tls(),
             max_connections=64,
@@ -158,12 +164,12 @@ class GuardedTransport(httpx2.AsyncHTTPTransport):
         )
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        if (fault := refusal(request.url, self._reach.ports)) is not None:
+        if (fault := refusal(request.url)) is not None:
             raise Refused(fault)
         return await super().handle_async_request(request)
 
 
-def refusal(url: httpx2.URL, ports: Collection[int] | None) -> str | None:
+def refusal(url: httpx2.URL) -> str | None:
     """Why a URL must not be fetched, whatever its host; None if it may."""
     if url.scheme not in ("http", "https"):
         return "only http and https URLs are opened"
@@ -173,9 +179,6 @@ def refusal(url: httpx2.URL, ports: Collection[int] | None) -> str | None:
         return "the URL names no host"
     if len(str(url)) > MAX_URL:
         return f"the URL is longer than {MAX_URL} characters"
-    port = url.port or (443 if url.scheme == "https" else 80)
-    if ports is not None and port not in ports:
-        return f"port {port} is not opened"
     return None
 
 

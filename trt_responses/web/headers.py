@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from trt_responses.errors import Forbidden, InvalidRequest
-from trt_responses.wire.dialect import DIALECTS
+from trt_responses.wire.dialect import DIALECTS, OPENAI
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -104,11 +104,11 @@ def named(names: Sequence[str]) -> str:
     return ", ".join(shown)
 
 
-def dialect_of(request: Request, usual: Dialect) -> Dialect:
+def dialect_of(request: Request) -> Dialect:
     """The dialect in which this request wants its events."""
     name = header(request, DIALECT_HEADER)
     if name is None:
-        return usual
+        return OPENAI
     if (dialect := DIALECTS.get(name.strip().lower())) is None:
         raise InvalidRequest(
             f"Invalid value for the header '{DIALECT_HEADER.decode()}': expected one of "

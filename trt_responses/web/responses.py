@@ -152,12 +152,11 @@ class Responses(Making):
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)
         self._jobs = shared.jobs
-        self._dialect = shared.dialect
         self._steps = shared.steps
 
     async def create(self, request: Request, owner: str) -> ASGIApp:
         body = await read_json(request, self._limits)
-        dialect = dialect_of(request, self._dialect)
+        dialect = dialect_of(request)
         accepted, stream, _ = await in_pieces(self._steps(body, dialect))
         if (model := accepted.echo.model) not in self._names.known:
             self._names.check(model)

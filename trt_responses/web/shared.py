@@ -50,8 +50,6 @@ class Shared:
     limits: RequestLimits
     steps: Steps
     """Reads a body of the Responses API, in short pieces of work."""
-    dialect: Dialect
-    """The spelling of events, unless a request names another one."""
     stream_limits: StreamLimits
     about: Callable[[], Mapping[str, Any]]
     """Returns the model, the versions and the engine's kind."""

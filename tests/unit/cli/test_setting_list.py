@@ -33,7 +33,7 @@ def test_help_has_every_setting_with_its_default(capsys: Output) -> None:
     for name in variables():
         assert re.search(rf"^  {name.upper()}( \[.*\])?$", out, re.MULTILINE), name
     assert "\nHistory of responses:\n" in out
-    assert "  STORE_RECORDS [10000]\n" in out
+    assert "  STORE_BYTES [268435456]\n" in out
 
 
 def test_what_is_in_force_is_told_with_where_it_came_from(

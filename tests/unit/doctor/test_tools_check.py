@@ -70,7 +70,6 @@ BROWSERS: dict[str, tuple[dict[str, Any], bool, str, str]] = {
     "no service": ({}, True, "fault", "TRT_RESPONSES_SEARCH_URL"),
     "no key": ({"search_url": "brave"}, True, "fault", "TRT_RESPONSES_SEARCH_KEY"),
     "no host": (SEARXNG | {"search_url": "http:///x"}, True, "fault", "the URL names no host"),
-    "ports": (SEARXNG | {"browser_ports": ("x",)}, True, "fault", "TRT_RESPONSES_BROWSER_PORTS"),
 }
 
 
@@ -85,11 +84,9 @@ def test_it_says_who_searches_and_whether_pages_are_shut_in(
 
 
 def test_it_says_what_pages_may_be_opened_and_that_nobody_searches() -> None:
-    settings = Settings(
-        browser="boxed", browser_opens="any", private_networks=("10.0.0.0/8",), **SEARXNG
-    )
+    settings = Settings(browser="boxed", private_networks=("10.0.0.0/8",), **SEARXNG)
     found = browser_tool_check(settings, lambda: 4, listens).found
-    assert "any URLs at ports 80, 443, networks besides public addresses: 10.0.0.0/8" in found
+    assert "seen URLs at ports 80, 443, networks besides public addresses: 10.0.0.0/8" in found
     check = browser_tool_check(settings, lambda: 4, is_away)
     assert check.state == "fault"
     assert check.found == "cannot connect to searxng at localhost:8080 (nobody at localhost 8080)"

@@ -163,9 +163,30 @@ async def test_redirects_are_followed_to_an_end_and_each_is_permitted() -> None:
 )
 @story
 async def test_a_url_that_is_not_asked(url: str, why: str) -> None:
-    async with fetcher(Reach()) as fetch:
+    async with fetcher(Reach(), names={"example.test": ["1.1.1.1"]}) as fetch:
         with pytest.raises(Refused, match=why):
             await fetch.get(url)
+
+
+@story
+async def test_any_port_of_a_private_network_is_opened_and_two_of_public_addresses() -> None:
+    names = {
+        "own.test": ["127.0.0.1"],
+        "public.test": ["1.1.1.1"],
+        "both.test": ["127.0.0.1", "1.1.1.1"],
+        "mapped.test": ["::ffff:127.0.0.1"],
+    }
+    reach = Reach((network("127.0.0.1"),))
+    async with site_of({"/": Page(b"hello")}) as site, fetcher(reach, names=names) as fetch:
+        assert (await fetch.get(site.url())).body == b"hello"
+        assert (await fetch.get(site.url("/", "own.test"))).body == b"hello"
+        for host in ("public.test", "both.test"):
+            site.pages["/away"] = redirect(site.url("/", host))
+            for url in (site.url("/", host), site.url("/away")):
+                with pytest.raises(Refused, match=f"port {site.port} is not opened"):
+                    await fetch.get(url)
+        with pytest.raises(httpx2.ConnectError):  # permitted, and nothing listens
+            await fetch.get("http://mapped.test:1/")
 
 
 @story

@@ -46,7 +46,6 @@ class Sockets:
     def __init__(self, shared: Shared, most: int) -> None:
         self._shared, self._most = shared, most
         self._intake = Intake()
-        self._dialect = shared.dialect
         self._open: set[Connection] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -69,7 +68,7 @@ class Sockets:
     def _connection(self, request: Request, send: Send) -> Connection:
         """A connection for a client that may connect."""
         owner = partial(self._shared.guard.owner, request)
-        dialect = dialect_of(request, self._dialect)
+        dialect = dialect_of(request)
         connection = Connection(self._shared, self._intake, send, owner, dialect)
         self._shared.of(Lifecycle).check_takes_work()
         of_owner = [each for each in self._open if each.owner == connection.owner]

@@ -41,18 +41,12 @@ def routes(shared: Shared) -> list[BaseRoute]:
 class Compact(Making):
     """Returns the users' messages, and one item for the rest. Stores nothing."""
 
-    def __init__(self, shared: Shared) -> None:
-        super().__init__(shared)
-        self._dialect = shared.dialect
-
     async def compact(self, request: Request, owner: str) -> ASGIApp:
         _, wanted = await self._parsed(request, CompactRequest)
         accepted = accept_compaction(wanted, self._runs.built_in)
         self._names.check(wanted.model)
         state = request.scope["state"]
-        run = await self._runs.start(
-            RunRequest(accepted, owner, state["arrival_ns"], self._dialect)
-        )
+        run = await self._runs.start(RunRequest(accepted, owner, state["arrival_ns"]))
         state["run"] = run  # for those who count how requests end
         assert run.draft is not None, "until it is made"
         steps = [step for step in run.draft.steps if isinstance(step, CompactionStep)]

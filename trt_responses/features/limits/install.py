@@ -44,8 +44,8 @@ def install(server: Server) -> None:
 
 def _keys(settings: Settings) -> KeyRing:
     own, named = LimitSettings.of(settings), KeySettings.of(settings)
-    half = own.max_waiting // 2 if named.asks_for_keys else None
-    waiting = half if own.owner_waiting is None else own.owner_waiting
+    # Half of the queue, so that one owner leaves room for the others.
+    waiting = own.max_waiting // 2 if named.asks_for_keys else None
     return KeyRing(
         named.owners(),
         from_file=named.keys_file is not None,

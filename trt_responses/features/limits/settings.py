@@ -64,17 +64,11 @@ class LimitSettings(SettingGroup):
         256,
         ge=0,
         le=LARGEST,
-        description="Maximum queue length; further requests get 503 `server_busy`.",
+        description="Maximum queue length; further requests get 503 `server_busy`. With keys an "
+        "owner may have half of it.",
     )
     owner_running: Positive | None = Field(
         None, description="Maximum responses of one owner generated at once; further ones wait."
-    )
-    owner_waiting: int | None = Field(
-        None,
-        ge=0,
-        le=LARGEST,
-        description="Maximum queued responses of one owner; further ones get 429 (default with "
-        "keys: half of MAX_WAITING).",
     )
     owner_requests_per_minute: Positive | None = Field(
         None, description="Maximum responses of one owner per minute; further ones get 429."

@@ -56,16 +56,12 @@ VLLM: tuple[Alias, ...] = (
 )
 
 
-def aliases(families: Mapping[str, Family], names: str, model: str, engine: str) -> list[Shown]:
+def aliases(families: Mapping[str, Family], model: str, engine: str) -> list[Shown]:
     """The other names of these families; a missing family has none."""
-    match names:
-        case "trtllm":
-            prefix, table = "trtllm_", TRTLLM
-            fixed = {"model_name": model, "engine_type": engine}
-        case "vllm":
-            prefix, table, fixed = "vllm:", VLLM, {"model_name": model, "engine": "0"}
-        case _:
-            return []
+    servers = (
+        ("trtllm_", TRTLLM, {"model_name": model, "engine_type": engine}),
+        ("vllm:", VLLM, {"model_name": model, "engine": "0"}),
+    )
     return [
         Shown(
             prefix + alias.name,
@@ -75,6 +71,7 @@ def aliases(families: Mapping[str, Family], names: str, model: str, engine: str)
             renamed=alias.samples,
             names=alias.names,
         )
+        for prefix, table, fixed in servers
         for alias in table
         if alias.of in families
     ]

@@ -12,7 +12,6 @@ from trt_responses.features.metrics.endpoint import MetricsPage
 from trt_responses.features.metrics.log import RequestLog
 from trt_responses.features.metrics.metrics import Metrics
 from trt_responses.features.metrics.requests import facts_of
-from trt_responses.features.metrics.settings import MetricSettings
 from trt_responses.features.metrics.statistics import Statistics
 from trt_responses.features.metrics.token_gaps import TokenGaps
 
@@ -72,7 +71,7 @@ def _read(server: Server, metrics: Metrics) -> None:
         metrics.reading_by(each.name, each.help_text, each.label, each.read, kind=each.kind)
     read_store(metrics, server.store)
     read_tools(metrics, server.tools)
-    metrics.show_as(MetricSettings.of(server.settings).metrics_names)
+    metrics.show_aliases()
 
 
 def read_state(metrics: Metrics, health: Health, paused: Callable[[], int]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from trt_responses.features.metrics.aliases import aliases
 from trt_responses.features.metrics.families import (
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from trt_responses.run.facts import RunFacts
 
 PREFIX = "trt_responses_"
-Names = Literal["trtllm", "vllm", "none"]
 
 # The bounds that vLLM and TensorRT-LLM share, so that dashboards for them read the same here.
 FIRST_S = (
@@ -194,9 +193,9 @@ class Metrics:
         if shared:
             self._shared.add(name)
 
-    def show_as(self, names: Names) -> None:
+    def show_aliases(self) -> None:
         """Show the same numbers under the names that other servers' dashboards ask for, too."""
-        self._shown += aliases(self._families, names, self._model, self._engine)
+        self._shown += aliases(self._families, self._model, self._engine)
 
     def _show(self, name: str, help_text: str, family: Family) -> None:
         self._families[name] = family

@@ -13,7 +13,6 @@ from trt_responses.features.rollout.gate import Gate
 from trt_responses.features.rollout.leases import VersionLeases, made_by, pause
 from trt_responses.features.rollout.loaded import Loaded, Version
 from trt_responses.features.rollout.names import VersionNames
-from trt_responses.features.rollout.settings import RolloutSettings
 from trt_responses.features.rollout.shelf_builds import PreparedBuilds, gate_prompts, loaded
 from trt_responses.features.rollout.versions import Versions
 from trt_responses.setup.server import Reading
@@ -71,7 +70,7 @@ def _first(server: Server) -> tuple[Loaded, Builds | str]:
 
 def _build(server: Server, versions: Versions, builds: Builds | str) -> None:
     """Each version that is loaded later is compared by the gate's prompts first."""
-    prompts = gate_prompts(RolloutSettings.of(server.settings).gate_prompts)
+    prompts = gate_prompts(server.settings.engines_dir)
     new_gate = partial(Gate, server.parts, prompts, partial(made_by, server.runs), server.sleep)
     may_pause = partial(pause, server.runs) if server.parts.recovery is not None else None
     acts: Acts

@@ -46,6 +46,8 @@ CARD_SHOWN = (
     "chain",
 )
 """The fields of an engine's card that an explanation shows: what may make two servers differ."""
+GATE = "gate.jsonl"
+"""The file with an operator's own prompts, beside the engines."""
 ON_CPU = ("llamacpp", "onnx")
 ELEMENT_BYTES = {"llamacpp": 2, "onnx": 4}
 """The bytes of a number in the cache of a context."""
@@ -184,15 +186,16 @@ def memory_bytes(card: Card, settings: Settings) -> int:
     return card.limits.memory_bytes + tokens * per_token
 
 
-def gate_prompts(path: Path | None) -> list[Accepted]:
+def gate_prompts(engines_dir: Path) -> list[Accepted]:
     """The prompts of the gate: the operator's own, one body of `POST /v1/responses` a line, or
     those that come with the server."""
-    if path is None:
-        return accepted_prompts(PROMPTS)
-    where = f"{PREFIX}GATE_PROMPTS: {path}"
+    path = engines_dir / GATE
+    where = f"{PREFIX}ENGINES_DIR: {path}"
     try:
         lines = path.read_bytes().splitlines()
         bodies = [orjson.loads(line) for line in lines if line.strip()]
+    except (FileNotFoundError, NotADirectoryError):
+        return accepted_prompts(PROMPTS)
     except OSError as error:
         raise UsageError(f"{where} cannot be read ({error.strerror}).") from None
     except orjson.JSONDecodeError as error:

@@ -128,7 +128,7 @@ class Steer(Responses):
         sent = await installed(self._jobs).steer(response_id, owner)
         if not sent:
             raise not_active(response_id)
-        accepted = accept(parse(sent), self._dialect, self._runs.built_in)
+        accepted = accept(parse(sent), built_in=self._runs.built_in)
         check_steerable(accepted)
         return accepted, sent
 
@@ -143,7 +143,7 @@ class Steer(Responses):
         found = there(response_id, await self._store.get(response_id, call.owner))
         _check_goes_on(response_id, found)
         accepted = successor(before, response_id, messages)
-        dialect, keep = dialect_of(call.request, self._dialect), None
+        dialect, keep = dialect_of(call.request), None
         if (jobs := maker(self._jobs, accepted, stream=call.stream)) is not None:
             sent = sent and _body_of(sent, response_id, call.body)
             keep = partial(jobs.start, request=sent)

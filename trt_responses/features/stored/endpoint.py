@@ -51,7 +51,6 @@ class Stored:
         self._dialect_of = dialect_of
         self._jobs = shared.jobs
         self._headers = shared.headers
-        self._dialect = shared.dialect
         self._on_delete = shared.on_delete
 
     def router(self) -> APIRouter:
@@ -85,7 +84,7 @@ class Stored:
         self, found: Record | Job, request: Request, owner: str, headers: dict[str, str]
     ) -> ASGIApp:
         after = _number(request, "starting_after", _last_event(request))
-        dialect = dialect_of(request, self._dialect)
+        dialect = dialect_of(request)
         return await installed(self._jobs).replay(found, owner, headers, dialect, after)
 
     async def delete(self, request: Request, response_id: str, owner: Owner) -> Response:

@@ -80,10 +80,10 @@ class BrowserSession:
         service: SearchService,
         search_options: SearchOptions,
         pages: Mapping[int, Page],
-        seen: Seen | None,
+        seen: Seen,
     ) -> None:
-        """`pages`: from before a client's function interrupted the loop. `seen`: None if any URL
-        may be opened."""
+        """`pages`: from before a client's function interrupted the loop. `seen`: the URLs that may
+        be opened, so that a hostile page cannot lead the model to one that holds secrets."""
         self._fetch = fetch
         self._service = service
         self._search_options = search_options
@@ -205,7 +205,7 @@ class BrowserSession:
             for page in self._pages.values():
                 if page.url == url and page.lines and not page.jumps:
                     return page
-        if self._seen is not None and url not in self._seen:
+        if url not in self._seen:
             raise CallFailed(texts.NOT_FETCHED.format(label(url), texts.UNSEEN))
         try:
             page = await self._fetch(url, self._permit, source=source)
@@ -225,8 +225,7 @@ class BrowserSession:
         return texts.NOT_ALLOWED.format(", ".join(domains))
 
     def _note(self, page: Page) -> None:
-        if self._seen is not None:
-            self._seen.add(page.url, *page.links)
+        self._seen.add(page.url, *page.links)
 
     def _shown(self, page: Page, loc: int, num_lines: int, action: Action) -> ToolAnswer:
         cursor, self._next = self._next, self._next + 1

@@ -6,11 +6,9 @@ HTTP server here.
 
 from __future__ import annotations
 
-import logging
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from trt_responses.errors import StartupError
-from trt_responses.frozen import dataclass
 from trt_responses.tools.browser.parser import HTML
 from trt_responses.tools.browser.reading import Reader, Unreadable
 from trt_responses.tools.browser.results import shown_before
@@ -28,20 +26,10 @@ if TYPE_CHECKING:
     from trt_responses.tools.browser.search import SearchService
     from trt_responses.tools.fetch_guard import Bounds, Permit, Reach
 
-logger = logging.getLogger(__name__)
-
 WINDOWS = {"low": 512, "medium": 1024, "high": 2048}
 """Tokens of a page per display, by `search_context_size`."""
 TEXTUAL = (*HTML, "application/json", "application/xml", "application/rss+xml")
 TRIAL = Document("http://trial/", "text/html", None, b"<p>It is read.</p>", cut=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Opens:
-    """Which URLs `open` may fetch."""
-
-    reach: Reach
-    which: Literal["seen", "any"] = "seen"
 
 
 class BrowserTool:
@@ -54,10 +42,10 @@ class BrowserTool:
     functions = FUNCTIONS
 
     def __init__(
-        self, service: SearchService, opens: Opens, bounds: Bounds, reading: Reading
+        self, service: SearchService, reach: Reach, bounds: Bounds, reading: Reading
     ) -> None:
         self._service = service
-        self._opens = opens
+        self._reach = reach
         self._bounds = bounds
         self._reading = reading
         self._fetcher: Fetcher | None = None
@@ -73,7 +61,7 @@ class BrowserTool:
 
     async def start(self) -> None:
         """Parse one page, to fail now if this machine cannot sandbox the parser."""
-        self._fetcher = Fetcher(self._opens.reach, self._bounds)
+        self._fetcher = Fetcher(self._reach, self._bounds)
         self._reader = Reader(self._reading)
         try:
             await self._reader.read(TRIAL)
@@ -83,7 +71,6 @@ class BrowserTool:
                 f"TRT_RESPONSES_BROWSER: this machine cannot sandbox the page parser: {fault}. "
                 "Set it to 'off', or to 'unboxed' to parse pages without a sandbox."
             ) from None
-        logger.info("web_search: the model may open %s URLs", self._opens.which)
 
     async def stop(self) -> None:
         fetcher, self._fetcher = self._fetcher, None
@@ -96,9 +83,12 @@ class BrowserTool:
 
     async def open(self, opening: Opening) -> BrowserSession:
         pages = shown_before(opening.answers())
-        seen = seen_before(opening) if self._opens.which == "seen" else None
         return BrowserSession(
-            self._page, self._service, search_options(opening.options), pages, seen
+            self._page,
+            self._service,
+            search_options(opening.options),
+            pages,
+            seen_before(opening),
         )
 
     async def _page(self, url: str, permit: Permit, *, source: bool) -> Page:

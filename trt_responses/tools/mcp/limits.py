@@ -20,6 +20,7 @@ class Limits:
     connect_s: float = 20.0
     """Timeout of connecting and listing tools."""
     call_s: float = 60.0
+    """Timeout of a call, as MCP's SDK for TypeScript has it; a server's entry may give another."""
     max_bytes: int = 1024 * 1024
     """Maximum size of one message, and of all messages between two requests."""
     max_messages: int = 1000

@@ -16,7 +16,9 @@ from trt_responses.errors import StartupError
 from trt_responses.frozen import dataclass
 
 LABEL = re.compile(r"^[A-Za-z0-9_-]{1,64}$")
-KEYS = {"url", "headers", "command", "args", "env", "cwd", "shared", "tools", "type"}
+KEYS = {"url", "headers", "command", "args", "env", "cwd", "shared", "tools", "timeout_s", "type"}
+LONGEST_S = 86_400
+"""The longest timeout of a call: a day."""
 PORTS = {"http": 80, "https": 443}
 UNCLEAR = re.compile(r"[\x00-\x20\x7f\\]|%2e|%2f|%5c", re.IGNORECASE)
 """Parts of a URL that URL parsers interpret differently."""
@@ -57,6 +59,8 @@ class Server:
     at: Remote | Local
     tools: frozenset[str] | None = None
     """The allowed tools; None: all."""
+    timeout_s: float | None = None
+    """The timeout of a call; None: that of every server."""
 
     @property
     def program(self) -> str | None:
@@ -139,10 +143,12 @@ def _server(label: str, entry: Any) -> Server:
     if ("url" in entry) == ("command" in entry):
         raise ValueError("expected either 'url' or 'command'")
     allowed = None if tools is None else frozenset(_texts(tools, "tools"))
+    timeout_s = _seconds(entry.get("timeout_s"), "timeout_s")
     if "url" in entry:
         url = _text(entry["url"], "url")
         place_of(url)
-        return Server(label, Remote(url, _pairs(entry.get("headers", {}), "headers")), allowed)
+        remote = Remote(url, _pairs(entry.get("headers", {}), "headers"))
+        return Server(label, remote, allowed, timeout_s)
     at = Local(
         _text(entry["command"], "command"),
         tuple(_texts(entry.get("args", []), "args")),
@@ -151,13 +157,21 @@ def _server(label: str, entry: Any) -> Server:
         entry.get("shared", False) is True,
         label,
     )
-    return Server(label, at, allowed)
+    return Server(label, at, allowed, timeout_s)
 
 
 def _text(value: object, key: str) -> str:
     if not isinstance(value, str) or not value:
         raise ValueError(f"'{key}' must be a string")
     return value
+
+
+def _seconds(value: object, key: str) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, int | float) and value is not True and 0 < value <= LONGEST_S:
+        return float(value)
+    raise ValueError(f"'{key}' must be a number of seconds, more than 0, at most {LONGEST_S}")
 
 
 def _texts(value: object, key: str) -> Sequence[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -46,6 +47,8 @@ class Target(NamedTuple):
     at: Remote | Local
     tools: frozenset[str] | None
     """The tools that the operator allows; None: all."""
+    timeout_s: float | None = None
+    """The timeout of a call, if the operator gives this server one of its own."""
 
 
 class McpTool:
@@ -83,7 +86,9 @@ class McpTool:
 
     @property
     def deadline_s(self) -> float:
-        return self.limits.connect_s + self.limits.call_s
+        """Of a call of the slowest server."""
+        own = [one.timeout_s for one in self.servers.values() if one.timeout_s is not None]
+        return self.limits.connect_s + max([self.limits.call_s, *own])
 
     @property
     def processes(self) -> int:
@@ -117,7 +122,10 @@ class McpTool:
         cached = self._shared.get(target.label)
         if shared and cached is not None and not cached.over:
             return cached
-        connection = Connection(target.at, self.limits, self._reach)
+        limits = self.limits
+        if target.timeout_s is not None:
+            limits = replace(limits, call_s=target.timeout_s)
+        connection = Connection(target.at, limits, self._reach)
         self._open.add(connection)
         connection.when_gone(self._open.discard)  # it holds the request's secrets
         if shared:
@@ -169,10 +177,11 @@ class McpTool:
                 raise invalid_value(
                     f"{place}.{what}", "this server is a process and takes no headers"
                 )
-            return Target(label, server.at, server.tools)
+            return Target(label, server.at, server.tools, server.timeout_s)
         configured = {name.lower() for name in server.at.headers}
         added = {name: value for name, value in headers.items() if name.lower() not in configured}
-        return Target(label, Remote(server.at.url, {**server.at.headers, **added}), server.tools)
+        remote = Remote(server.at.url, {**server.at.headers, **added})
+        return Target(label, remote, server.tools, server.timeout_s)
 
     def _check_url(self, url: str, param: str) -> None:
         try:

@@ -18,7 +18,7 @@ from tests.support.cards import carded
 from tests.support.versions import scripted
 from trt_responses.errors import StartupError
 from trt_responses.features.rollout.loaded import Version
-from trt_responses.features.rollout.shelf_builds import PreparedBuilds, memory_bytes
+from trt_responses.features.rollout.shelf_builds import PreparedBuilds, gate_prompts, memory_bytes
 from trt_responses.prepare.files import MODEL
 from trt_responses.prepare.memory import Memory
 from trt_responses.prepare.shelf import promotion, shelf, versions
@@ -47,6 +47,36 @@ def built(engines_dir: Path, digest: str, kind: Kind = "llamacpp") -> Version:
 def builds_in(engines_dir: Path) -> PreparedBuilds:
     settings = Settings(engines_dir=engines_dir, engine="mine")
     return PreparedBuilds("mine", settings, lambda *_: scripted())
+
+
+def test_the_gate_s_prompts_are_those_of_gate_jsonl_or_the_built_in_ones(tmp_path: Path) -> None:
+    assert len(gate_prompts(tmp_path)) == len(gate_prompts(tmp_path / "none")) == 6
+    (tmp_path / "file").write_text("no directory")
+    assert len(gate_prompts(tmp_path / "file")) == 6
+    (tmp_path / "gate.jsonl").write_text('{"input": "One"}\n\n{"input": "Two"}\n')
+    assert len(gate_prompts(tmp_path)) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "expected one JSON object a line, at least one"),
+        ("[1]", "expected one JSON object a line, at least one"),
+        ("{", "has a line that is not JSON"),
+        ('{"input": 5}', "input"),
+        (None, "cannot be read"),
+    ],
+)
+def test_a_faulty_gate_jsonl_stops_the_start_with_its_name(
+    tmp_path: Path, text: str | None, why: str
+) -> None:
+    path = tmp_path / "gate.jsonl"
+    if text is None:
+        path.mkdir()
+    else:
+        path.write_text(text)
+    with pytest.raises(StartupError, match=f"^TRT_RESPONSES_ENGINES_DIR: {path}.*{why}"):
+        gate_prompts(tmp_path)
 
 
 def test_the_one_to_load_is_the_promoted_one_else_the_newest_else_what_is_named(

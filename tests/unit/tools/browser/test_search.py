@@ -97,7 +97,6 @@ FAULTY: list[tuple[dict[str, Any], str]] = [
         {"search_url": "brave", "search_key": "k", "private_networks": ("10.0.0.1/8",)},
         "PRIVATE_NETWORKS",
     ),
-    ({"search_url": "brave", "search_key": "k", "browser_ports": ("http",)}, "BROWSER_PORTS"),
 ]
 
 

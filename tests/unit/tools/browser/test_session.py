@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from openai_harmony import SystemContent
 
-from tests.support.paper_web import Service, Web
+from tests.support.paper_web import AnyUrl, Service, Web
 from tests.support.story import story
 from trt_responses.harmony.write.typescript import type_of
 from trt_responses.tool import ToolAnswer, ToolCall
@@ -26,7 +26,7 @@ def session(
     **search_options: Any,
 ) -> BrowserSession:
     return BrowserSession(
-        web or Web(), service or Service(), SearchOptions(**search_options), {}, seen
+        web or Web(), service or Service(), SearchOptions(**search_options), {}, seen or AnyUrl()
     )
 
 

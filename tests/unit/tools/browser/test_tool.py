@@ -19,7 +19,7 @@ from tests.support.story import story
 from trt_responses.tool import Opening, ToolAnswer, ToolCall
 from trt_responses.tools.addresses import network
 from trt_responses.tools.browser.reading import Reading
-from trt_responses.tools.browser.tool import BrowserTool, Opens
+from trt_responses.tools.browser.tool import BrowserTool
 from trt_responses.tools.fetch_guard import Bounds, Reach
 
 if TYPE_CHECKING:
@@ -34,10 +34,8 @@ pytestmark = pytest.mark.skipif(no_box() is not None, reason=f"no box here: {no_
 async def browser(
     site: Site, bounds: Bounds | None = None, reading: Reading | None = None
 ) -> AsyncIterator[BrowserTool]:
-    reach = Reach((network("127.0.0.1"),), frozenset((site.port,)))
-    tool = BrowserTool(
-        Service(), Opens(reach, "any"), bounds or Bounds(), reading or Reading(deadline_s=60)
-    )
+    reach = Reach((network("127.0.0.1"),))
+    tool = BrowserTool(Service(), reach, bounds or Bounds(), reading or Reading(deadline_s=60))
     await tool.start()
     try:
         yield tool
@@ -46,14 +44,14 @@ async def browser(
 
 
 async def opened(tool: BrowserTool, url: str, **more: object) -> ToolAnswer:
-    session = await tool.open(Opening("ann"))
+    session = await tool.open(Opening("ann", messages=lambda: (url,)))
     return await session.call(
         ToolCall(json.dumps({"id": url, **more}), "json", "functions.browser.open")
     )
 
 
 REFUSED = {
-    "a port": (redirect("http://127.0.0.1:1/"), "port 1 is not opened"),
+    "a port": (redirect("http://1.1.1.1:1/"), "port 1 is not opened"),
     "a file": (redirect("file:///etc/passwd"), "only http and https URLs are opened"),
     "round and round": (redirect("/"), "it redirects more than 5 times"),
     "a drip": (drip(b"<p>x"), "it did not arrive within 1 seconds"),

@@ -90,6 +90,8 @@ def test_a_whole_host_and_a_port_of_its_own_can_be_allowed() -> None:
 SERVERS: dict[str, Any] = {
     "files": {"command": "run", "args": ["a"], "env": {"A": "b"}, "cwd": "/", "shared": True},
     "docs": {"type": "http", "url": "https://a.test/mcp", "headers": {"X": "y"}, "tools": ["z"]},
+    "slow": {"url": "https://a.test/slow", "timeout_s": 300},
+    "quick": {"command": "run", "timeout_s": 0.5},
 }
 
 
@@ -100,6 +102,8 @@ def test_servers_of_a_file(tmp_path: Path, told: Any) -> None:
     assert servers_in(path, "SETTING") == {
         "files": Server("files", Local("run", ("a",), {"A": "b"}, "/", True, "files")),
         "docs": Server("docs", Remote("https://a.test/mcp", {"X": "y"}), frozenset("z")),
+        "slow": Server("slow", Remote("https://a.test/slow", {}), timeout_s=300.0),
+        "quick": Server("quick", Local("run", (), {}, None, False, "quick"), timeout_s=0.5),
     }
 
 
@@ -117,6 +121,13 @@ FAULTY: dict[str, tuple[Any, str]] = {
     "arguments": ({"a": {"command": "x", "args": "s3cret"}}, "'args' must be a list of strings"),
     "a value": ({"a": {"command": "x", "env": {"A": 5}}}, "'env' must be an object of strings"),
     "headers": ({"a": {"url": "https://a.test", "headers": ["s3cret"]}}, "'headers' must be"),
+    **{
+        f"a timeout of {value!r:.9}": (
+            {"a": {"command": "x", "timeout_s": value}},
+            "server 'a' in .*: 'timeout_s' must be a number of seconds, more than 0, at most 86400",
+        )
+        for value in (0, -1, "s3cret", True, [5], float("nan"), float("inf"), 86_401, 10**400)
+    },
 }
 
 
