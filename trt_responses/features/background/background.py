@@ -20,12 +20,8 @@ import orjson
 
 from trt_responses.errors import ApiError, NotFound, Overloaded
 from trt_responses.features.background.kept_run import KeptRun
-from trt_responses.features.background.resumable import (
-    Grace,
-    note_reader,
-    resumable_s,
-)
-from trt_responses.features.background.source import request_in, run_of, source_of
+from trt_responses.features.background.resumable import Grace, note_reader, resumable_s
+from trt_responses.features.background.source import run_of, source_of
 from trt_responses.features.background.step import BackgroundStep
 from trt_responses.frozen import replace
 from trt_responses.run.ending import End
@@ -218,19 +214,12 @@ class Background:
         made = run_of(job, self._runs.built_in)
         if made is None:
             raise ApiError("The events of this response are not kept.", status=410)
-        accepted, dialect, before = made
-        step = BackgroundStep(self._finish, before)
-        run = await self._runs.start(
-            RunRequest(
-                accepted,
-                job.owner,
-                time.monotonic_ns(),
-                dialect,
-                steps=(step,),
-                id=before.id,
-                body=request_in(job),
-            )
+        accepted, dialect, before, request = made
+        steps, now_ns = (BackgroundStep(self._finish, before),), time.monotonic_ns()
+        wanted = RunRequest(
+            accepted, job.owner, now_ns, dialect, steps=steps, id=before.id, body=request
         )
+        run = await self._runs.start(wanted)
         try:
             await self._extend_lock(run)
         except BaseException:
@@ -402,7 +391,7 @@ class Background:
         for beat in itertools.count():
             try:
                 await kept.save(self._store)
-                body = kept.body() if beat % beats == 0 else None
+                body = orjson.dumps(kept.run.log.response) if beat % beats == 0 else None
                 standing = await self._store.renew_job(kept.run.id, body, term=kept.term)
             except ApiError as fault:  # away for now: within the lease it may come back
                 logger.warning("failed to renew the lease of %s: %s", kept.run.id, fault.message)

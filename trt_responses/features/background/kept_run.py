@@ -8,8 +8,6 @@ import asyncio
 from array import array
 from typing import TYPE_CHECKING
 
-import orjson
-
 from trt_responses.log.entries import ResponsesSpelling
 from trt_responses.log.log import Cursor
 from trt_responses.run.ending import ending
@@ -50,10 +48,6 @@ class KeptRun:
         self._unsaved = b""
         self._pending: Frames | None = None
         """The frames sent to the store, until it answers."""
-
-    def body(self) -> bytes:
-        """The snapshot as of now, in JSON."""
-        return orjson.dumps(self.run.log.response)
 
     @property
     def has_news(self) -> bool:

@@ -44,15 +44,10 @@ def source_of(run: Run, accepted: Accepted, request: bytes) -> bytes:
     return orjson.dumps(head) + b"\n" + request
 
 
-def request_in(job: Job) -> bytes:
-    """The request in a job's source."""
-    return job.source.partition(b"\n")[2]
-
-
 def run_of(
     job: Job, built_in: Mapping[str, Sequence[str]]
-) -> tuple[Accepted, Dialect, Before] | None:
-    """The source of a run that resumes the job; None if it is unknown."""
+) -> tuple[Accepted, Dialect, Before, bytes] | None:
+    """The source of a run that resumes the job, and its request; None if it is unknown."""
     head, _, request = job.source.partition(b"\n")
     facts: dict[str, Any] = orjson.loads(head)
     frames_left = not job.frames and orjson.loads(job.body)["status"] != "queued"
@@ -68,4 +63,4 @@ def run_of(
         job.frames,
         job.term,
     )
-    return accept(parse(request), dialect, built_in), dialect, before
+    return accept(parse(request), dialect, built_in), dialect, before, request
