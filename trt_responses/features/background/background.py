@@ -20,7 +20,11 @@ import orjson
 
 from trt_responses.errors import ApiError, NotFound, Overloaded
 from trt_responses.features.background.kept_run import KeptRun
-from trt_responses.features.background.resumable import Grace, note_reader, resumable_s
+from trt_responses.features.background.resumable import (
+    Grace,
+    note_reader,
+    resumable_s,
+)
 from trt_responses.features.background.source import run_of, source_of
 from trt_responses.features.background.step import BackgroundStep
 from trt_responses.frozen import replace

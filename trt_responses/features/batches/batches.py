@@ -159,7 +159,8 @@ class Batches:
         """Take batches that other servers have left, or this one before it was started again."""
         while True:
             try:
-                job = await self._store.take_job(self._model) if self._maker.takes_work else None
+                takes_work = self._maker.runs.takes_work
+                job = await self._store.take_job(self._model) if takes_work else None
                 if job is not None:
                     logger.warning("resuming %s (taken over)", job.id)
                     self._begin(job)

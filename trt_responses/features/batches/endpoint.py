@@ -11,7 +11,8 @@ from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annot
 from starlette.responses import Response  # noqa: TC002  # likewise
 
 from trt_responses.features.batches.batches import Wish
-from trt_responses.features.listing.listing import Order, Page, page_of
+from trt_responses.features.files.endpoint import LONGEST_S, SHORTEST_S
+from trt_responses.features.listing.listing import Page, page_of
 from trt_responses.features.listing.query import Limit  # likewise
 from trt_responses.web.body import parsed, read_json
 from trt_responses.web.endpoint import json_reply
@@ -25,10 +26,6 @@ if TYPE_CHECKING:
 
     from trt_responses.features.batches.batches import Batches, Body
     from trt_responses.web.shared import Shared
-
-
-SHORTEST_S, LONGEST_S = 3600, 2_592_000
-"""As the API has it."""
 
 
 class OutputExpiry(Options):
@@ -77,10 +74,8 @@ class BatchRoutes:
     async def list(
         self, request: Request, owner: Owner, limit: Limit = 20, after: str | None = None
     ) -> Response:
-        order: Order = "desc"
-        return self._reply(
-            request, page_of(await self._batches.of(owner), Page(order, limit, after))
-        )
+        found = await self._batches.of(owner)
+        return self._reply(request, page_of(found, Page("desc", limit, after)))
 
     async def retrieve(self, request: Request, batch_id: str, owner: Owner) -> Response:
         return self._reply(request, await self._batches.get(batch_id, owner))

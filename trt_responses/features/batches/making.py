@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import logging
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import orjson
@@ -52,44 +53,31 @@ Fault = tuple[str, str]
 """A code, and what is wrong."""
 
 
+@dataclass(slots=True)
 class Maker:
     """What batches are made with, and the places that they may have."""
 
-    def __init__(
-        self,
-        parts: Parts,
-        runs: Runs,
-        files: Files,
-        answers: Mapping[str, AnswersBatches],
-        places: Callable[[], int],
-        most_line_bytes: int,
-        sleep: Callable[[float], Awaitable[None]],
-        notify: Callable[[str, str], None],
-    ) -> None:
-        """`answers` by the APIs' paths. `places`: those of the engine, now. `notify` is called
-        with the kind of an event, and the id of the batch that has ended so."""
-        self.parts = parts
-        self.runs = runs
-        self.files = files
-        self.answers = answers
-        self.most_line_bytes = most_line_bytes
-        self.sleep = sleep
-        self.notify = notify
-        self._places = places
-        self._starting = 0
-
-    @property
-    def takes_work(self) -> bool:
-        return self.runs.takes_work
+    parts: Parts
+    runs: Runs
+    files: Files
+    answers: Mapping[str, AnswersBatches]
+    """By the APIs' paths."""
+    places: Callable[[], int]
+    """Returns the engine's places, now."""
+    most_line_bytes: int
+    sleep: Callable[[float], Awaitable[None]]
+    notify: Callable[[str, str], None]
+    """Called with the kind of an event, and the id of the batch that has ended so."""
+    _starting: int = 0
 
     async def place(self, stop: asyncio.Event) -> bool:
         """Wait for a place in the engine that nothing else wants; False if `stop` came first. When
         the run has begun, `started` has to be called."""
         admission = self.parts.admission
         while (
-            not self.takes_work
+            not self.runs.takes_work
             or admission.waiting
-            or admission.running + self._starting >= self._places()
+            or admission.running + self._starting >= self.places()
         ):
             if stop.is_set():
                 return False

@@ -101,6 +101,13 @@ def malformed(why: str) -> InvalidRequest:
     return InvalidRequest(f"The form is malformed: {why}.", param="file", code="invalid_value")
 
 
+def missing(name: str) -> InvalidRequest:
+    """The error of a form without one of its fields."""
+    return InvalidRequest(
+        f"Missing required parameter: '{name}'.", param=name, code="missing_required_parameter"
+    )
+
+
 def _boundary(content_type: str) -> bytes:
     if len(content_type) > HEAD_BYTES:
         raise NO_FORM
