@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from trt_responses.dialect import Dialect
-    from trt_responses.features.explain.outline import Outline
+    from trt_responses.features.explain.explanations import Outline
     from trt_responses.features.run_traces.trace import SegmentTrace
     from trt_responses.language.fragments import Fragment
 

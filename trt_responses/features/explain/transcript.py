@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from trt_responses.dialect import Dialect
-    from trt_responses.features.explain.outline import Outline
+    from trt_responses.features.explain.explanations import Outline
     from trt_responses.features.run_traces.trace import Trace
     from trt_responses.language.reader import Reader
 
