@@ -83,11 +83,7 @@ class Background:
         """The runs that are being made, by their ids: of two with one id, the later one."""
         self._of_runs: dict[Run, KeptRun] = {}
         self._count = count
-        self._running = 0
         self._tasks: asyncio.TaskGroup | None = None
-
-    def __len__(self) -> int:
-        return self._running
 
     @asynccontextmanager
     async def life(self, drain_s: float) -> AsyncIterator[None]:
@@ -210,7 +206,6 @@ class Background:
         tokens = len(job.ids) // 4
         logger.warning("resuming %s after %d tokens (taken over)", job.id, tokens)
         self._count(job.owner, 1)
-        self._running += 1
         self._begin(KeptRun(run, job.owner, job), grace_s, moves=True)
         return True
 
@@ -341,7 +336,6 @@ class Background:
 
     def _admit(self, owner: str) -> None:
         """Count one more run of the owner. Raises when it may not have one more."""
-        self._running += 1
         if (others := self._count(owner, 1) - 1) >= self._max_per_owner:
             self._forget(owner)
             raise Overloaded(
@@ -351,7 +345,6 @@ class Background:
             )
 
     def _forget(self, owner: str) -> None:
-        self._running -= 1
         self._count(owner, -1)
 
     async def _make(self, kept: KeptRun) -> None:

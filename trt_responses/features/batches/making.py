@@ -128,7 +128,9 @@ class Making:
                     self._note("in_progress")
                     await self._answer_all(work)
                     if self._end != "gone":
-                        await self._write_out(work)
+                        self._note("finalizing")
+                        await self._write_files(work)
+                        self._note(self._end or "completed")
             whole = await self._finish()
         finally:
             work.close(whole=whole)  # here: a server that ends waits for no thread
@@ -289,11 +291,6 @@ class Making:
                 logger.exception("failed to answer a request of %s", self._job.id)
             status = DRAINED if isinstance(error, ServerShutdown) else error.status
             return Reply(status, orjson.dumps({"error": error_body(error)}))
-
-    async def _write_out(self, work: Work) -> None:
-        self._note("finalizing")
-        await self._write_files(work)
-        self._note(self._end or "completed")
 
     async def _write_files(self, work: Work) -> None:
         for name, failed in (("output", False), ("error", True)):

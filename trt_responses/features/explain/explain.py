@@ -88,13 +88,13 @@ class Explainer:
         return pieces
 
     def _segment(self, segment: SegmentTrace, arrival_ns: int) -> Json:
-        guide = segment.guide
+        guide, redacts = segment.guide, self._redacts
         return {
             "name": segment.name,
             "outcome": segment.outcome,
             **({"engine": segment.lost} if segment.lost else {}),
             "max_tokens": segment.max_tokens,
-            "guide": guide and {"kind": guide.kind, "source": self._source(guide.source)},
+            "guide": guide and {"kind": guide.kind, "source": None if redacts else guide.source},
             **({"answer": self.pieces(segment.answer)} if segment.answer else {}),
             "forced": self.pieces(segment.forced),
             "kept": self.pieces(segment.kept),
@@ -103,9 +103,6 @@ class Explainer:
             "began_ms": _ms(segment.began_ns - arrival_ns),
             "ended_ms": _ms(segment.ended_ns - arrival_ns),
         }
-
-    def _source(self, source: str) -> str | None:
-        return None if self._redacts else source
 
     def _fragments(self, run: Outline) -> list[Json]:
         """What the reader made of the ids: read again, and so the same."""

@@ -67,9 +67,6 @@ class Explanations:
         self._bytes = 0
         self._kept: OrderedDict[str, Outline] = OrderedDict()
 
-    def __len__(self) -> int:
-        return len(self._kept)
-
     def run_ended(self, facts: RunFacts) -> None:
         size_bytes = trace_of(facts).size_bytes
         if not facts.response.store or size_bytes > self._max_bytes:

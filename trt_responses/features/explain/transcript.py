@@ -97,7 +97,7 @@ def transcript_of(run: Outline, name: str, dialect: Dialect) -> Json:
         ],
     }
     source["segments"][-1]["finish"] = FINISHES[outcome]
-    log, machine = _replayed(parts, FINISHES[outcome], tools, dialect.reader())
+    log, machine = _replayed(parts, outcome, tools, dialect.reader())
     return source | {
         "log": compact(map(orjson.loads, _data(Cursor(log).take()))),
         "response": summary(orjson.loads(orjson.dumps(log.response))),
@@ -157,7 +157,7 @@ def written_ids(ids: Sequence[int], vocabulary: Vocabulary) -> str | list[int | 
 
 
 def _replayed(
-    parts: Sequence[Sequence[int]], finish: str, tools: Sequence[str], reader: Reader
+    parts: Sequence[Sequence[int]], outcome: str, tools: Sequence[str], reader: Reader
 ) -> tuple[Log, Machine]:
     log = Log(Response("resp_0", CREATED_AT, "gpt-oss"))
     machine = Machine(log, callees_of(tools), Mint())
@@ -166,7 +166,6 @@ def _replayed(
     for ids in parts:
         for fragment in reader.feed(ids):
             machine.take(fragment)
-    outcome = next(status for status, name in FINISHES.items() if name == finish)
     if reader.ended:
         outcome = "completed"
     for fragment in reader.finish(stopped=outcome == "completed"):
