@@ -39,18 +39,15 @@ class InspectedResponse(Response):
     output_messages: Sequence[Mapping[str, Any]] | None = None
 
 
+@dataclass(frozen=True)
 class Inclusion:
-    """Adds what `include` requests to last snapshots. Without `tells_messages` texts with their ids
-    are not included."""
+    """Adds what `include` requests to last snapshots."""
 
     reads = ("included",)
-
-    def __init__(
-        self, dialect_of: Callable[[str], Dialect], *, tells_messages: bool = True
-    ) -> None:
-        """`dialect_of` returns the dialect of a model."""
-        self._dialect_of = dialect_of
-        self.tells_messages = tells_messages
+    dialect_of: Callable[[str], Dialect]
+    """Returns the dialect of a model."""
+    tells_messages: bool
+    """Whether texts with their ids may be included."""
 
     def accept(self, accepted: Accepted) -> Step | None:
         wanted = [value for value in INCLUDED if value in accepted.included]
@@ -58,7 +55,7 @@ class Inclusion:
 
     def messages(self, facts: RunFacts) -> Json:
         """What the model read and wrote. Takes long: call it in a thread."""
-        trace, dialect = trace_of(facts), self._dialect_of(facts.response.model)
+        trace, dialect = trace_of(facts), self.dialect_of(facts.response.model)
         written = [i for s in trace.segments for i in (*s.forced, *s.kept)]
         return {
             "input_messages": [
