@@ -26,10 +26,9 @@ if TYPE_CHECKING:
 class KeptRun:
     """A run, and how much of its log the store has."""
 
-    def __init__(self, run: Run, owner: str, before: Job | None = None) -> None:
+    def __init__(self, run: Run, before: Job | None = None) -> None:
         """`before` is the job as another server has kept it."""
         self.run = run
-        self.owner = owner
         self.term = 1 if before is None else before.term
         self.making: asyncio.Task[None] | None = None
         self.leaving = False

@@ -13,26 +13,9 @@ from array import array
 from collections.abc import Callable, Sequence
 
 from trt_responses.engine import Chunk, Engine, GenerateOptions, Handle, Health, Limits, Sink
-from trt_responses.frozen import dataclass
 
 AT_ONCE = 512
 """The ids that are read again in one turn of the loop: half a millisecond."""
-
-
-@dataclass(frozen=True, slots=True)
-class Before:
-    """A run as its server left it."""
-
-    id: str
-    created_at: int
-    date: str
-    prompt_digest: str
-    ids: Sequence[int]
-    """All ids that count, forced ones too."""
-    events: int
-    """The number of its events that were sent: those that the ids make."""
-    term: int = 1
-    """Which of its servers this one is."""
 
 
 def digest_of(prompt_ids: Sequence[int]) -> str:
