@@ -12,6 +12,7 @@ from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annot
 from starlette.responses import Response, StreamingResponse
 
 from trt_responses.errors import StoreUnavailable, invalid_value, unsupported_value
+from trt_responses.features.files.files import LONGEST_S, SHORTEST_S
 from trt_responses.features.forms.form import Form, malformed, missing
 from trt_responses.features.listing.listing import Order, Page, page_of
 from trt_responses.features.listing.pieces import in_threads
@@ -36,8 +37,6 @@ FORM_BYTES = 64 * 1024
 """Of a form, besides its file."""
 MAX_LIMIT = 10_000
 RETRY_AFTER_S = 60
-SHORTEST_S, LONGEST_S = 3600, 2_592_000
-"""As the API has it."""
 
 ListLimit = Annotated[
     int,
