@@ -108,11 +108,8 @@ def transcript_of(run: Outline, name: str, dialect: Dialect) -> Json:
 def _tools(trace: Trace) -> list[str]:
     """Each tool once, by the name that the model knows it by."""
     names = dict.fromkeys(name.removeprefix("functions.") for name in trace.callees)
-    return [_marked(name, trace.callees[name]) for name in names]
-
-
-def _marked(name: str, callee: Callee) -> str:
-    return name if callee.kind == "function" else f"{callee.kind}:{name}"
+    kinds = [(trace.callees[name].kind, name) for name in names]
+    return [name if kind == "function" else f"{kind}:{name}" for kind, name in kinds]
 
 
 def callees_of(tools: Iterable[str]) -> dict[str, Callee]:
