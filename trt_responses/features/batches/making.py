@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import orjson
 
 from trt_responses.errors import ApiError, InvalidRequest, ServerShutdown, error_body, invalid_value
-from trt_responses.features.batches.answers import Wanted
-from trt_responses.features.batches.work import Answer, Work, lines_of
+from trt_responses.features.batches.work import Work, lines_of
 from trt_responses.frozen import replace
 from trt_responses.run.request import RunRequest
 from trt_responses.store import Record
@@ -248,9 +247,9 @@ class Making:
             "body": orjson.Fragment(reply.body),
         }
         row = {"id": name, "custom_id": request["custom_id"], "response": response, "error": None}
-        answer = Answer(reply.status != 200, orjson.dumps(row), reply.tokens)
+        failed, written = reply.status != 200, orjson.dumps(row)
         async with self._adding:
-            await asyncio.to_thread(work.add, number, answer)
+            await asyncio.to_thread(work.add, number, failed, written, reply.tokens)
 
     def _count(self, work: Work) -> None:
         failed = sum(work.failed.values())
@@ -263,15 +262,13 @@ class Making:
         maker = self._maker
         try:
             try:
-                wanted = Wanted(*await self._answers.wanted(_written(body)))
-                if wanted.stream:
+                accepted, stream, spelling, whole = await self._answers.wanted(_written(body))
+                if stream:
                     raise invalid_value("stream", "a batch has no streams and no background")
-                sampling = replace(wanted.accepted.sampling, priority=BEHIND_ALL)
-                accepted = replace(wanted.accepted, sampling=sampling)
+                sampling = replace(accepted.sampling, priority=BEHIND_ALL)
+                accepted = replace(accepted, sampling=sampling)
                 run = await maker.runs.start(
-                    RunRequest(
-                        accepted, self._job.owner, time.monotonic_ns(), OPENAI, wanted.spelling
-                    )
+                    RunRequest(accepted, self._job.owner, time.monotonic_ns(), OPENAI, spelling)
                 )
             finally:
                 maker.started()
@@ -284,7 +281,7 @@ class Making:
                 return None
             if last.status == "failed":
                 raise run.error or ApiError("The response failed.")
-            return Reply(200, wanted.whole(run), _tokens(last.usage))
+            return Reply(200, whole(run), _tokens(last.usage))
         except Exception as fault:
             error = fault if isinstance(fault, ApiError) else ApiError(GENERAL.format(fault))
             if error is not fault:
