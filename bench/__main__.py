@@ -39,7 +39,6 @@ from bench.script import CHUNKS, LENGTHS
 from bench.servers import report as servers
 from bench.servers.start import CONTENDERS
 from trt_responses.cli.building import prepare_demo
-from trt_responses.features.dense_text.dense import Dense
 from trt_responses.features.long_runs.runs import Runs
 from trt_responses.prepare.files import MODEL
 from trt_responses.settings import Settings
@@ -240,7 +239,7 @@ async def _in_this_process(
 async def _prompts(
     results: report.Report, wanted: argparse.Namespace, vocabulary: Vocabulary
 ) -> None:
-    tokeniser = Tokeniser(vocabulary, shortcut=Dense(vocabulary.token_bytes))
+    tokeniser = Tokeniser(vocabulary)
     tokeniser.long_runs = Runs(tokeniser.native, tokeniser.token_bytes)
     results.next_turn = await beside.next_turn(vocabulary, tokeniser, wanted.repeats)
     if not wanted.quick:

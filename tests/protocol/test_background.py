@@ -20,7 +20,7 @@ from tests.support.served import ANSWER, THOUGHT, script, served
 from tests.support.stores import BrokenStore
 from tests.support.ticks import Ticks, settled
 from trt_responses.errors import ApiError, StoreUnavailable
-from trt_responses.features.background.snapshot import LOST
+from trt_responses.features.background.replay import LOST
 from trt_responses.stores.limits import Bounds
 from trt_responses.stores.memory.store import MemoryStore
 from trt_responses.wire.response import Response as OurResponse

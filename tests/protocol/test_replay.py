@@ -16,7 +16,7 @@ from tests.support.background import AT_ONCE, frames, got, replay, started, two
 from tests.support.sdk_judge import refused
 from tests.support.served import ANSWER, LONG, STALLED, THOUGHT, served
 from tests.support.ticks import Ticks, settled
-from trt_responses.features.background.snapshot import LOST
+from trt_responses.features.background.replay import LOST
 from trt_responses.stores.limits import Bounds
 from trt_responses.stores.memory.store import MemoryStore
 

@@ -10,7 +10,6 @@ from trt_responses.tokens.tokenise import SLICE, Tokeniser
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trt_responses.tokens.tokenise import Shortcut
     from trt_responses.tokens.vocabulary import Vocabulary
 
 
@@ -19,11 +18,8 @@ def tokeniser_of(
     *,
     slice_chars: int = SLICE,
     native: Callable[[str], list[int]] | None = None,
-    shortcut: Shortcut | None = None,
 ) -> Tokeniser:
     """A tokeniser that takes any text."""
     native = native or vocabulary.encode_plain
     runs = Runs(native, vocabulary.token_bytes)
-    return Tokeniser(
-        vocabulary, slice_chars=slice_chars, native=native, shortcut=shortcut, long_runs=runs
-    )
+    return Tokeniser(vocabulary, slice_chars=slice_chars, native=native, long_runs=runs)

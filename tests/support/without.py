@@ -103,7 +103,6 @@ REFUSED: Mapping[str, Sequence[Post | Ignored | Start | str]] = {
         "/v1/conversations",
     ],
     "features.cors": [Start({"allowed_origins": "https://app.example"})],
-    "features.dense_text": [],
     "features.engine_headers": [],
     "features.description": ["GET /v1/fields", "GET /docs", "GET /openapi.json"],
     "features.encryption": [Start({"store_keys": "store.keys"})],

@@ -96,7 +96,6 @@ MAY_IMPORT = {
     "features.containers": f"{CORE} features.forms features.listing features.tool_items tools",
     "features.conversations": f"{CORE} stores features.listing",
     "features.cors": CORE,
-    "features.dense_text": CORE,
     "features.description": CORE,
     "features.encryption": f"{CORE} backends cli serve stores stores.at_rest",
     "features.engine_headers": CORE,

@@ -73,7 +73,6 @@ FOLDERS = (
     "features.owners",
     "features.webhooks",
     "features.batches",
-    "features.dense_text",
     "features.long_runs",
     "features.stored",
     "features.background",

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic_core import from_json
 
@@ -15,97 +14,89 @@ from trt_responses.wire import events as e
 from trt_responses.wire import output as o
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterator, Sequence
 
     from trt_responses.log.item_events import Callee, Mint
-
-
-class Form(NamedTuple):
-    """What a call becomes."""
-
-    prefix: str
-    """The beginning of its items' ids."""
-    begin: Callable[[ActionCall], Iterable[e.Event]]
-    """The events at the call's beginning."""
-    end: Callable[[ActionCall, str, o.Status], Iterable[e.Event]]
-    """The events at its end, from the text that was written, when the model has ended the call or
-    was cut."""
 
 
 class ActionCall(FolderCall):
     """A call whose item is made of the whole text that the model writes."""
 
     waits = True
+    prefix: ClassVar[str]
+    """The beginning of its items' ids."""
 
-    def __init__(self, form: Form, mint: Mint, index: int, callee: Callee) -> None:
-        self.id = mint(form.prefix)
+    def __init__(self, mint: Mint, index: int, callee: Callee) -> None:
+        self.id = mint(self.prefix)
         self.index = index
         self.call_id = mint("call")
-        self._form = form
-
-    def begin(self) -> Iterable[e.Event]:
-        return self._form.begin(self)
-
-    def at_once(self, written: str, status: o.Status) -> Iterable[e.Event]:
-        return self._form.end(self, written, status)
 
 
-def begin_shell(call: ActionCall) -> Iterator[e.Event]:
-    """The event that adds a `shell_call`, still without commands."""
-    yield e.OutputItemAdded(call.index, _shell_call(call, {}))
+class ShellCall(ActionCall):
+    """A `shell_call`."""
+
+    prefix = "sh"
+
+    def begin(self) -> Iterator[e.Event]:
+        """The event that adds it, still without commands."""
+        yield e.OutputItemAdded(self.index, self._item({}))
+
+    def at_once(self, written: str, status: o.Status) -> Iterator[e.Event]:
+        """The events of its commands, and its end."""
+        item = self._item(_read(written))
+        for number, command in enumerate(item.action.commands):
+            yield te.ShellCommandAdded(self.index, number, "")
+            if command:
+                yield te.ShellCommandDelta(self.index, number, command)
+            yield te.ShellCommandDone(self.index, number, command)
+        yield e.OutputItemDone(self.index, replace(item, status=status))
+
+    def _item(self, written: dict[str, Any]) -> to.OutputShellCall:
+        action = to.ShellAction(
+            _texts(written.get("commands")),
+            _number(written.get("timeout_ms")),
+            _number(written.get("max_output_length")),
+        )
+        return to.OutputShellCall(self.id, self.call_id, action)
 
 
-def end_shell(call: ActionCall, written: str, status: o.Status) -> Iterator[e.Event]:
-    """The events of a `shell_call`'s commands, and its end."""
-    item = _shell_call(call, _read(written))
-    for number, command in enumerate(item.action.commands):
-        yield te.ShellCommandAdded(call.index, number, "")
-        if command:
-            yield te.ShellCommandDelta(call.index, number, command)
-        yield te.ShellCommandDone(call.index, number, command)
-    yield e.OutputItemDone(call.index, replace(item, status=status))
+class LocalShellCall(ActionCall):
+    """A `local_shell_call`."""
+
+    prefix = "lsh"
+
+    def begin(self) -> Iterator[e.Event]:
+        """The event that adds it, still without its command."""
+        yield e.OutputItemAdded(self.index, self._item({}))
+
+    def at_once(self, written: str, status: o.Status) -> Iterator[e.Event]:
+        """The event that ends it, with its command."""
+        yield e.OutputItemDone(self.index, replace(self._item(_read(written)), status=status))
+
+    def _item(self, written: dict[str, Any]) -> to.OutputLocalShellCall:
+        command = to.LocalShellAction(
+            _texts(written.get("command")),
+            timeout_ms=_number(written.get("timeout_ms")),
+            working_directory=_text(written.get("working_directory")) or None,
+        )
+        return to.OutputLocalShellCall(self.id, self.call_id, command)
 
 
-def _shell_call(call: ActionCall, written: dict[str, Any]) -> to.OutputShellCall:
-    action = to.ShellAction(
-        _texts(written.get("commands")),
-        _number(written.get("timeout_ms")),
-        _number(written.get("max_output_length")),
-    )
-    return to.OutputShellCall(call.id, call.call_id, action)
+class PatchCall(ActionCall):
+    """An `apply_patch_call`."""
 
+    prefix = "apc"
 
-def begin_local_shell(call: ActionCall) -> Iterator[e.Event]:
-    """The event that adds a `local_shell_call`, still without its command."""
-    yield e.OutputItemAdded(call.index, _local_shell_call(call, {}))
+    def begin(self) -> Sequence[e.Event]:
+        """No event yet: the item says from its first event what it is about."""
+        return ()
 
-
-def end_local_shell(call: ActionCall, written: str, status: o.Status) -> Iterator[e.Event]:
-    """The event that ends a `local_shell_call`, with its command."""
-    item = _local_shell_call(call, _read(written))
-    yield e.OutputItemDone(call.index, replace(item, status=status))
-
-
-def _local_shell_call(call: ActionCall, written: dict[str, Any]) -> to.OutputLocalShellCall:
-    command = to.LocalShellAction(
-        _texts(written.get("command")),
-        timeout_ms=_number(written.get("timeout_ms")),
-        working_directory=_text(written.get("working_directory")) or None,
-    )
-    return to.OutputLocalShellCall(call.id, call.call_id, command)
-
-
-def begin_patch(call: ActionCall) -> Iterator[e.Event]:
-    """No event yet: the item says from its first event what it is about."""
-    yield from ()
-
-
-def end_patch(call: ActionCall, written: str, status: o.Status) -> Iterator[e.Event]:
-    """The events of a whole `apply_patch_call`: added without its diff, done with it."""
-    item = to.OutputPatchCall(call.id, call.call_id, _operation(_read(written)))
-    yield e.OutputItemAdded(call.index, _without_diff(item))
-    done = replace(item, status="completed") if status == "completed" else item
-    yield e.OutputItemDone(call.index, done)
+    def at_once(self, written: str, status: o.Status) -> Iterator[e.Event]:
+        """The events of the whole item: added without its diff, done with it."""
+        item = to.OutputPatchCall(self.id, self.call_id, _operation(_read(written)))
+        yield e.OutputItemAdded(self.index, _without_diff(item))
+        done = replace(item, status="completed") if status == "completed" else item
+        yield e.OutputItemDone(self.index, done)
 
 
 def _read(written: str) -> dict[str, Any]:
@@ -144,10 +135,9 @@ def _number(value: object) -> int | None:
     return value if isinstance(value, int) else None
 
 
-FORMS = {
-    "shell": Form("sh", begin_shell, end_shell),
-    "local_shell": Form("lsh", begin_local_shell, end_local_shell),
-    "apply_patch": Form("apc", begin_patch, end_patch),
+CALLS: dict[str, type[ActionCall]] = {
+    "shell": ShellCall,
+    "local_shell": LocalShellCall,
+    "apply_patch": PatchCall,
 }
-CALLS = {kind: partial(ActionCall, form) for kind, form in FORMS.items()}
 """What makes the calls of each kind."""

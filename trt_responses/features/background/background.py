@@ -25,7 +25,7 @@ from trt_responses.features.background.resumable import (
     note_reader,
     resumable_s,
 )
-from trt_responses.features.background.source import request_in, run_of, source_of
+from trt_responses.features.background.source import run_of, source_of
 from trt_responses.features.background.step import BackgroundStep
 from trt_responses.frozen import replace
 from trt_responses.run.ending import End
@@ -83,11 +83,7 @@ class Background:
         """The runs that are being made, by their ids: of two with one id, the later one."""
         self._of_runs: dict[Run, KeptRun] = {}
         self._count = count
-        self._running = 0
         self._tasks: asyncio.TaskGroup | None = None
-
-    def __len__(self) -> int:
-        return self._running
 
     @asynccontextmanager
     async def life(self, drain_s: float) -> AsyncIterator[None]:
@@ -135,7 +131,7 @@ class Background:
             wanted = RunRequest(accepted, owner, arrival_ns, dialect, steps=(step,), body=request)
             run = await self._runs.start(wanted)
             source = source_of(run, accepted, request) if request and self.can_move else b""
-            kept = await self._stored(run, owner, source)
+            kept = await self._stored(run, source)
         except BaseException:
             self._forget(owner)
             raise
@@ -154,11 +150,11 @@ class Background:
         if moves:
             kept.run.leave_to_others = lambda: self._leave(kept)
 
-    async def _stored(self, run: Run, owner: str, source: bytes) -> KeptRun:
-        kept = KeptRun(run, owner)
+    async def _stored(self, run: Run, source: bytes) -> KeptRun:
+        kept = KeptRun(run)
         made = run.log.response.created_at
         body = orjson.dumps(replace(run.log.response, status="queued"))  # until frames are kept
-        job = Job(run.id, owner, body, made, source=source, model=self._model)
+        job = Job(run.id, run.owner, body, made, source=source, model=self._model)
         try:
             if source:
                 await self._extend_lock(run)
@@ -166,7 +162,7 @@ class Background:
         except BaseException:
             await self._runs.release(run)
             with suppress(ApiError):  # it may be there, though that was not answered
-                await self._store.delete(run.id, owner)
+                await self._store.delete(run.id, run.owner)
             raise
         return kept
 
@@ -210,27 +206,19 @@ class Background:
         tokens = len(job.ids) // 4
         logger.warning("resuming %s after %d tokens (taken over)", job.id, tokens)
         self._count(job.owner, 1)
-        self._running += 1
-        self._begin(KeptRun(run, job.owner, job), grace_s, moves=True)
+        self._begin(KeptRun(run, job), grace_s, moves=True)
         return True
 
     async def _made_again(self, job: Job) -> tuple[Run, int]:
         made = run_of(job, self._runs.built_in)
         if made is None:
             raise ApiError("The events of this response are not kept.", status=410)
-        accepted, dialect, before = made
-        step = BackgroundStep(self._finish, before)
-        run = await self._runs.start(
-            RunRequest(
-                accepted,
-                job.owner,
-                time.monotonic_ns(),
-                dialect,
-                steps=(step,),
-                id=before.id,
-                body=request_in(job),
-            )
+        accepted, dialect, before, request = made
+        steps, now_ns = (BackgroundStep(self._finish, before),), time.monotonic_ns()
+        wanted = RunRequest(
+            accepted, job.owner, now_ns, dialect, steps=steps, id=job.id, body=request
         )
+        run = await self._runs.start(wanted)
         try:
             await self._extend_lock(run)
         except BaseException:
@@ -287,12 +275,12 @@ class Background:
     def running(self, response_id: str, owner: str) -> Run | None:
         """A run that this server is making for this owner."""
         kept = self._kept.get(response_id)
-        return kept.run if kept is not None and kept.owner == owner else None
+        return kept.run if kept is not None and kept.run.owner == owner else None
 
     async def cancel(self, response_id: str, owner: str) -> Found:
         """Ask a run to end, wherever it runs, and return what there is then."""
         kept = self._kept.get(response_id)
-        if kept is not None and kept.owner == owner:
+        if kept is not None and kept.run.owner == owner:
             kept.run.cancel()
             await kept.run.ended()
         found = await self._store.get(response_id, owner)
@@ -333,11 +321,11 @@ class Background:
     async def _is_steered(self, kept: KeptRun) -> bool:
         """Whether a message waits at another server; it gets the request."""
         key, draft = _steer_key(kept.run.id), kept.run.draft
-        if await self._store.lock(Lock(key, kept.owner, kept.run.id), self._heartbeat_s):
+        if await self._store.lock(Lock(key, kept.run.owner, kept.run.id), self._heartbeat_s):
             return False
         if draft is not None and not _has_secrets(draft.request.accepted):
             made_s, body = kept.run.log.begun.created_at, draft.request.body
-            left = Record(key, kept.owner, body, (), 0, 0, False, "", made_s, version=1)
+            left = Record(key, kept.run.owner, body, (), 0, 0, False, "", made_s, version=1)
             await self._store.put(left)
         return True
 
@@ -348,7 +336,6 @@ class Background:
 
     def _admit(self, owner: str) -> None:
         """Count one more run of the owner. Raises when it may not have one more."""
-        self._running += 1
         if (others := self._count(owner, 1) - 1) >= self._max_per_owner:
             self._forget(owner)
             raise Overloaded(
@@ -358,7 +345,6 @@ class Background:
             )
 
     def _forget(self, owner: str) -> None:
-        self._running -= 1
         self._count(owner, -1)
 
     async def _make(self, kept: KeptRun) -> None:
@@ -376,7 +362,7 @@ class Background:
         except Exception:  # the edge of a run without a client
             logger.exception("failed to make background response %s", kept.run.id)
         finally:
-            self._forget(kept.owner)  # before anything else can start in its place
+            self._forget(kept.run.owner)  # before anything else can start in its place
             heartbeat.cancel()
             if watching is not None:
                 watching.cancel()
@@ -402,7 +388,7 @@ class Background:
         for beat in itertools.count():
             try:
                 await kept.save(self._store)
-                body = kept.body() if beat % beats == 0 else None
+                body = orjson.dumps(kept.run.log.response) if beat % beats == 0 else None
                 standing = await self._store.renew_job(kept.run.id, body, term=kept.term)
             except ApiError as fault:  # away for now: within the lease it may come back
                 logger.warning("failed to renew the lease of %s: %s", kept.run.id, fault.message)

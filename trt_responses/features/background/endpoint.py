@@ -13,8 +13,7 @@ from starlette.responses import Response  # noqa: TC002  # likewise
 
 from trt_responses.errors import NotFound
 from trt_responses.features.background import resumable
-from trt_responses.features.background.replay import frames_of
-from trt_responses.features.background.snapshot import lost_snapshot
+from trt_responses.features.background.replay import frames_of, lost_snapshot
 from trt_responses.features.background.tail import Tail
 from trt_responses.features.stored.endpoint import check_background, there
 from trt_responses.store import Job, Record
@@ -29,14 +28,8 @@ if TYPE_CHECKING:
     from trt_responses.run.run import Run
     from trt_responses.stores.whole import WholeStore
     from trt_responses.web.headers import ReplyHeaders
-    from trt_responses.web.shared import Shared
     from trt_responses.web.stream.sse import StreamLimits
     from trt_responses.wire.dialect import Dialect
-
-
-def routes(shared: Shared) -> list[BackgroundJobs]:
-    """The endpoint of this folder."""
-    return [shared.of(BackgroundJobs)]
 
 
 class BackgroundJobs:

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from trt_responses.features.background.background import Background
-from trt_responses.features.background.endpoint import BackgroundJobs, routes
+from trt_responses.features.background.endpoint import BackgroundJobs
 from trt_responses.features.background.resumable import FIELD, Resumable
 from trt_responses.features.background.settings import BackgroundNumbers
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def install(server: Server) -> None:
-    server.add_routes(25, routes)
+    server.add_routes(25, lambda shared: [shared.of(BackgroundJobs)])
     server.own_fields.append(FIELD)
     server.features.append(Resumable())
     server.when_built(partial(_build, server))

@@ -8,8 +8,6 @@ import asyncio
 from array import array
 from typing import TYPE_CHECKING
 
-import orjson
-
 from trt_responses.log.entries import ResponsesSpelling
 from trt_responses.log.log import Cursor
 from trt_responses.run.ending import ending
@@ -28,10 +26,9 @@ if TYPE_CHECKING:
 class KeptRun:
     """A run, and how much of its log the store has."""
 
-    def __init__(self, run: Run, owner: str, before: Job | None = None) -> None:
+    def __init__(self, run: Run, before: Job | None = None) -> None:
         """`before` is the job as another server has kept it."""
         self.run = run
-        self.owner = owner
         self.term = 1 if before is None else before.term
         self.making: asyncio.Task[None] | None = None
         self.leaving = False
@@ -50,10 +47,6 @@ class KeptRun:
         self._unsaved = b""
         self._pending: Frames | None = None
         """The frames sent to the store, until it answers."""
-
-    def body(self) -> bytes:
-        """The snapshot as of now, in JSON."""
-        return orjson.dumps(self.run.log.response)
 
     @property
     def has_news(self) -> bool:

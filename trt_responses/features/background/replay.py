@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from trt_responses.errors import ApiError, NotFound, invalid_value
-from trt_responses.features.background.snapshot import LOST, lost_snapshot
 from trt_responses.store import Job, Record
 from trt_responses.wire.events import Error
 
@@ -24,6 +23,10 @@ if TYPE_CHECKING:
 
 QUEUED = 1
 """The number of the event that says that a background response waits."""
+LOST = (
+    "The server that was making this response stopped, or was cut off, before the response was "
+    "done: send the request again."
+)
 
 
 async def frames_of(
@@ -65,6 +68,17 @@ async def frames_of(
                 ended = True  # it may have ended since the frames were read
             case _:
                 return  # deleted while it was read
+
+
+def lost_snapshot(body: bytes) -> bytes:
+    """The snapshot of a response in progress, ended as a lost server's: open items are
+    incomplete."""
+    last = orjson.loads(body)
+    last |= {"status": "failed", "error": {"code": "server_error", "message": LOST}}
+    for item in last["output"]:
+        if item.get("status") == "in_progress":
+            item["status"] = "incomplete"
+    return orjson.dumps(last)
 
 
 def _lost(job: Job, after: int, number: int, dialect: Dialect) -> bytes:

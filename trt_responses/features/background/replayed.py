@@ -12,27 +12,10 @@ import hashlib
 from array import array
 from collections.abc import Callable, Sequence
 
-from trt_responses.engine import Chunk, Engine, GenerateOptions, Handle, Health, Limits, Sink
-from trt_responses.frozen import dataclass
+from trt_responses.engine import Chunk, Engine, GenerateOptions, Handle, Sink
 
 AT_ONCE = 512
 """The ids that are read again in one turn of the loop: half a millisecond."""
-
-
-@dataclass(frozen=True, slots=True)
-class Before:
-    """A run as its server left it."""
-
-    id: str
-    created_at: int
-    date: str
-    prompt_digest: str
-    ids: Sequence[int]
-    """All ids that count, forced ones too."""
-    events: int
-    """The number of its events that were sent: those that the ids make."""
-    term: int = 1
-    """Which of its servers this one is."""
 
 
 def digest_of(prompt_ids: Sequence[int]) -> str:
@@ -51,24 +34,14 @@ class Replayed:
         self._prompt_tokens = prompt_tokens
         self._ids = ids
         self._on_over = on_over
+        self.health, self.limits = engine.health, engine.limits
+        self.start, self.stop = engine.start, engine.stop
 
     def generate(self, prompt_ids: Sequence[int], options: GenerateOptions, sink: Sink) -> Handle:
         known = len(prompt_ids) - self._prompt_tokens
         if known >= len(self._ids):
             return self._engine.generate(prompt_ids, options, sink)
         return _Saying(self._ids, known, options, sink, self._on_over)
-
-    async def start(self) -> None:
-        """Do nothing: the engine is another's to start."""
-
-    def health(self) -> Health:
-        return self._engine.health()
-
-    def limits(self) -> Limits:
-        return self._engine.limits()
-
-    async def stop(self, deadline_s: float) -> None:
-        """Do nothing: the engine is another's to stop."""
 
 
 class _Saying:

@@ -5,13 +5,13 @@ Knows requests as bytes; knows no store.
 
 from __future__ import annotations
 
-from array import array
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from trt_responses.accept.responses import accept
-from trt_responses.features.background.replayed import Before, digest_of
+from trt_responses.features.background.replayed import digest_of
+from trt_responses.frozen import dataclass
 from trt_responses.wire.dialect import DIALECTS
 from trt_responses.wire.parse import parse
 
@@ -25,6 +25,15 @@ if TYPE_CHECKING:
 
 FORM = 1
 """The version of this format: a server reads the formats that it writes, and no other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """A run as its server left it."""
+
+    job: Job
+    date: str
+    prompt_digest: str
 
 
 def source_of(run: Run, accepted: Accepted, request: bytes) -> bytes:
@@ -44,28 +53,15 @@ def source_of(run: Run, accepted: Accepted, request: bytes) -> bytes:
     return orjson.dumps(head) + b"\n" + request
 
 
-def request_in(job: Job) -> bytes:
-    """The request in a job's source."""
-    return job.source.partition(b"\n")[2]
-
-
 def run_of(
     job: Job, built_in: Mapping[str, Sequence[str]]
-) -> tuple[Accepted, Dialect, Before] | None:
-    """The source of a run that resumes the job; None if it is unknown."""
+) -> tuple[Accepted, Dialect, Before, bytes] | None:
+    """The source of a run that resumes the job, and its request; None if it is unknown."""
     head, _, request = job.source.partition(b"\n")
     facts: dict[str, Any] = orjson.loads(head)
     frames_left = not job.frames and orjson.loads(job.body)["status"] != "queued"
     if facts["form"] != FORM or frames_left:  # no room for the frames already sent
         return None
     dialect = DIALECTS[facts["dialect"]]
-    before = Before(
-        job.id,
-        job.created_at,
-        facts["date"],
-        facts["prompt"],
-        array("I", job.ids),
-        job.frames,
-        job.term,
-    )
-    return accept(parse(request), dialect, built_in), dialect, before
+    before = Before(job, facts["date"], facts["prompt"])
+    return accept(parse(request), dialect, built_in), dialect, before, request

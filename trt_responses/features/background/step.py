@@ -3,6 +3,7 @@ begun it."""
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING
 
 from trt_responses.errors import InvalidRequest
@@ -13,7 +14,7 @@ from trt_responses.features.recovery.rest import moved
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from trt_responses.features.background.replayed import Before
+    from trt_responses.features.background.source import Before
     from trt_responses.run.commit import Write
     from trt_responses.run.draft import Draft
     from trt_responses.wire.response import Response
@@ -33,7 +34,8 @@ class BackgroundStep(Step):
 
     async def acquire(self, draft: Draft) -> None:
         if (before := self._before) is not None:
-            draft.created_at, draft.date, draft.term = before.created_at, before.date, before.term
+            draft.created_at, draft.term = before.job.created_at, before.job.term
+            draft.date = before.date
             draft.left = True  # until it can go on here
 
     async def planned(self, draft: Draft) -> None:
@@ -48,13 +50,13 @@ class BackgroundStep(Step):
         if (before := self._before) is None:
             return
         draft.left, log = False, draft.log
-        if before.ids:
+        if ids := array("I", before.job.ids):
             draft.resume = draft.resume or moved
             draft.engine = Replayed(
                 draft.engine,
                 len(draft.prompt.ids),
-                before.ids,
-                lambda: log.renumber(before.events),
+                ids,
+                lambda: log.renumber(before.job.frames),  # those that the ids make
             )
 
     async def store(self, write: Write, draft: Draft, last: Response) -> None:

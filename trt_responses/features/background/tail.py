@@ -10,6 +10,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from trt_responses.errors import ApiError
+from trt_responses.tasks import beside
 from trt_responses.web.stream.keepalive import COMMENT
 from trt_responses.web.stream.sse import DONE, STREAM_HEADERS, start_message, when_left
 
@@ -68,14 +69,9 @@ class Tail:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._send = send
         await send(start_message(200, self._headers | STREAM_HEADERS))
-        writing = asyncio.create_task(self._write())
-        watching = asyncio.create_task(when_left(lambda: None, receive))
-        try:
+        leaving = when_left(lambda: None, receive)
+        async with beside(self._write()) as writing, beside(leaving) as watching:
             await asyncio.wait((writing, watching), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in (writing, watching):
-                task.cancel()
-            await asyncio.wait((writing, watching))
         if not writing.cancelled():
             writing.result()
 

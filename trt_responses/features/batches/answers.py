@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from trt_responses.web.body import check_values, in_pieces
 from trt_responses.web.responses import snapshot
@@ -16,15 +16,9 @@ if TYPE_CHECKING:
     from trt_responses.run.run import Run
     from trt_responses.web.shared import Shared
 
-
-class Wanted(NamedTuple):
-    """A request, and what its answer is written with."""
-
-    accepted: Accepted
-    stream: bool
-    spelling: NewSpelling | None
-    whole: Callable[[Run], bytes]
-    """Writes the answer of a run that has ended."""
+    Wanted = tuple[Accepted, bool, NewSpelling | None, Callable[[Run], bytes]]
+    """A request, whether it wants a stream, and what its answer is written with: the last one
+    writes that of a run that has ended."""
 
 
 @runtime_checkable
@@ -33,10 +27,8 @@ class AnswersBatches(Protocol):
 
     batch_path: str
 
-    async def wanted(
-        self, body: bytes
-    ) -> tuple[Accepted, bool, NewSpelling | None, Callable[[Run], bytes]]:
-        """Reads a body, into the values of a `Wanted`."""
+    async def wanted(self, body: bytes) -> Wanted:
+        """Reads a body."""
         ...
 
 
@@ -52,4 +44,4 @@ class ResponsesAnswers:
     async def wanted(self, body: bytes) -> Wanted:
         await check_values(body, self._limits)
         accepted, stream, _ = await in_pieces(self._steps(body, OPENAI))
-        return Wanted(accepted, stream or accepted.echo.background, None, snapshot)
+        return accepted, stream or accepted.echo.background, None, snapshot

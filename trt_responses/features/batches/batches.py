@@ -10,17 +10,21 @@ import asyncio
 import logging
 import time
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import orjson
+from pydantic import Field
 
 from trt_responses.errors import ApiError, InvalidRequest, Overloaded, invalid_value
 from trt_responses.features.batches.making import Making, source_of, usage_of
+from trt_responses.features.files.files import LONGEST_S, SHORTEST_S
 from trt_responses.store import Job, Record
 from trt_responses.stores.whole import whole_store
+from trt_responses.wire.base import NonEmpty, Options
+from trt_responses.wire.request import Metadata
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator
 
     from trt_responses.features.batches.making import Maker
 
@@ -36,14 +40,21 @@ RETRY_AFTER_S = 60
 """For a client that has too many open batches."""
 
 
-class Wish(NamedTuple):
-    """What a client wants a batch to be."""
+class OutputExpiry(Options):
+    """When the files of a batch expire, from when each is written."""
 
-    endpoint: str
-    file_id: str
-    metadata: Mapping[str, str] | None
-    output_age_s: int | None
-    """Seconds until its files expire."""
+    anchor: Literal["created_at"]
+    seconds: Annotated[int, Field(ge=SHORTEST_S, le=LONGEST_S)]
+
+
+class BatchRequest(Options):
+    """A request for a batch."""
+
+    input_file_id: NonEmpty
+    endpoint: NonEmpty
+    completion_window: Literal["24h"]
+    metadata: Metadata | None = None
+    output_expires_after: OutputExpiry | None = None
 
 
 class Batches:
@@ -72,16 +83,16 @@ class Batches:
                 for task in (looking, *self._making):
                     task.cancel()
 
-    async def create(self, owner: str, wish: Wish) -> Body:
+    async def create(self, owner: str, wanted: BatchRequest) -> Body:
         """A batch that has been stored, and is begun when nothing else is to do."""
-        await self._check(owner, wish)
-        body = self._new(wish)
+        await self._check(owner, wanted)
+        body, expiry = self._new(wanted), wanted.output_expires_after
         job = Job(
             body["id"],
             owner,
             orjson.dumps(body),
             body["created_at"],
-            source=source_of(wish.output_age_s),
+            source=source_of(None if expiry is None else expiry.seconds),
             model=self._model,
         )
         async with self._creating:  # of batches created at once, each counts for the next
@@ -90,12 +101,12 @@ class Batches:
         self._begin(job)
         return body
 
-    async def _check(self, owner: str, wish: Wish) -> None:
-        if wish.endpoint not in self._maker.answers:
+    async def _check(self, owner: str, wanted: BatchRequest) -> None:
+        if wanted.endpoint not in self._maker.answers:
             paths = ", ".join(sorted(self._maker.answers))
             raise invalid_value("endpoint", f"expected one of {paths}")
         try:
-            facts = await asyncio.to_thread(self._maker.files.facts, owner, wish.file_id)
+            facts = await asyncio.to_thread(self._maker.files.facts, owner, wanted.input_file_id)
         except InvalidRequest as error:
             error.param = "input_file_id"
             raise
@@ -112,20 +123,20 @@ class Batches:
                 retry_after_s=RETRY_AFTER_S,
             )
 
-    def _new(self, wish: Wish) -> Body:
+    def _new(self, wanted: BatchRequest) -> Body:
         now = int(time.time())
         return {
             "id": self._maker.parts.mint("batch"),
             "object": "batch",
-            "endpoint": wish.endpoint,
-            "input_file_id": wish.file_id,
+            "endpoint": wanted.endpoint,
+            "input_file_id": wanted.input_file_id,
             "completion_window": "24h",
             "status": "validating",
             "created_at": now,
             "expires_at": now + WINDOW_S,
             "request_counts": {"total": 0, "completed": 0, "failed": 0},
             "usage": usage_of({}),
-            "metadata": wish.metadata,
+            "metadata": wanted.metadata,
         }
 
     async def get(self, batch_id: str, owner: str) -> Body:
@@ -159,7 +170,8 @@ class Batches:
         """Take batches that other servers have left, or this one before it was started again."""
         while True:
             try:
-                job = await self._store.take_job(self._model) if self._maker.takes_work else None
+                takes_work = self._maker.runs.takes_work
+                job = await self._store.take_job(self._model) if takes_work else None
                 if job is not None:
                     logger.warning("resuming %s (taken over)", job.id)
                     self._begin(job)

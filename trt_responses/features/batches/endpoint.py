@@ -2,50 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING
 
 import orjson
 from fastapi import APIRouter
-from pydantic import Field
 from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annotations
 from starlette.responses import Response  # noqa: TC002  # likewise
 
-from trt_responses.features.batches.batches import Wish
-from trt_responses.features.listing.listing import Order, Page, page_of
+from trt_responses.features.batches.batches import BatchRequest
+from trt_responses.features.listing.listing import Page, page_of
 from trt_responses.features.listing.query import Limit  # likewise
 from trt_responses.web.body import parsed, read_json
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import ColdRoute, Owner, replies
 from trt_responses.web.headers import ignored_header
-from trt_responses.wire.base import NonEmpty, Options
-from trt_responses.wire.request import Metadata
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from trt_responses.features.batches.batches import Batches, Body
     from trt_responses.web.shared import Shared
-
-
-SHORTEST_S, LONGEST_S = 3600, 2_592_000
-"""As the API has it."""
-
-
-class OutputExpiry(Options):
-    """When the files of a batch expire, from when each is written."""
-
-    anchor: Literal["created_at"]
-    seconds: Annotated[int, Field(ge=SHORTEST_S, le=LONGEST_S)]
-
-
-class BatchRequest(Options):
-    """A request for a batch."""
-
-    input_file_id: NonEmpty
-    endpoint: NonEmpty
-    completion_window: Literal["24h"]
-    metadata: Metadata | None = None
-    output_expires_after: OutputExpiry | None = None
 
 
 class BatchRoutes:
@@ -68,19 +44,14 @@ class BatchRoutes:
 
     async def create(self, request: Request, owner: Owner) -> Response:
         wanted = await parsed(await read_json(request, self._limits), BatchRequest, self._limits)
-        expiry = wanted.output_expires_after
-        age_s = None if expiry is None else expiry.seconds
-        wish = Wish(wanted.endpoint, wanted.input_file_id, wanted.metadata, age_s)
-        made = await self._batches.create(owner, wish)
+        made = await self._batches.create(owner, wanted)
         return self._reply(request, made, ignored_header(sorted(wanted.model_extra or ())))
 
     async def list(
         self, request: Request, owner: Owner, limit: Limit = 20, after: str | None = None
     ) -> Response:
-        order: Order = "desc"
-        return self._reply(
-            request, page_of(await self._batches.of(owner), Page(order, limit, after))
-        )
+        found = await self._batches.of(owner)
+        return self._reply(request, page_of(found, Page("desc", limit, after)))
 
     async def retrieve(self, request: Request, batch_id: str, owner: Owner) -> Response:
         return self._reply(request, await self._batches.get(batch_id, owner))

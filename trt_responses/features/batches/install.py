@@ -13,8 +13,6 @@ from trt_responses.features.batches.settings import BatchSettings
 from trt_responses.features.files.files import Files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from trt_responses.setup.server import Server
     from trt_responses.web.shared import Shared
 
@@ -35,6 +33,12 @@ def install(server: Server) -> None:
 
 def _build(server: Server) -> None:
     answers = dict[str, AnswersBatches]()
+    notifying = [part for part in server.by_class.values() if isinstance(part, Notifies)]
+
+    def notify(kind: str, name: str) -> None:
+        for part in notifying:
+            part.notify(kind, name)
+
     maker = Maker(
         server.parts,
         server.runs,
@@ -43,7 +47,7 @@ def _build(server: Server) -> None:
         server.places,
         server.settings.max_body_bytes,
         server.sleep,
-        _notify(server),
+        notify,
     )
     batches = Batches(maker, server.parts.model, BatchSettings.of(server.settings).owner_batches)
 
@@ -55,13 +59,3 @@ def _build(server: Server) -> None:
 
     server.add_routes(60, routes)  # behind the APIs whose requests it answers
     server.lives.append(batches.life)
-
-
-def _notify(server: Server) -> Callable[[str, str], None]:
-    notifying = [part for part in server.by_class.values() if isinstance(part, Notifies)]
-
-    def notify(kind: str, name: str) -> None:
-        for part in notifying:
-            part.notify(kind, name)
-
-    return notify

@@ -6,13 +6,13 @@ import asyncio
 import hashlib
 import logging
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import orjson
 
 from trt_responses.errors import ApiError, InvalidRequest, ServerShutdown, error_body, invalid_value
-from trt_responses.features.batches.answers import Wanted
-from trt_responses.features.batches.work import Answer, Work, lines_of
+from trt_responses.features.batches.work import Work, lines_of
 from trt_responses.frozen import replace
 from trt_responses.run.request import RunRequest
 from trt_responses.store import Record
@@ -52,44 +52,31 @@ Fault = tuple[str, str]
 """A code, and what is wrong."""
 
 
+@dataclass(slots=True)
 class Maker:
     """What batches are made with, and the places that they may have."""
 
-    def __init__(
-        self,
-        parts: Parts,
-        runs: Runs,
-        files: Files,
-        answers: Mapping[str, AnswersBatches],
-        places: Callable[[], int],
-        most_line_bytes: int,
-        sleep: Callable[[float], Awaitable[None]],
-        notify: Callable[[str, str], None],
-    ) -> None:
-        """`answers` by the APIs' paths. `places`: those of the engine, now. `notify` is called
-        with the kind of an event, and the id of the batch that has ended so."""
-        self.parts = parts
-        self.runs = runs
-        self.files = files
-        self.answers = answers
-        self.most_line_bytes = most_line_bytes
-        self.sleep = sleep
-        self.notify = notify
-        self._places = places
-        self._starting = 0
-
-    @property
-    def takes_work(self) -> bool:
-        return self.runs.takes_work
+    parts: Parts
+    runs: Runs
+    files: Files
+    answers: Mapping[str, AnswersBatches]
+    """By the APIs' paths."""
+    places: Callable[[], int]
+    """Returns the engine's places, now."""
+    most_line_bytes: int
+    sleep: Callable[[float], Awaitable[None]]
+    notify: Callable[[str, str], None]
+    """Called with the kind of an event, and the id of the batch that has ended so."""
+    _starting: int = 0
 
     async def place(self, stop: asyncio.Event) -> bool:
         """Wait for a place in the engine that nothing else wants; False if `stop` came first. When
         the run has begun, `started` has to be called."""
         admission = self.parts.admission
         while (
-            not self.takes_work
+            not self.runs.takes_work
             or admission.waiting
-            or admission.running + self._starting >= self._places()
+            or admission.running + self._starting >= self.places()
         ):
             if stop.is_set():
                 return False
@@ -140,7 +127,9 @@ class Making:
                     self._note("in_progress")
                     await self._answer_all(work)
                     if self._end != "gone":
-                        await self._write_out(work)
+                        self._note("finalizing")
+                        await self._write_files(work)
+                        self._note(self._end or "completed")
             whole = await self._finish()
         finally:
             work.close(whole=whole)  # here: a server that ends waits for no thread
@@ -258,9 +247,9 @@ class Making:
             "body": orjson.Fragment(reply.body),
         }
         row = {"id": name, "custom_id": request["custom_id"], "response": response, "error": None}
-        answer = Answer(reply.status != 200, orjson.dumps(row), reply.tokens)
+        failed, written = reply.status != 200, orjson.dumps(row)
         async with self._adding:
-            await asyncio.to_thread(work.add, number, answer)
+            await asyncio.to_thread(work.add, number, failed, written, reply.tokens)
 
     def _count(self, work: Work) -> None:
         failed = sum(work.failed.values())
@@ -273,15 +262,13 @@ class Making:
         maker = self._maker
         try:
             try:
-                wanted = Wanted(*await self._answers.wanted(_written(body)))
-                if wanted.stream:
+                accepted, stream, spelling, whole = await self._answers.wanted(_written(body))
+                if stream:
                     raise invalid_value("stream", "a batch has no streams and no background")
-                sampling = replace(wanted.accepted.sampling, priority=BEHIND_ALL)
-                accepted = replace(wanted.accepted, sampling=sampling)
+                sampling = replace(accepted.sampling, priority=BEHIND_ALL)
+                accepted = replace(accepted, sampling=sampling)
                 run = await maker.runs.start(
-                    RunRequest(
-                        accepted, self._job.owner, time.monotonic_ns(), OPENAI, wanted.spelling
-                    )
+                    RunRequest(accepted, self._job.owner, time.monotonic_ns(), OPENAI, spelling)
                 )
             finally:
                 maker.started()
@@ -294,18 +281,13 @@ class Making:
                 return None
             if last.status == "failed":
                 raise run.error or ApiError("The response failed.")
-            return Reply(200, wanted.whole(run), _tokens(last.usage))
+            return Reply(200, whole(run), _tokens(last.usage))
         except Exception as fault:
             error = fault if isinstance(fault, ApiError) else ApiError(GENERAL.format(fault))
             if error is not fault:
                 logger.exception("failed to answer a request of %s", self._job.id)
             status = DRAINED if isinstance(error, ServerShutdown) else error.status
             return Reply(status, orjson.dumps({"error": error_body(error)}))
-
-    async def _write_out(self, work: Work) -> None:
-        self._note("finalizing")
-        await self._write_files(work)
-        self._note(self._end or "completed")
 
     async def _write_files(self, work: Work) -> None:
         for name, failed in (("output", False), ("error", True)):

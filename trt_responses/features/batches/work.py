@@ -11,7 +11,7 @@ import os
 from collections import Counter
 from contextlib import suppress
 from threading import Lock
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any
 
 import orjson
 
@@ -21,14 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from trt_responses.features.files.files import Files
-
-
-class Answer(NamedTuple):
-    """The answer to one request, as its line of a file, and the tokens that it took by name."""
-
-    failed: bool
-    line: bytes
-    tokens: Mapping[str, int]
 
 
 class Work:
@@ -49,10 +41,11 @@ class Work:
         self._closed = False
         self._lock = Lock()
 
-    def add(self, number: int, answer: Answer) -> None:
-        """Keep an answer: when this returns, no server makes it again."""
-        row = orjson.dumps({"number": number, **answer._asdict(), "line": answer.line.decode()})
-        sealed = self._files.sealed(row, self._path, 0)
+    def add(self, number: int, failed: bool, line: bytes, tokens: Mapping[str, int]) -> None:
+        """Keep an answer, as its line of a file, and the tokens that it took by name: when this
+        returns, no server makes it again."""
+        row = {"number": number, "failed": failed, "line": line.decode(), "tokens": tokens}
+        sealed = self._files.sealed(orjson.dumps(row), self._path, 0)
         with self._lock:
             if self._closed:  # while a thread had this answer still
                 return
@@ -61,7 +54,7 @@ class Work:
             self._file.write(base64.b64encode(sealed) + b"\n")
             self._file.flush()
             os.fsync(self._file.fileno())
-            self._note(number, answer.failed, answer.tokens)
+            self._note(number, failed, tokens)
 
     def _note(self, number: int, failed: bool, tokens: Mapping[str, int]) -> None:
         if number not in self.failed:

@@ -67,8 +67,8 @@ class DiagnosisStep(Step):
         if run is None:
             return {"type": "unavailable"}
         ids, before = draft.prompt.ids, orjson.loads(record.body)
-        model = draft.accepted.sampling.adapter, draft.parts.model
-        same_model = before["model"] == _model_name(*model)
+        adapter, model = draft.accepted.sampling.adapter, draft.parts.model
+        same_model = before["model"] == (model if adapter is None else f"{model}:{adapter}")
         common = common_ids(ids, _in_cache(run.trace)) if same_model else 0
         if common >= len(run.trace.prompt_ids):
             return {"type": "cache_hit"}
@@ -79,10 +79,6 @@ class DiagnosisStep(Step):
             "cache_missed_tokens": len(ids) - common,
             "comparison_reusable_tokens": common,
         }
-
-
-def _model_name(adapter: str | None, model: str) -> str:
-    return model if adapter is None else f"{model}:{adapter}"
 
 
 def _in_cache(trace: Trace) -> list[int]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from array import array
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -73,30 +73,23 @@ def summarising(accepted: Accepted) -> Accepted:
     )
 
 
+@dataclass
 class Compaction:
     """What is compacted, and the owner."""
 
-    def __init__(
-        self,
-        blocks: Sequence[Block],
-        date: str,
-        dialect: Dialect,
-        sealer: Sealing,
-        owner: str,
-        model: str,
-        message_tokens: int | None = None,
-    ) -> None:
-        """With `message_tokens` the item stands for everything before it and holds so many tokens
-        of the users' messages; without, their messages stand beside it."""
-        self.blocks = blocks
-        self.date = date
-        self.renderer = dialect.renderer
-        self.vocabulary = dialect.vocabulary
-        self.sealer = sealer
-        self.owner = owner
-        self.model = model
-        self._message_tokens = message_tokens
-        self._messages = self._messages_before() if message_tokens is not None else []
+    blocks: Sequence[Block]
+    date: str
+    dialect: Dialect
+    sealer: Sealing
+    owner: str
+    model: str
+    message_tokens: int | None
+    """With a number the item stands for everything before it and holds so many tokens of the
+    users' messages; without, their messages stand beside it."""
+
+    def __post_init__(self) -> None:
+        alone = self.message_tokens is not None
+        self._messages = self._messages_before() if alone else []
         self._ids = b""
         """In the item, once it is made."""
 
@@ -108,20 +101,20 @@ class Compaction:
     async def sealed(self, summary: str | None) -> str:
         """The sealed content; without a summary, of an extract."""
         text = SUMMARY + summary if summary else EXTRACT + extract(self.blocks)
-        own_ids = (await self.renderer.message(Message("user", text))).tobytes()
-        alone = self._message_tokens is not None
+        own_ids = (await self.dialect.renderer.message(Message("user", text))).tobytes()
+        alone = self.message_tokens is not None
         tail = open_end(self.blocks) if alone else in_progress(self.blocks)
         calls = {block.call_id: block.callee for block in tail if block.call_id and block.callee}
         own: tuple[Kind, bytes] = ("summary", own_ids)
         parts = [*self._messages, own, *((block.kind, block.ids) for block in tail)]
-        self._ids, places = self.renderer.joined(parts)
+        self._ids, places = self.dialect.renderer.joined(parts)
         spoken = [place for place in places if place[0] in SPOKEN]
         sealed = SealedCompaction(self.date, calls, self._ids, spoken if alone else None)
-        return self.sealer.seal_compaction(sealed, self.owner, self.model, self.vocabulary)
+        return self.sealer.seal_compaction(sealed, self.owner, self.model, self.dialect.vocabulary)
 
     def block(self, item: OutputItem) -> Block:
         """What the conversation goes on from."""
-        kind: Kind = "summary" if self._message_tokens is None else "context"
+        kind: Kind = "summary" if self.message_tokens is None else "context"
         return Block(kind, lasting_json(item), self._ids)
 
     def _messages_before(self) -> list[tuple[Kind, bytes]]:
@@ -132,7 +125,7 @@ class Compaction:
                 found = self._messages_in(block)
             elif block.kind in SPOKEN:
                 found.append((block.kind, block.ids))
-        left = (self._message_tokens or 0) * ID_BYTES
+        left = (self.message_tokens or 0) * ID_BYTES
         kept: list[tuple[Kind, bytes]] = []
         for kind, ids in reversed(found):
             left -= len(ids) if kind == "user" else 0
@@ -145,7 +138,7 @@ class Compaction:
         content = orjson.loads(block.item)["encrypted_content"]
         param = "context_management"
         opened = self.sealer.open_compaction(
-            content, self.owner, self.model, param, self.vocabulary
+            content, self.owner, self.model, param, self.dialect.vocabulary
         )
         return [(kind, opened.ids[start:end]) for kind, start, end in opened.messages or ()]
 

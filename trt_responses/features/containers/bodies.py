@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from trt_responses.features.tool_items.containers import NetworkPolicy
+from trt_responses.tools.containers import ContainerFacts, FileFacts
 from trt_responses.wire.base import ListOf, NonEmpty, Options
 
 
@@ -33,33 +34,29 @@ class SentFile(Options):
     file_id: NonEmpty
 
 
-def file_body(
-    container_id: str, file_id: str, path: str, size_bytes: int, created_at: int, *, is_users: bool
-) -> dict[str, Any]:
+def file_body(container_id: str, file: FileFacts) -> dict[str, Any]:
     """A file of a container as the API gives it."""
     return {
-        "id": file_id,
+        "id": file.id,
         "object": "container.file",
-        "bytes": size_bytes,
+        "bytes": file.size_bytes,
         "container_id": container_id,
-        "created_at": created_at,
-        "path": path,
-        "source": "user" if is_users else "assistant",
+        "created_at": file.created_at,
+        "path": file.path,
+        "source": "user" if file.is_users else "assistant",
     }
 
 
-def container_body(
-    container_id: str, name: str, created_at: int, last_active_at: int, idle_s: float
-) -> dict[str, Any]:
+def container_body(container: ContainerFacts) -> dict[str, Any]:
     """A container as the API gives it."""
-    minutes = max(1, round(idle_s / 60))
+    minutes = max(1, round(container.idle_s / 60))
     return {
-        "id": container_id,
+        "id": container.id,
         "object": "container",
-        "created_at": created_at,
-        "name": name,
+        "created_at": container.created_at,
+        "name": container.name,
         "status": "running",
-        "last_active_at": last_active_at,
+        "last_active_at": container.last_active_at,
         "expires_after": {"anchor": "last_active_at", "minutes": minutes},
         "network_policy": {"type": "disabled"},
     }

@@ -62,7 +62,7 @@ class ContainerRoutes:
         await self._containers.files.check(owner, wanted.file_ids or (), "file_ids")
         made = await self._containers.create(owner, wanted.name, idle_s)
         await self._containers.files.copy_all(owner, made.id, wanted.file_ids or ())
-        return json_reply(orjson.dumps(container_body(*made)), self._headers(request))
+        return json_reply(orjson.dumps(container_body(made)), self._headers(request))
 
     async def list(
         self,
@@ -72,13 +72,13 @@ class ContainerRoutes:
         after: str | None = None,
         order: Order = "desc",
     ) -> Response:
-        found = [container_body(*facts) for facts in self._containers.facts_of(owner)]
+        found = [container_body(facts) for facts in self._containers.facts_of(owner)]
         page = page_of(found, Page(order, limit, after))
         return json_reply(orjson.dumps(page), self._headers(request))
 
     async def retrieve(self, request: Request, container_id: str, owner: Owner) -> Response:
         facts = self._containers.facts(owner, container_id)
-        return json_reply(orjson.dumps(container_body(*facts)), self._headers(request))
+        return json_reply(orjson.dumps(container_body(facts)), self._headers(request))
 
     async def delete(self, request: Request, container_id: str, owner: Owner) -> Response:
         await self._containers.delete(owner, container_id)

@@ -11,9 +11,8 @@ from fastapi import APIRouter
 from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annotations
 from starlette.responses import Response, StreamingResponse
 
-from trt_responses.errors import InvalidRequest
 from trt_responses.features.containers.bodies import SentFile, file_body
-from trt_responses.features.forms.form import Form
+from trt_responses.features.forms.form import Form, missing
 from trt_responses.features.listing.listing import Order, Page, page_of
 from trt_responses.features.listing.query import Limit  # likewise
 from trt_responses.web.body import JSON, parsed, read_bytes, read_json
@@ -76,7 +75,7 @@ class ContainerFileRoutes:
         order: Order = "desc",
     ) -> Response:
         files = await self._containers.files.of(owner, container_id)
-        found = [_body(container_id, one) for one in files]
+        found = [file_body(container_id, one) for one in files]
         page = page_of(found, Page(order, limit, after))
         return json_reply(orjson.dumps(page), self._headers(request))
 
@@ -104,12 +103,7 @@ class ContainerFileRoutes:
         return json_reply(orjson.dumps(gone), self._headers(request))
 
     def _body(self, request: Request, container_id: str, facts: FileFacts) -> Response:
-        return json_reply(orjson.dumps(_body(container_id, facts)), self._headers(request))
-
-
-def _body(container_id: str, facts: FileFacts) -> dict[str, object]:
-    file_id, path, size_bytes, created_at, is_users = facts
-    return file_body(container_id, file_id, path, size_bytes, created_at, is_users=is_users)
+        return json_reply(orjson.dumps(file_body(container_id, facts)), self._headers(request))
 
 
 async def _read(opened: int) -> AsyncIterator[bytes]:
@@ -128,6 +122,4 @@ def uploaded(content_type: str, body: bytes) -> tuple[str, bytes]:
             data += piece
             if part.whole:
                 return part.filename, data
-    raise InvalidRequest(
-        "Missing required parameter: 'file'.", param="file", code="missing_required_parameter"
-    )
+    raise missing("file")

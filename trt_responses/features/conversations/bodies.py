@@ -1,8 +1,7 @@
-"""The bodies of `/v1/conversations` as types, and the object that stands for a conversation."""
+"""The bodies of `/v1/conversations` as types."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
@@ -38,15 +37,3 @@ class NewItems(Options):
     """What is added to a conversation."""
 
     items: Items
-
-
-def conversation_object(
-    conversation_id: str, created_at: int, metadata: Mapping[str, str]
-) -> dict[str, Any]:
-    """A conversation as the API gives it."""
-    return {
-        "id": conversation_id,
-        "object": "conversation",
-        "created_at": created_at,
-        "metadata": dict(metadata),
-    }

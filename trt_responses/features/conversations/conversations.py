@@ -13,7 +13,6 @@ import orjson
 
 from trt_responses.accept.responses import accept
 from trt_responses.errors import InvalidRequest, NotFound, invalid_value
-from trt_responses.features.conversations.bodies import conversation_object
 from trt_responses.features.conversations.locks import locked
 from trt_responses.features.listing.listing import whole
 from trt_responses.prompt.carrier import RequestItems
@@ -49,7 +48,12 @@ class Conversations:
         self, items: Sequence[SentItem], metadata: Mapping[str, str], owner: str
     ) -> Json:
         now = int(self._parts.clock_s())
-        made = conversation_object(self._parts.mint(PREFIX), now, metadata)
+        made: Json = {
+            "id": self._parts.mint(PREFIX),
+            "object": "conversation",
+            "created_at": now,
+            "metadata": dict(metadata),
+        }
         body, vocabulary = orjson.dumps(made), self._parts.dialect.vocabulary
         empty = Record(made["id"], owner, body, (), 0, 0, True, "", now, vocabulary=vocabulary)
         await self._change(empty, blocks=await self._blocks(items, empty, owner))

@@ -37,11 +37,6 @@ if TYPE_CHECKING:
 REFUSED = (400, 401, 403, 404, 413, 415, 503)
 
 
-def routes(shared: Shared) -> list[ConversationRoutes]:
-    """The endpoints of this folder."""
-    return [ConversationRoutes(shared)]
-
-
 class ConversationRoutes:
     """The endpoints of conversations."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trt_responses.features.conversations.endpoint import routes
+from trt_responses.features.conversations.endpoint import ConversationRoutes
 from trt_responses.features.conversations.feature import InConversations
 from trt_responses.features.conversations.locks import Locks
 
@@ -16,4 +16,4 @@ def install(server: Server) -> None:
     locks = Locks(server.store, server.sleep)
     server.features.append(InConversations(locks))
     server.lives.append(locks.life)
-    server.add_routes(50, routes)
+    server.add_routes(50, lambda shared: [ConversationRoutes(shared)])

@@ -14,13 +14,31 @@ from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annot
 from starlette.responses import HTMLResponse, Response
 
 from trt_responses import __version__
-from trt_responses.features.description.document import document_of
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import Anybody, ColdRoute
 from trt_responses.wire.fields import FIELDS
 
 if TYPE_CHECKING:
+    from fastapi import FastAPI
+
     from trt_responses.web.headers import ReplyHeaders
+
+ERROR = {
+    "type": "object",
+    "required": ["error"],
+    "properties": {
+        "error": {
+            "type": "object",
+            "required": ["message", "type", "param", "code"],
+            "properties": {
+                "message": {"type": "string"},
+                "type": {"type": "string"},
+                "param": {"type": ["string", "null"]},
+                "code": {"type": ["string", "null"]},
+            },
+        }
+    },
+}
 
 
 class Docs:
@@ -44,6 +62,22 @@ class Docs:
         document = await asyncio.to_thread(document_of, request.app)
         page = page_of(document, address_of(request), self._model)
         return HTMLResponse(page, headers=self._headers(request))
+
+
+def document_of(app: FastAPI) -> dict[str, Any]:
+    """FastAPI's document. A parameter that is wrong is a 400 here, and never its 422."""
+    if app.openapi_schema is None:
+        document = app.openapi()
+        for operations in document["paths"].values():
+            for operation in operations.values():
+                operation["responses"].pop("422", None)
+        components = document.setdefault("components", {})
+        schemas = components.setdefault("schemas", {})
+        for name in ("HTTPValidationError", "ValidationError"):
+            schemas.pop(name, None)
+        schemas["Error"] = ERROR
+        components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+    return app.openapi_schema or {}
 
 
 def address_of(request: Request) -> str:

@@ -40,20 +40,18 @@ class Fields:
         return router
 
     async def list(self, request: Request, owner: Owner) -> Response:
-        return json_reply(_body(self._tables, self._ignored()), self._headers(request))
-
-
-def _body(tables: Tables, ignored: frozenset[str]) -> bytes:
-    rows = [
-        {
-            "endpoint": endpoint,
-            "field": f.path,
-            "treatment": f.treatment,
-            "note": f.note or None,
-            "ours": f.ours,
-            "ignored_by_engine": f.path in ignored,
-        }
-        for endpoint, fields in tables.items()
-        for f in fields
-    ]
-    return orjson.dumps({"object": "list", "data": rows})
+        ignored = self._ignored()
+        rows = [
+            {
+                "endpoint": endpoint,
+                "field": f.path,
+                "treatment": f.treatment,
+                "note": f.note or None,
+                "ours": f.ours,
+                "ignored_by_engine": f.path in ignored,
+            }
+            for endpoint, fields in self._tables.items()
+            for f in fields
+        ]
+        body = orjson.dumps({"object": "list", "data": rows})
+        return json_reply(body, self._headers(request))

@@ -42,8 +42,6 @@ class EngineHeadersStep(Step):
 
     def write(self, draft: Draft) -> None:
         values = {"session": session_of(draft), "owner": _digest(draft.owner.encode())}
-        if not draft.owner:
-            del values["owner"]
         filled = {
             name: value.format_map(values)
             for name, value in self._headers.items()

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from trt_responses.dialect import Dialect
-    from trt_responses.features.explain.outline import Outline
+    from trt_responses.features.explain.explanations import Outline
     from trt_responses.features.run_traces.trace import Trace
     from trt_responses.language.reader import Reader
 
@@ -97,7 +97,7 @@ def transcript_of(run: Outline, name: str, dialect: Dialect) -> Json:
         ],
     }
     source["segments"][-1]["finish"] = FINISHES[outcome]
-    log, machine = _replayed(parts, FINISHES[outcome], tools, dialect.reader())
+    log, machine = _replayed(parts, outcome, tools, dialect.reader())
     return source | {
         "log": compact(map(orjson.loads, _data(Cursor(log).take()))),
         "response": summary(orjson.loads(orjson.dumps(log.response))),
@@ -108,11 +108,8 @@ def transcript_of(run: Outline, name: str, dialect: Dialect) -> Json:
 def _tools(trace: Trace) -> list[str]:
     """Each tool once, by the name that the model knows it by."""
     names = dict.fromkeys(name.removeprefix("functions.") for name in trace.callees)
-    return [_marked(name, trace.callees[name]) for name in names]
-
-
-def _marked(name: str, callee: Callee) -> str:
-    return name if callee.kind == "function" else f"{callee.kind}:{name}"
+    kinds = [(trace.callees[name].kind, name) for name in names]
+    return [name if kind == "function" else f"{kind}:{name}" for kind, name in kinds]
 
 
 def callees_of(tools: Iterable[str]) -> dict[str, Callee]:
@@ -157,7 +154,7 @@ def written_ids(ids: Sequence[int], vocabulary: Vocabulary) -> str | list[int | 
 
 
 def _replayed(
-    parts: Sequence[Sequence[int]], finish: str, tools: Sequence[str], reader: Reader
+    parts: Sequence[Sequence[int]], outcome: str, tools: Sequence[str], reader: Reader
 ) -> tuple[Log, Machine]:
     log = Log(Response("resp_0", CREATED_AT, "gpt-oss"))
     machine = Machine(log, callees_of(tools), Mint())
@@ -166,7 +163,6 @@ def _replayed(
     for ids in parts:
         for fragment in reader.feed(ids):
             machine.take(fragment)
-    outcome = next(status for status, name in FINISHES.items() if name == finish)
     if reader.ended:
         outcome = "completed"
     for fragment in reader.finish(stopped=outcome == "completed"):

@@ -11,13 +11,9 @@ from pydantic import BeforeValidator, Field
 from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annotations
 from starlette.responses import Response, StreamingResponse
 
-from trt_responses.errors import (
-    InvalidRequest,
-    StoreUnavailable,
-    invalid_value,
-    unsupported_value,
-)
-from trt_responses.features.forms.form import Form, malformed
+from trt_responses.errors import StoreUnavailable, invalid_value, unsupported_value
+from trt_responses.features.files.files import LONGEST_S, SHORTEST_S
+from trt_responses.features.forms.form import Form, malformed, missing
 from trt_responses.features.listing.listing import Order, Page, page_of
 from trt_responses.features.listing.pieces import in_threads
 from trt_responses.features.listing.query import whole_number
@@ -41,8 +37,6 @@ FORM_BYTES = 64 * 1024
 """Of a form, besides its file."""
 MAX_LIMIT = 10_000
 RETRY_AFTER_S = 60
-SHORTEST_S, LONGEST_S = 3600, 2_592_000
-"""As the API has it."""
 
 ListLimit = Annotated[
     int,
@@ -124,11 +118,7 @@ class FileRoutes:
                 else:
                     raise malformed(f"the field '{part.name:.100}' is too long")
         if whole is None:
-            raise InvalidRequest(
-                "Missing required parameter: 'file'.",
-                param="file",
-                code="missing_required_parameter",
-            )
+            raise missing("file")
         return whole, {name: value.decode("utf-8", "replace") for name, value in fields.items()}
 
     async def list(
@@ -167,11 +157,7 @@ class FileRoutes:
 
 def _purpose(given: str | None) -> str:
     if given is None:
-        raise InvalidRequest(
-            "Missing required parameter: 'purpose'.",
-            param="purpose",
-            code="missing_required_parameter",
-        )
+        raise missing("purpose")
     if given not in PURPOSES:
         raise unsupported_value("purpose", f"this server serves {', '.join(PURPOSES)}")
     return given

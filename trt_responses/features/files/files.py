@@ -47,6 +47,8 @@ PART, WORK = ".part", ".work"
 WORK_S = 3 * 86_400.0
 """Age of a batch's file whose batch must have ended: its window is a day."""
 NAME_BYTES = 255
+SHORTEST_S, LONGEST_S = 3600, 2_592_000
+"""As the API has it: when a client may have a file expire."""
 
 
 @runtime_checkable

@@ -5,6 +5,7 @@ Knows bytes only: no request and no file.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from email.message import Message
 from email.utils import collapse_rfc2231_value
 from typing import TYPE_CHECKING
@@ -28,14 +29,14 @@ NO_FORM = InvalidRequest(
 )
 
 
+@dataclass(slots=True)
 class Part:
     """A part of a form."""
 
-    def __init__(self, name: str, filename: str) -> None:
-        self.name = name
-        self.filename = filename
-        self.whole = False
-        """Whether its end has arrived."""
+    name: str
+    filename: str
+    whole: bool = False
+    """Whether its end has arrived."""
 
 
 class Form:
@@ -99,6 +100,13 @@ class Form:
 def malformed(why: str) -> InvalidRequest:
     """The error of a form that cannot be read."""
     return InvalidRequest(f"The form is malformed: {why}.", param="file", code="invalid_value")
+
+
+def missing(name: str) -> InvalidRequest:
+    """The error of a form without one of its fields."""
+    return InvalidRequest(
+        f"Missing required parameter: '{name}'.", param=name, code="missing_required_parameter"
+    )
 
 
 def _boundary(content_type: str) -> bytes:

@@ -71,9 +71,14 @@ class Body:
 class StepwisePlan(ABC):
     """A plan whose segments come from a generator, in order."""
 
-    def __init__(self, language: Language, guides: Guides) -> None:
+    def __init__(
+        self, language: Language, guides: Guides, bodies: Mapping[str, Body], budget: Budget
+    ) -> None:
+        """`bodies` by what stands before them: headers, or recipients of calls."""
         self._language = language
         self._guides = guides
+        self._bodies = bodies
+        self._budget = budget
         self._segments = self._turn()
         self._reader: Reader | None = None
 
@@ -84,12 +89,12 @@ class StepwisePlan(ABC):
     @abstractmethod
     def _turn(self) -> Iterator[Segment]: ...
 
-    def _left(self, budget: Budget, forced: Sequence[int] = ()) -> int:
+    def _left(self, forced: Sequence[int] = ()) -> int:
         assert self._reader is not None
-        return budget.tokens - len(self._reader.kept) - len(forced)
+        return self._budget.tokens - len(self._reader.kept) - len(forced)
 
-    def _body(self, body: Body, forced: tuple[int, ...], budget: Budget) -> Segment:
-        left = self._left(budget, forced)
+    def _body(self, body: Body, forced: tuple[int, ...] = ()) -> Segment:
+        left = self._left(forced)
         if body.form is not None:
             guide = Guide(body.form.kind, body.form.source)
             follower = body.form.follow()
@@ -131,19 +136,8 @@ class Steered(StepwisePlan):
     """A plan of a thought, one of the allowed headers, and its body. A single header is forced;
     several are guided."""
 
-    def __init__(
-        self,
-        language: Language,
-        guides: Guides,
-        headers: Mapping[str, Body],
-        budget: Budget,
-    ) -> None:
-        super().__init__(language, guides)
-        self._headers = headers
-        self._budget = budget
-
     def __str__(self) -> str:
-        return f"steered to {_some(self._headers)}"
+        return f"steered to {_some(self._bodies)}"
 
     def _turn(self) -> Iterator[Segment]:
         forced: tuple[int, ...] = ()
@@ -152,21 +146,21 @@ class Steered(StepwisePlan):
             yield thought
             forced = self._language.assistant
         forced = (*forced, CONTROL.channel)
-        if len(self._headers) == 1:
-            header = next(iter(self._headers))
+        if len(self._bodies) == 1:
+            header = next(iter(self._bodies))
             forced += self._language.ids(header)
         else:
-            words = Words(tuple(self._headers))
+            words = Words(tuple(self._bodies))
             yield self._header(words, forced)
             header, forced = words.text.decode(), ()
-        body = self._headers[header]
-        yield self._body(body, forced + body.opening, self._budget)
+        body = self._bodies[header]
+        yield self._body(body, forced + body.opening)
 
     def _thought(self) -> Segment:
         """The thought's segment; its terminator takes a token too."""
         forced, limit = self._language.thought, self._budget.thought
         reserve = min(RESERVE, self._budget.tokens // 2)
-        left = self._left(self._budget, forced) - reserve - 1
+        left = self._left(forced) - reserve - 1
         return Segment(
             left if limit is None else min(left, limit),
             tuple(sorted(THOUGHT_ENDS)),
@@ -176,8 +170,8 @@ class Steered(StepwisePlan):
         )
 
     def _header(self, words: Words, forced: tuple[int, ...]) -> Segment:
-        guide = Guide("regex", header_pattern(tuple(self._headers)))
-        left = self._left(self._budget, forced)
+        guide = Guide("regex", header_pattern(tuple(self._bodies)))
+        left = self._left(forced)
         return self._guided("header", guide, words, forced, (), left, "a header that is allowed")
 
 
@@ -187,30 +181,19 @@ class Watched(StepwisePlan):
 
     STOPS = (CONTROL.return_, CONTROL.call, CONTROL.message)
 
-    def __init__(
-        self,
-        language: Language,
-        guides: Guides,
-        strict: Mapping[str, Body],
-        budget: Budget,
-    ) -> None:
-        super().__init__(language, guides)
-        self._strict = strict
-        self._budget = budget
-
     def __str__(self) -> str:
-        return f"watched for {_some(self._strict)}"
+        return f"watched for {_some(self._bodies)}"
 
     def _turn(self) -> Iterator[Segment]:
         assert self._reader is not None
         while True:
             before = len(self._reader.kept)
-            yield Segment(self._left(self._budget), self.STOPS)
+            yield Segment(self._left(), self.STOPS)
             if self._reader.kept[before:][-1:] != [CONTROL.message]:
                 return  # the engine ended the turn elsewhere than after a header
-            body = self._strict.get(self._reader.recipient or "")
+            body = self._bodies.get(self._reader.recipient or "")
             if body is not None:
-                yield self._body(body, (), self._budget)
+                yield self._body(body)
                 return
 
 

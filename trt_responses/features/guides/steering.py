@@ -161,17 +161,13 @@ class GuidedSteering(Steering):
     def _promised(self, tool: Tool, compiled: Callable[..., Form]) -> Form:
         """The form of a tool's calls with all of its schema. Raises when that cannot be
         followed."""
-        schema, place = schema_of(tool)
-        if not tool.callee.custom:
-            return compiled(schema, place, strict=True)
-        definition = f"{tool.place}.format.definition"
         try:
-            return compiled(schema, place, strict=True)
-        except SlowSchema:
-            raise
+            return compiled(*schema_of(tool), strict=True)
         except InvalidSchema as fault:
+            if not tool.callee.custom or isinstance(fault, SlowSchema):
+                raise
             why = fault.message.partition("' ")[2].partition(": leave it out")[0].rstrip(".")
-            raise _unfollowed(definition, why) from None
+            raise _unfollowed(f"{tool.place}.format.definition", why) from None
 
     def _as_written(
         self, form: Form, tool: Tool, guides: Guides, allowance: Allowance

@@ -5,6 +5,7 @@ Knows the server's way, its engine and the line before it; knows no HTTP.
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from trt_responses.frozen import dataclass
@@ -40,31 +41,22 @@ class Report:
     waiting: int
 
 
+@dataclass(frozen=True, slots=True)
 class Health:
     """Makes a `Report` of a server's parts. Neither load nor a drain makes a server less alive."""
 
-    def __init__(
-        self,
-        lifecycle: Lifecycle,
-        engine: Engine,
-        admission: Admission,
-        stall: Callable[[int], str | None],
-        *,
-        clock_ns: Callable[[], int],
-    ) -> None:
-        """`stall` gives the words for one, by the time of the engine's last step."""
-        self._lifecycle = lifecycle
-        self._engine = engine
-        self._admission = admission
-        self._stall = stall
-        self._clock_ns = clock_ns
+    lifecycle: Lifecycle
+    engine: Engine
+    admission: Admission
+    stall_of: Callable[[int], str | None]
+    """Gives the words for one, by the time of the engine's last step."""
 
     def __call__(self) -> Report:
-        life, engine = self._lifecycle, self._engine.health()
+        life, engine = self.lifecycle, self.engine.health()
         lost = life.state != "starting" and not engine.alive
         state: State = "failed" if lost else life.state
         reason = life.reason or engine.reason
-        stall = self._stall(engine.last_progress_ns)
+        stall = self.stall_of(engine.last_progress_ns)
         if state == "ready" and stall is not None:
             reason = stall
         ready = state == "ready" and engine.ready and stall is None
@@ -78,7 +70,7 @@ class Health:
             engine_ready=engine.ready,
             cache_use=engine.cache_use,
             engine_queued=engine.queued,
-            last_progress_s=max(0, self._clock_ns() - engine.last_progress_ns) / 1e9,
-            running=self._admission.running,
-            waiting=self._admission.waiting,
+            last_progress_s=max(0, time.monotonic_ns() - engine.last_progress_ns) / 1e9,
+            running=self.admission.running,
+            waiting=self.admission.waiting,
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 from trt_responses.features.health.endpoint import HealthChecks
@@ -15,15 +14,7 @@ if TYPE_CHECKING:
 def install(server: Server) -> None:
     def build() -> None:
         parts = server.parts
-        server.provide(
-            Health(
-                server.lifecycle,
-                parts.engine,
-                parts.admission,
-                server.stall,
-                clock_ns=time.monotonic_ns,
-            )
-        )
+        server.provide(Health(server.lifecycle, parts.engine, parts.admission, server.stall))
 
     server.when_built(build)
     server.add_routes(

@@ -7,7 +7,7 @@ blocks; knows no tool and no run.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import orjson
 
@@ -33,24 +33,20 @@ REMEMBERED_S = 30 * 86_400.0
 """Seconds for which a used approval is remembered."""
 
 
-class Ledger:
-    """The approvals that were used: each is good once, on all servers of a store together. A used
-    one stays locked for the response that it was for."""
-
-    def __init__(self, store: WholeStore) -> None:
-        self._store = store
-
-    async def claim(self, approved: Sequence[Approved], owner: str, response_id: str) -> None:
-        """Note approvals as used. Raises an `InvalidRequest`, and notes none, when one was used
-        before."""
-        claimed: list[Lock] = []
-        for one in approved:
-            lock = Lock(one.request_id, owner, response_id)
-            if not await self._store.lock(lock, REMEMBERED_S):
-                for other in claimed:
-                    await self._store.unlock(other)
-                raise _again(one.place, one.request_id)
-            claimed.append(lock)
+async def claim(
+    approved: Sequence[Approved], store: WholeStore, owner: str, response_id: str
+) -> None:
+    """Note approvals as used: each is good once, on all servers of a store together. A used one
+    stays locked for the response that it was for. Raises an `InvalidRequest`, and notes none, when
+    one was used before."""
+    claimed: list[Lock] = []
+    for one in approved:
+        lock = Lock(one.request_id, owner, response_id)
+        if not await store.lock(lock, REMEMBERED_S):
+            for other in claimed:
+                await store.unlock(other)
+            raise _again(one.place, one.request_id)
+        claimed.append(lock)
 
 
 def approved_calls(
@@ -66,10 +62,10 @@ def approved_calls(
     ]
     if not verdicts:
         return []
-    stored = _stored(prior)
-    requests = _requests(items, stored.requests)
+    stored, calls, spent = _stored(prior)
+    requests = _requests(items, stored)
     answered = {x.approval_request_id for x in items if isinstance(x, McpCall)}
-    answered |= {x.approval_request_id for x in stored.calls}
+    answered |= {x.approval_request_id for x in calls}
     found: list[Approved] = []
     for number, item in verdicts:
         place, name = f"input[{number}].approval_request_id", item.approval_request_id
@@ -80,10 +76,10 @@ def approved_calls(
         if request.server_label not in labels and not ours:
             continue  # another server's, and history here
         if name in answered:
-            if name in stored.answered:
+            if name in spent:
                 raise _again(place, name)
             continue  # it is history, with what it gave
-        if name in stored.answered or any(one.request_id == name for one in found):
+        if name in spent or any(one.request_id == name for one in found):
             raise _again(place, name)
         if not item.approve:
             continue
@@ -143,14 +139,11 @@ def silent_places(accepted: Accepted, ran: Collection[str]) -> list[int]:
     ]
 
 
-class _Stored(NamedTuple):
-    requests: Mapping[str, McpApprovalRequest]
-    calls: Sequence[McpCall]
-    answered: Collection[str]
-    """The requests for approval that were answered, either way."""
-
-
-def _stored(prior: Sequence[Block]) -> _Stored:
+def _stored(
+    prior: Sequence[Block],
+) -> tuple[Mapping[str, McpApprovalRequest], Sequence[McpCall], Collection[str]]:
+    """The requests for approval in the conversation, its calls, and which of the requests were
+    answered, either way."""
     requests, calls, answered = {}, [], set()
     for block in prior:
         if b'"mcp_' not in block.item:
@@ -163,7 +156,7 @@ def _stored(prior: Sequence[Block]) -> _Stored:
                 answered.add(item["approval_request_id"])
             case "mcp_call":
                 calls.append(McpCall.model_validate(item))
-    return _Stored(requests, calls, answered)
+    return requests, calls, answered
 
 
 def not_offered(call: Approved) -> InvalidRequest:

@@ -7,6 +7,7 @@ token.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import re
 from typing import TYPE_CHECKING, Literal
@@ -101,28 +102,23 @@ class CitationText:
             yield escaped(text)
 
 
+@dataclasses.dataclass(slots=True)
 class FileCitations:
     """Cites the files that code has written in this response, behind a message. The final answer
     cites all of them, up to `MOST_CITED`, other messages those that they name."""
 
-    def __init__(
-        self,
-        files: Callable[[], Sequence[WrittenFile]],
-        text: CitationText | None,
-        phase: Phase,
-    ) -> None:
-        """`text` makes the other citations of the message."""
-        self._files = files
-        self._text = text
-        self._all = phase == "final_answer"
-        self._sent: list[bytes] = []
+    files: Callable[[], Sequence[WrittenFile]]
+    text: CitationText | None
+    """Makes the other citations of the message."""
+    phase: Phase
+    _sent: list[bytes] = dataclasses.field(default_factory=list)
 
     def feed(self, pieces: Sequence[bytes]) -> Sequence[bytes | Annotation]:
-        return self._noted(pieces if self._text is None else self._text.feed(pieces))
+        return self._noted(pieces if self.text is None else self.text.feed(pieces))
 
     def finish(self) -> Sequence[bytes | Annotation]:
-        left = () if self._text is None else self._noted(self._text.finish())
-        return [*left, *self._citations()] if self._files() else left
+        left = () if self.text is None else self._noted(self.text.finish())
+        return [*left, *self._citations()] if self.files() else left
 
     def _noted(self, parts: Sequence[bytes | UrlCitation]) -> Sequence[bytes | UrlCitation]:
         self._sent += [part for part in parts if isinstance(part, bytes)]
@@ -130,9 +126,9 @@ class FileCitations:
 
     def _citations(self) -> Iterator[ContainerFileCitation]:
         text: str = orjson.loads(b'"%b"' % b"".join(self._sent))
-        for container_id, file_id, path in self._files()[:MOST_CITED]:
+        for container_id, file_id, path in self.files()[:MOST_CITED]:
             named = place_of(path, text)
-            if named is not None or self._all:
+            if named is not None or self.phase == "final_answer":
                 start, end = named or (len(text), len(text))
                 name = path.rpartition("/")[2]
                 yield ContainerFileCitation(container_id, file_id, name, start, end)

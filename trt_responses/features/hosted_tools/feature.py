@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from trt_responses.feature import Step
 from trt_responses.features.hosted_tools.approvals import (
-    Ledger,
     approved_calls,
+    claim,
     has_approvals,
     not_offered,
     silent_places,
@@ -38,18 +38,21 @@ if TYPE_CHECKING:
     from trt_responses.run.draft import Draft
     from trt_responses.run.generation import Generation
     from trt_responses.run.turns import Turn
+    from trt_responses.stores.whole import WholeStore
     from trt_responses.tool import Tool
 
 
 class HostedTools:
     """Runs the tools that the operator has switched on."""
 
-    def __init__(self, tools: Mapping[str, Tool], ledger: Ledger, signer: Sealing | None) -> None:
+    def __init__(
+        self, tools: Mapping[str, Tool], store: WholeStore, signer: Sealing | None
+    ) -> None:
         """`tools` by their kinds."""
         # Every request has an input; approvals in it are of MCP calls.
         self.reads = ("built_in", "input") if "mcp" in tools else ("built_in",)
         self.tools = tools
-        self.ledger = ledger
+        self.store = store
         self.signer = signer
         self.memory = OfferMemory()
 
@@ -124,7 +127,7 @@ class ToolsStep(Step):
             )
             draft.recipients = Both(draft.recipients, loop.recipients)
             draft.tool_names = Both(draft.tool_names, opened.used.names())
-        await self._hosted.ledger.claim(self._approved, draft.owner, draft.id)
+        await claim(self._approved, self._hosted.store, draft.owner, draft.id)
 
     def write(self, draft: Draft) -> None:
         if self._loop is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from trt_responses.features.hosted_tools.approvals import Ledger
 from trt_responses.features.hosted_tools.feature import HostedTools
 from trt_responses.features.hosted_tools.tools import CHOICES as HOSTED_CHOICES
 from trt_responses.features.hosted_tools.tools import TOOLS as HOSTED
@@ -35,7 +34,7 @@ def install(server: Server) -> None:
     TOOLS.update(HOSTED)
     CHOICES.update(HOSTED_CHOICES)
     tools = {tool.kind: tool for tool in server.tools}
-    server.features.append(HostedTools(tools, Ledger(server.store), server.sealing))
+    server.features.append(HostedTools(tools, server.store, server.sealing))
     if offered := [one for tool in tools.values() for one in offers_of(tool)]:
         server.model_facts["tools"] = offered
 

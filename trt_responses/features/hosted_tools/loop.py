@@ -198,7 +198,7 @@ class ToolLoop:
     async def _message(
         self,
         answer: ToolAnswer,
-        recipient: str | None,
+        recipient: str,
         channel: str | None,
         generation: Generation,
         room: int,
@@ -206,8 +206,7 @@ class ToolLoop:
         """The answer as a message that leaves room for the model to go on; None without room."""
         most = max(1, room - min(RESERVE, room // 2))
         text = shortened(answer.text, min(MAX_ANSWER_BYTES, most * 8))
-        used = self._tools.get(recipient or "")
-        channel = channel or (ROWS[used.runner.kind].kind.channel if used else "analysis")
+        channel = channel or ROWS[self._tools[recipient].runner.kind].kind.channel
         continuation, reader = generation.notes.continuation, generation.reader
         assert continuation is not None, "who offers tools sends no ids"
         while True:

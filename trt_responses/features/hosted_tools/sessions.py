@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from trt_responses.store import Block
     from trt_responses.tool import Opening, Recipient, Session, Tool
     from trt_responses.tools.containers import WrittenFile
-    from trt_responses.tools.session import Listing, Source
+    from trt_responses.tools.session import Listing
     from trt_responses.wire.output import Phase
 
     Json = dict[str, Any]
@@ -205,32 +205,22 @@ class OpenedTools:
         tools = self._memory.joined(accepted.tools, offered)
         return replace(accepted, tools=tools, choice=_chosen(accepted.choice, offered))
 
-    @property
-    def source(self) -> Callable[[int, int], Source | None] | None:
-        """The source of the lines that can be cited, of the one tool that has any."""
-        for session in self._sessions:
-            if hasattr(session, "source"):  # a `CitedSession`
-                source: Callable[[int, int], Source | None] = session.source
-                return source
-        return None
-
-    @property
-    def files(self) -> Callable[[], Sequence[WrittenFile]] | None:
-        """The files that calls have written so far; None if no tool writes any."""
-        writing = [one for one in self._sessions if hasattr(one, "written")]  # `WritesFiles`
-        return (lambda: [file for one in writing for file in one.written]) if writing else None
-
     def cited_text(self, *, of_files: bool) -> Callable[[Phase], CitedText] | None:
         """Makes citations of what the tools have shown and written; None if they do neither."""
-        source, files = self.source, self.files if of_files else None
-        if files is None and source is None:
+        opened = self._sessions
+        sources = [one.source for one in opened if hasattr(one, "source")]  # of a `CitedSession`
+        writing = [one for one in opened if of_files and hasattr(one, "written")]  # `WritesFiles`
+        if not sources and not writing:
             return None
 
+        def files() -> Sequence[WrittenFile]:
+            return [file for one in writing for file in one.written]
+
         def made(phase: Phase) -> CitedText:
-            marks = None if source is None else CitationText(source)
-            if files is None and marks is not None:
+            marks = CitationText(sources[0]) if sources else None  # one tool alone has any
+            if marks is not None and not writing:
                 return CitedText(marks)
-            return CitedText(FileCitations(files or tuple, marks, phase))
+            return CitedText(FileCitations(files, marks, phase))
 
         return made
 

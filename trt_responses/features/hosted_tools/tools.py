@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, model_serializer
 
@@ -13,6 +13,12 @@ from trt_responses.wire.base import TEXT_OR_OBJECT, Kinds, ListOf, NonEmpty, Opt
 from trt_responses.wire.choice import FolderChoice
 from trt_responses.wire.tools import FolderTool
 
+Search = Literal[
+    "web_search",
+    "web_search_2025_08_26",
+    "web_search_preview",
+    "web_search_preview_2025_03_11",
+]
 Domain = Annotated[str, Field(pattern=r"^\s*[\w-]+(\.[\w-]+)*\.?\s*$", max_length=253)]
 
 
@@ -146,12 +152,7 @@ class UserLocation(Options):
 class WebSearchTool(HostedTool):
     """A browser that the server runs, where the operator has switched it on."""
 
-    type: Literal[
-        "web_search",
-        "web_search_2025_08_26",
-        "web_search_preview",
-        "web_search_preview_2025_03_11",
-    ]
+    type: Search
     filters: SearchFilters | None = None
     search_context_size: Literal["low", "medium", "high"] | None = None
     user_location: UserLocation | None = None
@@ -173,14 +174,10 @@ class McpChoice(FolderChoice):
         return self.server_label, self.name
 
 
-SEARCHES = (
-    *("web_search", "web_search_2025_08_26"),
-    *("web_search_preview", "web_search_preview_2025_03_11"),
-)
 TOOLS: dict[str, type[FolderTool]] = {
     "code_interpreter": CodeInterpreterTool,
     "mcp": McpTool,
-    **dict.fromkeys(SEARCHES, WebSearchTool),
+    **dict.fromkeys(get_args(Search), WebSearchTool),
 }
 """By each of their names."""
 
@@ -188,17 +185,11 @@ TOOLS: dict[str, type[FolderTool]] = {
 class HostedChoice(FolderChoice):
     """A tool of the server's that has no name but its kind."""
 
-    type: Literal[
-        "code_interpreter",
-        "web_search",
-        "web_search_2025_08_26",
-        "web_search_preview",
-        "web_search_preview_2025_03_11",
-    ]
+    type: Literal["code_interpreter", Search]
 
 
 CHOICES: dict[str, type[FolderChoice]] = {
     "code_interpreter": HostedChoice,
     "mcp": McpChoice,
-    **dict.fromkeys(SEARCHES, HostedChoice),
+    **dict.fromkeys(get_args(Search), HostedChoice),
 }

@@ -89,9 +89,6 @@ class UsedTools(Mapping[str, UsedTool]):
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
-    def __bool__(self) -> bool:
-        return bool(self.opened)  # without counting them
-
     def names(self) -> Collection[str]:
         """The tools by their names in the prompt."""
         if self._hidden:
@@ -151,7 +148,7 @@ class NewCalls(Mapping[str, "NewCall"]):
         self,
         tools: Mapping[str, UsedTool],
         sign: Callable[[Sequence[str]], str] | None,
-        others: Mapping[str, NewCall] = NO_CALLS,
+        others: Mapping[str, NewCall],
     ) -> None:
         """`sign` vouches for those that wait for the client's approval."""
         self._tools, self._sign, self._others = tools, sign, others

@@ -136,16 +136,12 @@ class Repeats:
         except BaseException as error:
             attempt.refused(error)
             raise
-        self.make(attempt, run, runs)
-        return Joined(run, leave, {})
-
-    def make(self, attempt: Attempt, run: Run, runs: Runs) -> None:
-        """Make the attempt's run for all its readers, in a task of its own."""
-        if not run.kept:
+        if not run.kept:  # it is made for all its readers, in a task of its own
             making = asyncio.create_task(_make(run, runs))
             self._making.add(making)
             making.add_done_callback(self._making.discard)
         attempt.run.set_result(run)
+        return Joined(run, leave, {})
 
     def _sweep(self, now: float) -> None:
         while self._attempts:

@@ -39,43 +39,23 @@ class InspectedResponse(Response):
     output_messages: Sequence[Mapping[str, Any]] | None = None
 
 
+@dataclass(frozen=True)
 class Inclusion:
-    """Adds what `include` requests to last snapshots. Without `tells_messages` texts with their ids
-    are not included."""
+    """Adds what `include` requests to last snapshots."""
 
     reads = ("included",)
-
-    def __init__(
-        self, dialect_of: Callable[[str], Dialect], *, tells_messages: bool = True
-    ) -> None:
-        """`dialect_of` returns the dialect of a model."""
-        self._dialect_of = dialect_of
-        self._tells_messages = tells_messages
+    dialect_of: Callable[[str], Dialect]
+    """Returns the dialect of a model."""
+    tells_messages: bool
+    """Whether texts with their ids may be included."""
 
     def accept(self, accepted: Accepted) -> Step | None:
         wanted = [value for value in INCLUDED if value in accepted.included]
         return IncludeStep(self, wanted) if wanted else None
 
-    def check(self, included: Collection[Included]) -> None:
-        """Refuse what a setting does not allow."""
-        if "messages" in included and not self._tells_messages:
-            raise Forbidden(
-                "'include' names 'messages', which this server hides: the operator must set "
-                "TRT_RESPONSES_EXPLAIN to 'full'.",
-                param="include",
-                code="messages_hidden",
-            )
-
-    async def added(self, last: Response, run: Run, included: Collection[Included]) -> Response:
-        """The snapshot with what was requested."""
-        facts = run.facts(last)
-        extra: Json = {"metrics": metrics_of(facts)} if "metrics" in included else {}
-        if "messages" in included:
-            extra |= await asyncio.to_thread(self._messages, facts)
-        return InspectedResponse(**vars(last), **extra)
-
-    def _messages(self, facts: RunFacts) -> Json:
-        trace, dialect = trace_of(facts), self._dialect_of(facts.response.model)
+    def messages(self, facts: RunFacts) -> Json:
+        """What the model read and wrote. Takes long: call it in a thread."""
+        trace, dialect = trace_of(facts), self.dialect_of(facts.response.model)
         written = [i for s in trace.segments for i in (*s.forced, *s.kept)]
         return {
             "input_messages": [
@@ -101,7 +81,14 @@ class IncludeStep(Step):
         self._wanted = included
 
     async def acquire(self, draft: Draft) -> None:
-        self._inclusion.check(self._wanted)
+        """Refuse what a setting does not allow."""
+        if "messages" in self._wanted and not self._inclusion.tells_messages:
+            raise Forbidden(
+                "'include' names 'messages', which this server hides: the operator must set "
+                "TRT_RESPONSES_EXPLAIN to 'full'.",
+                param="include",
+                code="messages_hidden",
+            )
 
     def write(self, draft: Draft) -> None:
         self._wanted = [value for value in self._wanted if value in draft.accepted.included]
@@ -111,7 +98,11 @@ class IncludeStep(Step):
     async def conclude(self, last: Response, run: Run) -> Response:
         if not self._wanted:
             return last
-        return await self._inclusion.added(last, run, self._wanted)
+        facts = run.facts(last)
+        extra: Json = {"metrics": metrics_of(facts)} if "metrics" in self._wanted else {}
+        if "messages" in self._wanted:
+            extra |= await asyncio.to_thread(self._inclusion.messages, facts)
+        return InspectedResponse(**vars(last), **extra)
 
 
 def metrics_of(facts: RunFacts) -> Json:

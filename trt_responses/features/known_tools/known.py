@@ -71,7 +71,8 @@ class KnownTools:
         places = [*_places(body)]
         known = [(sent, start) for start in places if (sent := self._known_at(body, start))]
         if known:
-            sent, start = max(known, key=_length)  # one try, for it parses the whole body
+            # One try, for it parses the whole body.
+            sent, start = max(known, key=lambda one: len(one[0]))
             with suppress(InvalidRequest):  # which tells another place than the whole would
                 fields = parse(b'%b"%b"%b' % (body[:start], STANDS_FOR, body[start + len(sent) :]))
                 if isinstance(fields, dict) and fields.get("tools") == STANDS_FOR.decode():
@@ -131,10 +132,6 @@ def _may_be_kept(tool: Tool) -> bool:
     if not isinstance(tool, FolderTool) or not tool.secret_fields:
         return not isinstance(tool, OtherTool)
     return not tool.model_extra and all(getattr(tool, one) is None for one in tool.secret_fields)
-
-
-def _length(known: tuple[bytes, int]) -> int:
-    return len(known[0])
 
 
 def _places(body: bytes) -> Iterator[int]:

@@ -75,11 +75,9 @@ class ParallelCalls(StepwisePlan):
         most: int,
         budget: Budget,
     ) -> None:
-        super().__init__(language, guides)
+        super().__init__(language, guides, bodies, budget)
         self._plan = plan
-        self._bodies = bodies
         self._most = most
-        self._budget = budget
 
     def __str__(self) -> str:
         return f"{self._plan}, and up to {self._most - 1} more calls"
@@ -96,10 +94,10 @@ class ParallelCalls(StepwisePlan):
             if (body := self._begun(reader)) is None:
                 reader.take_back()
                 return
-            yield self._body(body, (), self._budget)
+            yield self._body(body)
 
     def _room(self) -> int:
-        return self._left(self._budget, self._language.assistant)
+        return self._left(self._language.assistant)
 
     def _header(self) -> Segment:
         gate = CallGate(self._bodies, self._language.token_bytes)

@@ -15,8 +15,7 @@ import pytest
 from tests.support.scripted.engine import ScriptedEngine
 from tests.support.served import SETTINGS, served
 from trt_responses.app import create_app
-from trt_responses.features.description.docs import page_of
-from trt_responses.features.description.document import document_of
+from trt_responses.features.description.docs import document_of, page_of
 from trt_responses.settings import Settings
 from trt_responses.wire.judge import FIELDS
 

@@ -16,7 +16,7 @@ from tests.support.golden import told
 from tests.support.replay import PROMPT, Stage, load, names, staged, transcript_from
 from trt_responses.errors import Forbidden
 from trt_responses.features.explain.explain import Explainer
-from trt_responses.features.explain.outline import Outline, outline_of
+from trt_responses.features.explain.explanations import Outline, outline_of
 from trt_responses.features.explain.transcript import transcript_of, written
 from trt_responses.frozen import replace
 from trt_responses.harmony.dialect import harmony

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from trt_responses.errors import InvalidRequest
-from trt_responses.features.hosted_tools.approvals import REMEMBERED_S, Ledger
+from trt_responses.features.hosted_tools.approvals import REMEMBERED_S, claim
 from trt_responses.features.hosted_tools.loop import Approved
 from trt_responses.stores.sqlite.store import SqliteStore
 
@@ -27,17 +27,17 @@ def test_an_approval_is_good_on_one_server_alone(tmp_path: Path) -> None:
         stores = [SqliteStore(tmp_path / "history", clock_s=lambda: now[0]) for _ in range(2)]
         for store in stores:
             await store.start()
-        one, other = map(Ledger, stores)
-        await one.claim([approved("a")], "ann", "resp_1")
-        await one.claim([approved("a")], "ann", "resp_1")  # the same response, taken over
-        await other.claim([approved("a")], "bob", "resp_2")
+        one, other = stores
+        await claim([approved("a")], one, "ann", "resp_1")
+        await claim([approved("a")], one, "ann", "resp_1")  # the same response, taken over
+        await claim([approved("a")], other, "bob", "resp_2")
         with pytest.raises(InvalidRequest) as refused:
-            await other.claim([approved("b"), approved("a")], "ann", "resp_3")
+            await claim([approved("b"), approved("a")], other, "ann", "resp_3")
         assert (refused.value.code, refused.value.param) == ("approval_already_used", "place of a")
-        await one.claim([approved("b")], "ann", "resp_4")  # the refusal has used up nothing
+        await claim([approved("b")], one, "ann", "resp_4")  # the refusal has used up nothing
         now[0] += REMEMBERED_S - 1
         with pytest.raises(InvalidRequest):
-            await other.claim([approved("a")], "ann", "resp_5")
+            await claim([approved("a")], other, "ann", "resp_5")
         for store in stores:
             await store.stop()
 
