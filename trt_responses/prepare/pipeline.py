@@ -15,10 +15,11 @@ from __future__ import annotations
 import asyncio
 import shutil
 import time
+from abc import ABC, abstractmethod
 from contextlib import suppress
 from dataclasses import field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from trt_responses.errors import StartupError
 from trt_responses.files import reason
@@ -26,7 +27,7 @@ from trt_responses.frozen import dataclass
 from trt_responses.prepare.digests import DIGESTS, digested, version_of
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.files import FINISHED, unwritable
-from trt_responses.prepare.machine import library_versions
+from trt_responses.prepare.machine import library_versions, this_machine
 from trt_responses.prepare.memory import memory
 from trt_responses.prepare.note import card_fields
 from trt_responses.prepare.phases import Phases, rounded
@@ -134,45 +135,49 @@ class Product:
     ignores: tuple[str, ...] = ()
 
 
-class Target(Protocol):
+class Target(ABC):
     """One kind of engine: the facts that its files depend on, and the phases that write them."""
 
-    @property
-    def kind(self) -> Kind: ...
-    @property
-    def weight_type(self) -> StoredWeights: ...
-    @property
-    def checkpoint(self) -> WeightSource: ...
+    kind: Kind
+    weight_type: StoredWeights
+    checkpoint: WeightSource
+    tools: BuildTools
+
     @property
     def engine_for(self) -> Callable[[Path, Card], Engine] | None:
         """Creates the engine that verifies the build. None: the target's own phases verify it, or
         it stays unverified."""
+        return self.tools.engine_for
 
+    @abstractmethod
     def identity(self, source: Source) -> str:
         """A JSON text of everything that the files depend on: content, without times and paths."""
 
     def difference(self, card: Card, directory: Path) -> str | None:
         """The reason to build an earlier run's engine again; None if it is still valid."""
+        return cards.compare(card, directory, this_machine())
 
+    @abstractmethod
     def disk_bytes(self) -> float:
         """The bytes of all its files."""
 
     def expected(self) -> Mapping[str, float]:
         """The seconds of each phase in order, if they do not follow from the bytes."""
+        return {}
 
+    @abstractmethod
     def make(self, directory: Path, phases: Phases) -> Product:
         """Write the missing files, and return the product."""
 
     def notes(self, card: Card) -> tuple[str, ...]:
         """Notes for the operator about the outcome."""
+        return ()
 
 
-def prepared(
-    target: Target, engines_dir: Path, name: str, tools: BuildTools, *, wait: bool = False
-) -> Built:
+def prepared(target: Target, engines_dir: Path, name: str, *, wait: bool = False) -> Built:
     """Build the engine, or return the existing one. `wait`: wait for another build of the same
     engine, instead of refusing."""
-    run = _Run(target, engines_dir / checked_name(name), tools)
+    run = _Run(target, engines_dir / checked_name(name))
     if (reason := unwritable(run.home)) is None:
         with locked(run.home, wait=wait):
             versions.adopt(run.home)
@@ -208,10 +213,10 @@ def _answer(
 class _Run:
     """One run over the phases of one engine."""
 
-    def __init__(self, target: Target, home: Path, tools: BuildTools) -> None:
+    def __init__(self, target: Target, home: Path) -> None:
         self.home = home
         self._target = target
-        self._tools = tools
+        tools = self._tools = target.tools
         self._phases = Phases(tools.progress, tools.clock, target.expected(), self._announce)
 
     def existing(self) -> Built | None:

@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from trt_responses.prepare.checkpoint.architecture import Architecture
-    from trt_responses.prepare.graph.builder import Builder
+    from trt_responses.prepare.graph.builder import Builder, Value
     from trt_responses.prepare.graph.onnx_file import Element
-    from trt_responses.prepare.graph.value import Value
     from trt_responses.prepare.graph.weights import Weights
 
     Cache = tuple[Value, Value]

@@ -15,8 +15,7 @@ from trt_responses.prepare.graph.onnx_file import FLOAT32, INT64
 
 if TYPE_CHECKING:
     from trt_responses.prepare.checkpoint.architecture import Architecture
-    from trt_responses.prepare.graph.builder import Builder
-    from trt_responses.prepare.graph.value import Value
+    from trt_responses.prepare.graph.builder import Builder, Value
     from trt_responses.prepare.graph.weights import Weights
 
 ALWAYS_EXACT = 64

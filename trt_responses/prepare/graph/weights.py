@@ -16,9 +16,8 @@ if TYPE_CHECKING:
     from trt_responses.prepare.checkpoint.architecture import Architecture
     from trt_responses.prepare.checkpoint.open import Checkpoint
     from trt_responses.prepare.checkpoint.safetensors import Array
-    from trt_responses.prepare.graph.builder import Builder
+    from trt_responses.prepare.graph.builder import Builder, Value
     from trt_responses.prepare.graph.onnx_file import Element
-    from trt_responses.prepare.graph.value import Value
 
 PROJECTIONS = ("gate_up", "down")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from itertools import chain
-from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import gguf
 
@@ -35,15 +35,13 @@ from trt_responses.prepare.llamacpp.head import byte_letters
 from trt_responses.prepare.llamacpp.merges import both_spellings, stand_in_merges
 from trt_responses.prepare.llamacpp.move import PLAIN_COPY, Copy, copy_of
 from trt_responses.prepare.llamacpp.region import region_of
-from trt_responses.prepare.machine import this_machine
-from trt_responses.prepare.pipeline import Product, prepared
-from trt_responses.prepare.shelf.card import DialectFacts, compare
+from trt_responses.prepare.pipeline import Product, Target, prepared
+from trt_responses.prepare.shelf.card import DialectFacts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from trt_responses.engine import Engine
     from trt_responses.prepare.checkpoint.safetensors import Array
     from trt_responses.prepare.llamacpp.gguf_file import Value
     from trt_responses.prepare.llamacpp.region import Region
@@ -189,7 +187,7 @@ def prepare(
 ) -> Built:
     """Prepare an engine, or return the prepared one. `family`: the operator's `--dialect`."""
     copy = copy_of(source.region, engines_dir, move=tools.move)
-    return prepared(_Copy(source, family, tools, copy), engines_dir, name, tools, wait=wait)
+    return prepared(_Copy(source, family, tools, copy), engines_dir, name, wait=wait)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,33 +199,27 @@ class Copied:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class _Copy:
+class _Copy(Target):
     """The target of `prepare.pipeline` for one file."""
 
-    kind: ClassVar[Kind] = "llamacpp"
-    weight_type: ClassVar[StoredWeights] = "gguf"
+    kind: Kind = "llamacpp"
+    weight_type: StoredWeights = "gguf"
     checkpoint: TemplateSource
-    family: str | None
-    tools: BuildTools
-    copy: Copy
 
-    @property
-    def engine_for(self) -> Callable[[Path, Card], Engine] | None:
-        return self.tools.engine_for
+    def __init__(
+        self, checkpoint: TemplateSource, family: str | None, tools: BuildTools, copy: Copy
+    ) -> None:
+        self.checkpoint = checkpoint
+        self.tools = tools
+        self._family = family
+        self._copy = copy
 
     def identity(self, source: Source) -> str:
-        facts = {"source": source_facts(source), "family": self.family, "converter": CONVERTER}
+        facts = {"source": source_facts(source), "family": self._family, "converter": CONVERTER}
         return json.dumps(facts)
 
-    def difference(self, card: Card, directory: Path) -> str | None:
-        return compare(card, directory, this_machine())
-
     def disk_bytes(self) -> float:
-        return self.copy.disk_bytes(self.checkpoint.size_bytes)
-
-    def expected(self) -> dict[str, float]:
-        return {}
+        return self._copy.disk_bytes(self.checkpoint.size_bytes)
 
     def notes(self, card: Card) -> tuple[str, ...]:
         return () if card.dialect is None else (card.dialect.sentence(),)
@@ -250,11 +242,11 @@ class _Copy:
         began = self.tools.clock()
         dialect_file = directory / DIALECT
         write_whole(dialect_file, json.dumps(self.checkpoint.vocabulary))
-        dialect = self.tools.dialect_for(dialect_file, self.family)
+        dialect = self.tools.dialect_for(dialect_file, self._family)
         phases.begin("copy", self.checkpoint.size_bytes)
         part = directory / f"{MODEL}.part"
         try:
-            write_served(self.checkpoint, part, phases.advance, self.copy)
+            write_served(self.checkpoint, part, phases.advance, self._copy)
             part.replace(directory / MODEL)
         except OSError:
             part.unlink(missing_ok=True)

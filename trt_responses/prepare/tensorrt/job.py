@@ -27,7 +27,7 @@ from trt_responses.prepare.graph.onnx_file import Element  # likewise
 from trt_responses.prepare.progress import megabytes
 from trt_responses.prepare.shelf.chain import Format  # decoded by its annotation
 from trt_responses.prepare.tensorrt.binding import binding
-from trt_responses.prepare.tensorrt.network import Listing, Network, Sizes
+from trt_responses.prepare.tensorrt.network import Listing, Network
 from trt_responses.prepare.tensorrt.targets import Family
 
 MODULE = "trt_responses.prepare.tensorrt.job"
@@ -111,7 +111,7 @@ def _built(job: CompileJob) -> CompileResult:
     network.fill(open_checkpoint(Path(job.checkpoint)).tensors, job.family)
     if job.element == "float32" or job.length >= LONG:
         network.decompose()
-    listing = network.listing(Sizes(job.slots, job.chunk))
+    listing = network.listing(job.slots, job.chunk)
     plan = network.built(listing, job.targets)
     digest = _written(Path(job.plan), plan)
     seconds = round(time.perf_counter() - began, 3)

@@ -12,7 +12,7 @@ from trt_responses.prepare.checkpoint.mxfp4 import SCALE_BIAS, VALUES, codes, de
 from trt_responses.prepare.checkpoint.safetensors import narrow, widen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from numpy.typing import NDArray
 
@@ -64,21 +64,22 @@ def _gate_first(rows: Array) -> Array:
 
 def _dense(stored: Array, order: Order, element: Element) -> Constant:
     experts, inputs, outputs = stored.shape
-    values = np.empty((experts, outputs, inputs), _numpy_type(element))
-    exact = True
-    for n in range(experts):
-        values[n], same = _as_element(order(stored[n].T), element)
-        exact &= same
-    return Constant(values, DATA_TYPE[element], values.shape, exact=exact)
+    return _converted((order(rows.T) for rows in stored), (experts, outputs, inputs), element)
 
 
 def _unpacked(blocks: Array, scales: Array, order: Order, element: Element) -> Constant:
-    values = np.empty(_logical(blocks), _numpy_type(element))
+    matrices = (order(dequantised(*pair)) for pair in zip(blocks, scales, strict=True))
+    return _converted(matrices, _logical(blocks), element)
+
+
+def _converted(matrices: Iterable[Array], shape: tuple[int, ...], element: Element) -> Constant:
+    """The experts' matrices in an element's type, one after the other."""
+    values = np.empty(shape, _numpy_type(element))
     exact = True
-    for n in range(len(values)):
-        values[n], same = _as_element(order(dequantised(blocks[n], scales[n])), element)
+    for n, matrix in enumerate(matrices):
+        values[n], same = _as_element(matrix, element)
         exact &= same
-    return Constant(values, DATA_TYPE[element], values.shape, exact=exact)
+    return Constant(values, DATA_TYPE[element], shape, exact=exact)
 
 
 def _four_bits(blocks: Array, scales: Array, order: Order, element: Element) -> Constant:
