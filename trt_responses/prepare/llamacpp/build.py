@@ -24,9 +24,9 @@ from trt_responses.prepare.files import (
     sha256_of,
     write_finished,
 )
-from trt_responses.prepare.llamacpp.gguf import WEIGHT_TYPES, Planned, WeightType, plan, write_gguf
+from trt_responses.prepare.llamacpp.gguf import WEIGHT_TYPES, WeightType, plan, write_gguf
 from trt_responses.prepare.llamacpp.gguf_checkpoint import GgufCheckpoint, open_gguf
-from trt_responses.prepare.llamacpp.head import write_head
+from trt_responses.prepare.llamacpp.head import Planned, write_head
 from trt_responses.prepare.llamacpp.move import Copy, copy_of
 from trt_responses.prepare.phases import Phases
 from trt_responses.prepare.pipeline import BuildTools, Built, Product, Target, prepared

@@ -6,6 +6,7 @@ nothing.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from gguf import GGMLQuantizationType as Kind
@@ -14,14 +15,14 @@ from trt_responses.frozen import dataclass
 from trt_responses.prepare.checkpoint.architecture import Field, from_gguf
 from trt_responses.prepare.faults import PrepareError, refusal, shown
 from trt_responses.prepare.files import GGUF, GGUF_PART
-from trt_responses.prepare.llamacpp.gguf import ALWAYS_F32, Planned, tensor_shapes
+from trt_responses.prepare.llamacpp.gguf import ALWAYS_F32, tensor_shapes
 from trt_responses.prepare.llamacpp.gguf_file import ALIGNMENT, StoredTensor, read_gguf
-from trt_responses.prepare.llamacpp.head import token_strings
+from trt_responses.prepare.llamacpp.head import Planned, token_strings
 from trt_responses.prepare.llamacpp.region import region_of
 from trt_responses.tokens.control import CONTROL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from trt_responses.prepare.checkpoint.architecture import Architecture
@@ -73,18 +74,15 @@ class GgufCheckpoint:
     def plan(self) -> list[Planned]:
         """The tensors to write, byte for byte those of the file."""
         return [
-            Planned(each.name, each.shape, each.kind, _as_it_is(each))
+            Planned(each.name, each.shape, each.kind, partial(_as_it_is, each))
             for each in self.stored.values()
         ]
 
 
-def _as_it_is(tensor: StoredTensor) -> Callable[[], Iterator[Array]]:
-    def slices() -> Iterator[Array]:
-        data = tensor.read()
-        for start in range(0, len(data), COPY_BYTES):
-            yield data[start : start + COPY_BYTES]
-
-    return slices
+def _as_it_is(tensor: StoredTensor) -> Iterator[Array]:
+    data = tensor.read()
+    for start in range(0, len(data), COPY_BYTES):
+        yield data[start : start + COPY_BYTES]
 
 
 def open_gguf(path: Path, vocabulary: Vocabulary) -> GgufCheckpoint:

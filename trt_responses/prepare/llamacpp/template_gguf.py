@@ -31,7 +31,7 @@ from trt_responses.prepare.files import (
     write_finished,
 )
 from trt_responses.prepare.llamacpp.gguf_file import ALIGNMENT, read_gguf
-from trt_responses.prepare.llamacpp.head import byte_letters
+from trt_responses.prepare.llamacpp.head import LETTERS, in_letters
 from trt_responses.prepare.llamacpp.merges import both_spellings, stand_in_merges
 from trt_responses.prepare.llamacpp.move import PLAIN_COPY, Copy, copy_of
 from trt_responses.prepare.llamacpp.region import region_of
@@ -62,7 +62,6 @@ BYTE_LEVEL = "gpt2"
 """GGUF's name for byte-level BPE."""
 MOST_TOKENS = 1 << 20
 """More than any vocabulary has."""
-LETTERS = byte_letters()
 BYTES = {chr(LETTERS.get(byte, byte)): byte for byte in range(256)}
 
 
@@ -289,10 +288,10 @@ def _renamed(vocabulary: Mapping[str, object]) -> dict[str, object]:
     assert isinstance(types, list)
     assert isinstance(merges, list)
     whole = [
-        text if is_whole(raw) else _in_letters(spelled(raw).encode())
+        text if is_whole(raw) else in_letters(spelled(raw).encode())
         for text, raw in zip(tokens, raw_tokens(tokens, types), strict=True)
     ]
-    ours = [" ".join(map(_in_letters, pair)) for pair in stand_in_merges()]
+    ours = [" ".join(map(in_letters, pair)) for pair in stand_in_merges()]
     return {TOKENS: whole, MERGES: [*ours, *chain.from_iterable(map(_both_spellings, merges))]}
 
 
@@ -303,11 +302,7 @@ def _both_spellings(merge: str) -> Iterator[str]:
     match parts:
         case (bytes() as first, bytes() as second):
             _, *other = both_spellings((first, second))
-            yield from (" ".join(map(_in_letters, pair)) for pair in other)
-
-
-def _in_letters(raw: bytes) -> str:
-    return raw.decode("latin-1").translate(LETTERS)
+            yield from (" ".join(map(in_letters, pair)) for pair in other)
 
 
 def _of_letters(text: str) -> bytes | None:
