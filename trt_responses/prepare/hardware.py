@@ -15,6 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from trt_responses.frozen import dataclass
+from trt_responses.prepare.files import nearest
 
 PACKAGE = "tensorrt-llm"
 QUERY = ("name", "compute_cap", "memory.total", "memory.free", "driver_version")
@@ -80,10 +81,13 @@ def gpu_facts(gpus: Sequence[Gpu] | None = None) -> dict[str, str]:
 
 def package_version(python: Path | None = None) -> str | None:
     """The release of TensorRT-LLM in an interpreter (by default this one); None if it has none."""
-    if python is not None:
-        return _version_elsewhere(python)
+    return installed_version(PACKAGE) if python is None else _version_elsewhere(python)
+
+
+def installed_version(name: str) -> str | None:
+    """The release of a package in this interpreter; None if it is not installed."""
     try:
-        return version(PACKAGE)
+        return version(name)
     except PackageNotFoundError:
         return None
 
@@ -98,8 +102,7 @@ def _version_elsewhere(python: Path) -> str | None:
 
 def free_disk_bytes(directory: Path) -> int:
     """The free bytes on the disk of a directory, which need not exist yet."""
-    place = next(p for p in (directory.absolute(), *directory.absolute().parents) if p.exists())
-    return shutil.disk_usage(place).free
+    return shutil.disk_usage(nearest(directory)).free
 
 
 def visible_gpus(

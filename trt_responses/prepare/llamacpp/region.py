@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import gguf
 
 from trt_responses.prepare.faults import PrepareError
+from trt_responses.prepare.files import nearest
 from trt_responses.prepare.llamacpp.gguf_file import ALIGNMENT
 
 if TYPE_CHECKING:
@@ -66,21 +67,12 @@ def region_of(head: GgufHead, path: Path) -> Region | None:
 def shares_blocks(source: Path, directory: Path) -> bool:
     """Whether a file in the directory can share blocks of the disk with the source."""
     try:
-        with source.open("rb") as theirs, tempfile.TemporaryFile(dir=existing(directory)) as ours:
+        with source.open("rb") as theirs, tempfile.TemporaryFile(dir=nearest(directory)) as ours:
             size = BLOCK if source.stat().st_size >= BLOCK else 0
             fcntl.ioctl(ours, CLONE_RANGE, CLONE.pack(theirs.fileno(), 0, size, 0))
     except OSError:
         return False
     return True
-
-
-def existing(directory: Path) -> Path:
-    """The directory, or the nearest one above it that exists."""
-    return next(
-        folder
-        for folder in (directory.absolute(), *directory.absolute().parents)
-        if folder.exists()
-    )
 
 
 def filled(head: bytes, start: int, block: int = BLOCK) -> bytes:

@@ -23,6 +23,7 @@ from trt_responses.prepare.files import (
     GRAPH,
     MODEL,
     EngineFile,
+    bytes_of,
     decoded,
     file_difference,
 )
@@ -151,17 +152,11 @@ def write_card(directory: Path, card: Card) -> None:
 
 def read_card(directory: Path) -> Card:
     """The card of an engine directory. Raises a `PrepareError` for a missing or a wrong field."""
-    path = directory / CARD
-    try:
-        with path.open("rb") as file:
-            text = file.read(MAX_CARD_BYTES)
-    except FileNotFoundError:
+    if (text := bytes_of(directory / CARD, MAX_CARD_BYTES)) is None:
         raise PrepareError(
             f"{directory} has no {CARD}: its preparation did not finish; run `make engine` for "
             "it again, which repeats the unfinished phases only."
-        ) from None
-    except OSError as error:
-        raise PrepareError(f"{path} cannot be read ({error.strerror}).") from None
+        )
     return decoded(Card, text, CARD)
 
 

@@ -4,10 +4,10 @@ Reads a plan's head and the versions of installed packages; loads no library and
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 from trt_responses.prepare.faults import PrepareError, refusal
+from trt_responses.prepare.hardware import installed_version
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,21 +41,13 @@ def release_in(path: Path) -> str:
         return release_of(file.read(HEAD_BYTES), path.name)
 
 
-def library_version(flavour: Flavour) -> str | None:
-    """The installed release of the library that runs plans. Does not load it."""
-    try:
-        return version(LIBRARY[flavour])
-    except PackageNotFoundError:
-        return None
-
-
 def chain_difference(card: Card, directory: Path) -> str | None:
     """The first plan that the installed library cannot run, with the remedy; None if all can."""
     if card.chain is None or not card.chain.compiled:
         return None
     flavour = card.chain.flavour
     assert flavour != "none"
-    installed = library_version(flavour)
+    installed = installed_version(LIBRARY[flavour])
     if installed is None:
         return f"libraries: {LIBRARY[flavour]} is not installed; {REMEDY}."
     for name in (file.name for file in card.files if file.name.endswith(".plan")):

@@ -22,7 +22,7 @@ from typing import Literal
 from trt_responses.files import write_whole
 from trt_responses.frozen import dataclass
 from trt_responses.prepare.faults import PrepareError
-from trt_responses.prepare.files import decoded
+from trt_responses.prepare.files import bytes_of, decoded, sync_folder
 from trt_responses.prepare.shelf import card as cards
 from trt_responses.prepare.shelf.card import Card
 from trt_responses.prepare.shelf.locks import changing
@@ -58,12 +58,8 @@ def now() -> str:
 
 def promoted(home: Path) -> Change | None:
     """The change that promoted the served version; None if there was none."""
-    try:
-        text = (home / POINTER).read_bytes()
-    except FileNotFoundError:
+    if (text := bytes_of(home / POINTER)) is None:
         return None
-    except OSError as error:
-        raise PrepareError(f"{home / POINTER} cannot be read ({error.strerror}).") from None
     try:
         return decoded(Change, text, POINTER)
     except PrepareError:
@@ -90,12 +86,7 @@ def _readable_pointer(home: Path) -> Change | None:
 def journal(home: Path) -> list[Change]:
     """All changes, oldest first, with one that a killed process did not write. Skips a line that
     is incomplete."""
-    try:
-        text = (home / JOURNAL).read_bytes()
-    except FileNotFoundError:
-        text = b""
-    except OSError as error:
-        raise PrepareError(f"{home / JOURNAL} cannot be read ({error.strerror}).") from None
+    text = bytes_of(home / JOURNAL) or b""
     found = [change for line in text.split(b"\n") if (change := _change(line)) is not None]
     pointer = _readable_pointer(home)
     if pointer is not None and pointer not in found:
@@ -139,7 +130,7 @@ def point(home: Path, change: Change) -> None:
         except OSError as error:
             raise PrepareError(f"{home / POINTER} cannot be written ({error.strerror}).") from None
         with suppress(OSError):
-            _synced(home)
+            sync_folder(home)
         with suppress(PrepareError):
             note(home, change)
 
@@ -227,13 +218,4 @@ def _append(home: Path, change: Change) -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         os.fsync(file.fileno())
     if not lines:
-        _synced(home)
-
-
-def _synced(directory: Path) -> None:
-    """Write a directory to the disk, so that a name in it survives a power cut."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        sync_folder(home)
