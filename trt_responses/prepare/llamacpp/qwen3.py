@@ -17,6 +17,7 @@ from trt_responses.prepare.checkpoint.language import language_of
 from trt_responses.prepare.checkpoint.open import (
     MAX_CONFIG_BYTES,
     checkpoint_name,
+    config_number,
     indexed,
     inside,
     json_object,
@@ -39,8 +40,6 @@ HARMONY = "gpt_oss"
 KINDS = {"BF16": Kind.BF16, "F16": Kind.F16, "F32": Kind.F32}
 MAX_LAYERS = 1000
 """The most layers: a bound on the list of names that a hostile config can ask for."""
-MOST = 1 << 24
-"""The bound of every number in the config."""
 FIXED: Mapping[str, tuple[object, ...]] = {
     "attention_bias": (False, None),
     "hidden_act": ("silu", None),
@@ -170,26 +169,20 @@ def _numbers(config: Json) -> Numbers:
     if kind != "default":
         raise refusal("config.json, rope_parameters", shown(kind), "default")
 
-    def number(key: str) -> int:
-        found = config.get(key)
-        if type(found) is not int or not 0 < found < MOST:
-            raise refusal(f"config.json, {key}", shown(found), f"a number below {MOST}")
-        return found
-
     def real(key: str, found: object) -> float:
         if type(found) not in (int, float) or not 0 < float(found) < 1e12:  # type: ignore[arg-type]
             raise refusal(f"config.json, {key}", shown(found), "a positive number")
         return float(found)  # type: ignore[arg-type]
 
     made = Numbers(
-        layers=number("num_hidden_layers"),
-        hidden=number("hidden_size"),
-        feed_forward=number("intermediate_size"),
-        heads=number("num_attention_heads"),
-        kv_heads=number("num_key_value_heads"),
-        head=number("head_dim"),
-        context=number("max_position_embeddings"),
-        tokens=number("vocab_size"),
+        layers=config_number(config, "num_hidden_layers"),
+        hidden=config_number(config, "hidden_size"),
+        feed_forward=config_number(config, "intermediate_size"),
+        heads=config_number(config, "num_attention_heads"),
+        kv_heads=config_number(config, "num_key_value_heads"),
+        head=config_number(config, "head_dim"),
+        context=config_number(config, "max_position_embeddings"),
+        tokens=config_number(config, "vocab_size"),
         rms_eps=real("rms_norm_eps", config.get("rms_norm_eps")),
         rope_theta=real("rope_theta", rope.get("rope_theta", config.get("rope_theta"))),
         tied=config.get("tie_word_embeddings") is True,

@@ -18,6 +18,7 @@ from trt_responses.prepare.checkpoint.open import (
     MAX_CONFIG_BYTES,
     Checkpoint,
     checkpoint_name,
+    config_number,
     indexed,
     inside,
     json_object,
@@ -46,7 +47,6 @@ ARCHITECTURES = (
 templates are supported here."""
 WEIGHTS: Mapping[str, StoredWeights] = {"bfloat16": "bf16", "float16": "f16"}
 MOST_TOKENS = 1 << 20
-MOST = 1 << 24
 
 
 class Shape(NamedTuple):
@@ -122,14 +122,14 @@ def _template_model(directory: Path, config: Mapping[str, object]) -> TemplateMo
     if not isinstance(stored, str) or stored not in WEIGHTS:
         raise refusal("config.json, torch_dtype", shown(stored), " or ".join(WEIGHTS))
     refuse_pickles(directory)
-    heads = _number(config, "num_attention_heads")
+    heads = config_number(config, "num_attention_heads")
     shape = Shape(
-        context=_number(config, "max_position_embeddings"),
+        context=config_number(config, "max_position_embeddings"),
         heads=heads,
-        kv_heads=_number(config, "num_key_value_heads", heads),
+        kv_heads=config_number(config, "num_key_value_heads", heads),
         experts=0,
     )
-    rows = _number(config, "vocab_size")
+    rows = config_number(config, "vocab_size")
     if rows > MOST_TOKENS:
         raise refusal("config.json, vocab_size", rows, f"at most {MOST_TOKENS}")
     tensors, shards = indexed(directory)
@@ -154,11 +154,4 @@ def _end_id(directory: Path, language: Mapping[str, object]) -> int:
         raise refusal(
             f"{TOKENIZER_CONFIG}, eos_token", shown(named), "one of its tokens, which ends a guide"
         )
-    return found
-
-
-def _number(config: Mapping[str, object], key: str, otherwise: int | None = None) -> int:
-    found = config.get(key, otherwise)
-    if type(found) is not int or not 0 < found < MOST:
-        raise refusal(f"config.json, {key}", shown(found), f"a number below {MOST}")
     return found

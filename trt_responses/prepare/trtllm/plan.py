@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from trt_responses.frozen import dataclass
 from trt_responses.prepare.faults import PrepareError, WrongInput, refusal
 from trt_responses.prepare.files import ARGUMENTS, CHECKPOINT, json_or_nothing
+from trt_responses.prepare.shelf.adapters import FOLDER, adapters_of
 from trt_responses.prepare.trtllm.arguments import read_arguments
 from trt_responses.prepare.trtllm.caches import caches_of, set_aside
+from trt_responses.prepare.trtllm.lora import lora_arguments
 from trt_responses.prepare.trtllm.model import TemplateModel, shape_of
 from trt_responses.prepare.trtllm.preflight import gpu_class_of
 from trt_responses.prepare.trtllm.profiles import (
@@ -66,8 +68,10 @@ class Served(NamedTuple):
     checkpoint: Path
     arguments: Mapping[str, object]
     variables: Mapping[str, str]
-    end_id: int | None = None
+    end_id: int | None
     """The id that ends a guide; None for gpt-oss."""
+    adapters: Mapping[str, Path]
+    """The directories of its adapters by name."""
 
 
 def chosen_arguments(options: TrtLlmOptions, hardware: Hardware, checkpoint: Model) -> Arguments:
@@ -155,4 +159,11 @@ def served(directory: Path, card: Card) -> Served:
     caches = caches_of(directory, card.libraries["tensorrt_llm"], sm, arguments)
     set_aside(caches)
     variables = {**caches.variables(), **class_of(int(sm)).variables}
-    return Served(checkpoint, arguments, variables, end_id if isinstance(end_id, int) else None)
+    adapters = adapters_of(directory)
+    return Served(
+        checkpoint,
+        {**lora_arguments(adapters), **arguments},
+        variables,
+        end_id if isinstance(end_id, int) else None,
+        {each.name: (directory / FOLDER / each.place).absolute() for each in adapters},
+    )

@@ -15,7 +15,7 @@ from trt_responses.prepare.trtllm.profiles import graph_sizes
 from trt_responses.tokens.control import CONTROL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from trt_responses.engine import Chunk, Engine
     from trt_responses.tokens.vocabulary import Vocabulary
@@ -144,27 +144,16 @@ async def measured(
         for phase in phases[1:]:
             begin(phase)
         sizes = graph_sizes(engine.limits().max_batch) if phases[1:] else []
-        seen = await batches(engine, questions, sizes, clock)
+        batches = []
+        for size in sizes:
+            prompts = [questions.numbered(n, size) for n in range(size)]
+            batches.append(await _batch(engine, prompts, clock))
         answers = await greedy(engine, questions, clock)
         free = free_bytes()
         ignores = tuple(sorted(engine.limits().ignores))
     finally:
         await engine.stop(STOP_S)
-    return Start(seconds, tuple(seen), answers, free, ignores)
-
-
-async def batches(
-    engine: Engine,
-    questions: Questions,
-    sizes: Iterable[int],
-    clock: Callable[[], float],
-) -> list[Batch]:
-    """Measure each size once. All prompts differ, so that no cache shortens the work."""
-    found = []
-    for size in sizes:
-        prompts = [questions.numbered(n, size) for n in range(size)]
-        found.append(await _batch(engine, prompts, clock))
-    return found
+    return Start(seconds, tuple(batches), answers, free, ignores)
 
 
 async def greedy(
@@ -184,6 +173,7 @@ async def greedy(
 async def _batch(
     engine: Engine, prompts: Sequence[Sequence[int]], clock: Callable[[], float]
 ) -> Batch:
+    """Measure a batch once. All prompts differ, so that no cache shortens the work."""
     options = GenerateOptions(BATCH_TOKENS, (), temperature=0.0)
     began, sinks = clock(), [Timed(clock) for _ in prompts]
     pairs = zip(prompts, sinks, strict=True)
