@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from trt_responses.doctor.check import Check
 from trt_responses.prepare.files import nearest
 from trt_responses.prepare.hardware import free_disk_bytes, installed_version
-from trt_responses.prepare.memory import memory
+from trt_responses.prepare.memory import memory, text_of
 from trt_responses.prepare.progress import megabytes
 from trt_responses.settings import Settings
 
@@ -96,7 +96,7 @@ def _package(requirement: str) -> Check | None:
 
 def cpu_check(info: str | None = None) -> Check:
     """Whether the processor has the features that llama.cpp's kernels use."""
-    text = _read(CPU_INFO) if info is None else info
+    text = text_of(CPU_INFO) if info is None else info
     lists = re.findall(r"^(?:flags|Features)\s*: (.*)$", text, flags=re.MULTILINE)
     words = lists[0].split() if lists else []
     present = [name for name in FEATURES if name in words]
@@ -162,10 +162,3 @@ def model_checks(memory_bytes: int | None = None, free_bytes: int | None = None)
             yield Check(name, "note", short)
         else:
             yield Check(name, "ok", f"fits: {megabytes(model.memory_bytes)} of memory")
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text("utf-8", errors="replace")
-    except OSError:
-        return ""

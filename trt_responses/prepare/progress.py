@@ -30,12 +30,8 @@ class Progress(Protocol):
     def advance(self, size_bytes: int) -> None: ...
 
 
-class Silent:
+class Silent(Progress):
     """Shows nothing."""
-
-    def phase(self, name: str, total_bytes: int = 0) -> None: ...
-
-    def advance(self, size_bytes: int) -> None: ...
 
 
 class Lines:

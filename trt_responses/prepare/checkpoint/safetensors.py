@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import struct
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -65,7 +66,8 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
             continue
         dtype, shape, start, end = _entry(path, name, entry)
         regions.append((start, end, name))
-        tensors[name] = Tensor(name, dtype, shape, _reader(path, dtype, shape, data_start + start))
+        read = partial(_values, path, dtype, shape, data_start + start)
+        tensors[name] = Tensor(name, dtype, shape, read)
     _check_tiling(path, sorted(regions), size_bytes - data_start)
     return tensors
 
@@ -141,15 +143,11 @@ def _check_tiling(path: Path, regions: list[tuple[int, int, str]], data_bytes: i
         raise refusal(path.name, f"{data_bytes} bytes of data", f"{position}, as its header says")
 
 
-def _reader(path: Path, dtype: str, shape: tuple[int, ...], offset: int) -> Callable[[], Array]:
+def _values(path: Path, dtype: str, shape: tuple[int, ...], offset: int) -> Array:
     kind = np.dtype(NUMPY_TYPE[dtype])
-
-    def read() -> Array:
-        if not math.prod(shape):
-            return np.empty(shape, kind)
-        return np.memmap(path, kind, mode="r", offset=offset, shape=shape)
-
-    return read
+    if not math.prod(shape):
+        return np.empty(shape, kind)
+    return np.memmap(path, kind, mode="r", offset=offset, shape=shape)
 
 
 def write_tensors(path: Path, tensors: Iterable[Tensor], *, sparse: bool = False) -> None:

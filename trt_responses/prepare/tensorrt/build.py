@@ -29,7 +29,7 @@ from trt_responses.prepare.shelf.chain import Chain
 from trt_responses.prepare.shelf.plans import REMEDY
 from trt_responses.prepare.shelf.shelf import difference
 from trt_responses.prepare.tensorrt.binding import Binding, binding
-from trt_responses.prepare.tensorrt.eta import Eta
+from trt_responses.prepare.tensorrt.eta import time_left
 from trt_responses.prepare.tensorrt.finished import (
     Finished,
     FinishedPlan,
@@ -175,9 +175,10 @@ class _Compilation(Target):
             for link in self._finished.links
             if f"{family.folder}/{link.name}.plan" not in there
         }
-        eta = Eta(self.tools.clock, missing)
+        began = self.tools.clock()
         for name in missing:
-            phases.begin(f"{family.folder}/{name}.plan", note=eta.begin(name))
+            left = time_left(missing, name, self.tools.clock() - began)
+            phases.begin(f"{family.folder}/{name}.plan", note=left)
             path = directory / family.folder / f"{name}.plan"
             result = self._compiled(self._job(directory, family, path))
             file = engine_file(path, result.sha256, family.folder)

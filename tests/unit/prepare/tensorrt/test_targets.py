@@ -31,7 +31,7 @@ from trt_responses.prepare.shelf.plans import release_of
 from trt_responses.prepare.tensorrt import network
 from trt_responses.prepare.tensorrt.binding import binding
 from trt_responses.prepare.tensorrt.build import Compiler, prepare
-from trt_responses.prepare.tensorrt.eta import Eta
+from trt_responses.prepare.tensorrt.eta import time_left
 from trt_responses.prepare.tensorrt.options import TensorRtOptions
 from trt_responses.prepare.tensorrt.size import group_size, peak_bytes, plan_bytes
 from trt_responses.prepare.tensorrt.targets import (
@@ -43,7 +43,7 @@ from trt_responses.prepare.tensorrt.targets import (
 from trt_responses.prepare.tensorrt.weights import constant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from trt_responses.prepare.checkpoint.open import Checkpoint
     from trt_responses.prepare.shelf.chain import Format
@@ -475,17 +475,11 @@ def test_a_head_that_is_no_plan_s_is_refused(head: bytes) -> None:
 # --- progress, and the command line -------------------------------------------------------------
 
 
-def clock_of(*times: float) -> Callable[[], float]:
-    ticks = iter(times)
-    return lambda: next(ticks)
-
-
 def test_the_time_that_is_left_follows_what_the_first_plans_took() -> None:
     sizes = {"embed": 59 * 60e6, "layers": 119 * 60e6, "head": 59 * 60e6}
-    pace = Eta(clock_of(0.0, 30.0, 90.0), sizes)
-    assert pace.begin("embed") == "1 of 3, about 4 min left"
-    assert pace.begin("layers") == "2 of 3, about 90 s left".replace("90 s", "2 min")
-    assert pace.begin("head") == "3 of 3, about 30 s left"
+    assert time_left(sizes, "embed", 0.0) == "1 of 3, about 4 min left"
+    assert time_left(sizes, "layers", 30.0) == "2 of 3, about 90 s left".replace("90 s", "2 min")
+    assert time_left(sizes, "head", 90.0) == "3 of 3, about 30 s left"
 
 
 def test_the_command_line_says_what_it_wishes(monkeypatch: pytest.MonkeyPatch) -> None:
