@@ -239,8 +239,7 @@ def tensorrt_over(directory: Path, card: Card, settings: Settings) -> Engine:
 
 def _onnx(directory: Path, card: Card, threads: int) -> Executor:
     from trt_responses.engines.tensorrt.onnx import OnnxExecutor
-    from trt_responses.prepare.graph.expert_file import open_experts
-    from trt_responses.prepare.graph.weights import dense
+    from trt_responses.prepare.graph.weights import dense, open_experts
 
     chain, folder = chain_of(card), directory / GRAPH
     weights = open_experts(folder, architecture_of(card))

@@ -73,9 +73,9 @@ def _engine_at(path: Path, engines_dir: Path) -> str | None:
 
 def _checkpoint_at(path: Path) -> Path:
     """The checkpoint; of a directory of GGUF files alone, the one to serve."""
-    if not path.is_dir() or (path / "config.json").exists() or not [*path.glob(f"*{GGUF}")]:
-        return path
     names = [file.name for file in path.glob(f"*{GGUF}")]
+    if not names or (path / "config.json").exists():
+        return path
     return path / chosen_gguf(names, HubId(str(path)))
 
 

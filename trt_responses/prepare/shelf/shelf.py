@@ -251,8 +251,9 @@ def remove_version(directory: Path) -> Entry:
                     "remove the whole engine by its name."
                 )
             (home / versions.POINTER).unlink()
+        cache = directory.with_name(f"{directory.name}.cache")  # a runtime's, for this GPU
         try:
-            _deleted([directory, *_caches(directory)])
+            _deleted([directory, *([cache] if cache.is_dir() else [])])
         except OSError as error:
             raise PrepareError(f"{directory} cannot be removed ({error.strerror}).") from None
         versions.note(home, versions.Change(versions.now(), "removed", gone.number, gone.version))
@@ -263,12 +264,6 @@ def _check_free(directory: Path) -> None:
     if is_served(directory):
         label = _entry(directory).label
         raise PrepareError(f"engine {label} is loaded by a server; stop the server first.")
-
-
-def _caches(directory: Path) -> list[Path]:
-    """The directories next to a version with a runtime's compilations for this machine's GPU."""
-    beside = directory.with_name(f"{directory.name}.cache")
-    return [beside] if beside.is_dir() else []
 
 
 def _deleted(directories: list[Path]) -> None:

@@ -77,29 +77,24 @@ def is_promoted(home: Path, version: str) -> bool:
 
 def _readable_pointer(home: Path) -> Change | None:
     """The pointer; None if it is missing or damaged."""
-    try:
+    with suppress(PrepareError):
         return promoted(home)
-    except PrepareError:
-        return None
+    return None
 
 
 def journal(home: Path) -> list[Change]:
     """All changes, oldest first, with one that a killed process did not write. Skips a line that
     is incomplete."""
     text = bytes_of(home / JOURNAL) or b""
-    found = [change for line in text.split(b"\n") if (change := _change(line)) is not None]
+    found = []
+    for line in text.split(b"\n"):
+        with suppress(PrepareError):
+            found.append(decoded(Change, line, JOURNAL))
     pointer = _readable_pointer(home)
     if pointer is not None and pointer not in found:
         found.append(pointer)
         found.sort(key=lambda change: change.at)
     return found
-
-
-def _change(line: bytes) -> Change | None:
-    try:
-        return decoded(Change, line, JOURNAL)
-    except PrepareError:
-        return None
 
 
 def note(home: Path, change: Change) -> None:
@@ -184,10 +179,8 @@ def _cards(home: Path) -> list[tuple[Path, Card]]:
     found = []
     for path in home.glob(f"*/{cards.CARD}"):
         if VERSION.fullmatch(path.parent.name):
-            try:
+            with suppress(PrepareError):  # `engine list` shows it as unfinished
                 found.append((path.parent, cards.read_card(path.parent)))
-            except PrepareError:
-                continue  # `engine list` shows it as unfinished
     return found
 
 

@@ -18,7 +18,7 @@ from trt_responses.frozen import dataclass
 from trt_responses.prepare.checkpoint.open import Checkpoint, open_checkpoint
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.files import GRAPH, engine_file, sha256_of, write_finished
-from trt_responses.prepare.graph.expert_file import write_experts
+from trt_responses.prepare.graph.weights import write_experts
 from trt_responses.prepare.graph.write import write
 from trt_responses.prepare.hardware import gpu_facts
 from trt_responses.prepare.machine import this_machine
@@ -29,7 +29,6 @@ from trt_responses.prepare.shelf.chain import Chain
 from trt_responses.prepare.shelf.plans import REMEDY
 from trt_responses.prepare.shelf.shelf import difference
 from trt_responses.prepare.tensorrt.binding import Binding, binding
-from trt_responses.prepare.tensorrt.eta import time_left
 from trt_responses.prepare.tensorrt.finished import (
     Finished,
     FinishedPlan,
@@ -38,7 +37,7 @@ from trt_responses.prepare.tensorrt.finished import (
 )
 from trt_responses.prepare.tensorrt.job import CompileJob, CompileResult, compiled
 from trt_responses.prepare.tensorrt.options import Intent, TensorRtOptions, intended
-from trt_responses.prepare.tensorrt.size import plan_bytes
+from trt_responses.prepare.tensorrt.size import plan_bytes, time_left
 from trt_responses.prepare.tensorrt.targets import Family, check_present
 
 

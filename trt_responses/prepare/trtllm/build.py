@@ -14,6 +14,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from trt_responses.engine import Engine
@@ -310,10 +311,8 @@ def earlier_seconds(home: Path) -> dict[str, float]:
     """The seconds of each phase at earlier preparations of this engine, in any version."""
     found: dict[str, float] = {}
     for path in sorted(home.glob(f"*/{CARD}"), key=lambda path: path.stat().st_mtime_ns):
-        try:
+        with suppress(PrepareError):
             found |= read_card(path.parent).seconds
-        except PrepareError:
-            continue
     return found
 
 

@@ -31,9 +31,8 @@ from trt_responses.prepare.shelf.plans import release_of
 from trt_responses.prepare.tensorrt import network
 from trt_responses.prepare.tensorrt.binding import binding
 from trt_responses.prepare.tensorrt.build import Compiler, prepare
-from trt_responses.prepare.tensorrt.eta import time_left
 from trt_responses.prepare.tensorrt.options import TensorRtOptions
-from trt_responses.prepare.tensorrt.size import group_size, peak_bytes, plan_bytes
+from trt_responses.prepare.tensorrt.size import group_size, peak_bytes, plan_bytes, time_left
 from trt_responses.prepare.tensorrt.targets import (
     TARGETS,
     Family,
