@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes.util
 import os
-import platform
 import shutil
 import subprocess
 from collections.abc import Callable, Sequence
@@ -48,7 +47,6 @@ class Hardware:
     """The installed version of TensorRT-LLM."""
     mpi: bool
     free_disk_bytes: int
-    python: str
 
 
 def this_hardware(directory: Path, trtllm_python: Path | None = None) -> Hardware:
@@ -61,7 +59,6 @@ def this_hardware(directory: Path, trtllm_python: Path | None = None) -> Hardwar
         package=package_version(trtllm_python),
         mpi=shutil.which("mpirun") is not None or ctypes.util.find_library("mpi") is not None,
         free_disk_bytes=free_disk_bytes(directory),
-        python=platform.python_version(),
     )
 
 

@@ -30,8 +30,12 @@ class Progress(Protocol):
     def advance(self, size_bytes: int) -> None: ...
 
 
-class Silent(Progress):
+class Silent:
     """Shows nothing."""
+
+    def phase(self, name: str, total_bytes: int = 0) -> None: ...
+
+    def advance(self, size_bytes: int) -> None: ...
 
 
 class Lines:

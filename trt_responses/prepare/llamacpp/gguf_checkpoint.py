@@ -58,7 +58,6 @@ COPY_BYTES = 32 << 20
 class GgufCheckpoint:
     """A checked GGUF file, or all parts of one."""
 
-    directory: Path
     name: str
     architecture: Architecture
     stored: Mapping[str, StoredTensor]
@@ -101,7 +100,7 @@ def open_gguf(path: Path, vocabulary: Vocabulary) -> GgufCheckpoint:
     region = region_of(heads[0], path) if len(paths) == 1 and ALIGNMENT not in keys else None
     if region is not None:
         ordered = stored  # the weights stay where they are
-    return GgufCheckpoint(path.parent, model, architecture, ordered, paths, region)
+    return GgufCheckpoint(model, architecture, ordered, paths, region)
 
 
 def _parts(path: Path) -> tuple[Path, ...]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 import mmap
 import struct
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import gguf
@@ -212,7 +213,5 @@ def _placed(
                 f"{size_bytes} bytes",
                 f"{start + end} for {shown(tensor.name)}; the download may be incomplete",
             )
-        placed[tensor.name] = StoredTensor(
-            tensor.name, tensor.shape, tensor.kind, tensor.path, start + tensor.offset
-        )
+        placed[tensor.name] = replace(tensor, offset=start + tensor.offset)
     return placed

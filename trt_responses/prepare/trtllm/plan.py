@@ -133,10 +133,9 @@ def _check_overrides(overrides: Mapping[str, object], usual: Arguments) -> None:
 
 def chosen_class(options: TrtLlmOptions, hardware: Hardware) -> GpuClass:
     """The GPU class in the options, or the machine's; hopper if there is neither."""
-    found = gpu_class_of(hardware)
     if options.gpu_class is not None:
         return class_named(options.gpu_class)
-    return found or class_named("hopper")
+    return gpu_class_of(hardware) or class_named("hopper")
 
 
 def served(directory: Path, card: Card) -> Served:

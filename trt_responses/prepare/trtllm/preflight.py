@@ -4,6 +4,7 @@ Compares given facts with the requirements; starts nothing.
 
 from __future__ import annotations
 
+import math
 import re
 from typing import TYPE_CHECKING
 
@@ -211,10 +212,7 @@ def _room(hardware: Hardware, arguments: Mapping[str, object], world: int) -> It
 
 def _world(arguments: Mapping[str, object]) -> int:
     sizes = (arguments.get("tensor_parallel_size"), arguments.get("pipeline_parallel_size"))
-    world = 1
-    for size in sizes:
-        world *= size if isinstance(size, int) else 1
-    return world
+    return math.prod(size for size in sizes if isinstance(size, int))
 
 
 def _numbers(version: str) -> tuple[int, ...]:
