@@ -50,7 +50,7 @@ from trt_responses.prepare.shelf.card import (
     read_card,
 )
 from trt_responses.prepare.shelf.shelf import checked_name
-from trt_responses.prepare.trtllm.arguments import write_arguments
+from trt_responses.prepare.trtllm.arguments import text_of
 from trt_responses.prepare.trtllm.caches import Caches, caches_of, renew, set_aside
 from trt_responses.prepare.trtllm.model import Model, TemplateModel, open_model, weights_of
 from trt_responses.prepare.trtllm.plan import (
@@ -244,7 +244,7 @@ class _WarmUp(Target):
             f"Profile {self._options.profile} for {gpu_class} GPUs.\n"
             f"Also read by: trtllm-serve CHECKPOINT --config {ARGUMENTS}"
         )
-        write_arguments(directory / ARGUMENTS, self._arguments, heading)
+        write_whole(directory / ARGUMENTS, text_of(self._arguments, heading))
         variables = {**caches.variables(), **self._variables}
         exports = "".join(f"export {name}='{value}'\n" for name, value in variables.items())
         write_whole(directory / VARIABLES, exports)
