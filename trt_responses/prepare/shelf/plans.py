@@ -28,17 +28,13 @@ VERSION_AT = slice(24, 28)
 HEAD_BYTES = VERSION_AT.stop
 
 
-def release_of(head: bytes, name: str) -> str:
-    """The release in a plan's head, such as `1.7.1.116`."""
-    if len(head) < HEAD_BYTES or head[:4] != MAGIC:
-        raise refusal(name, f"a head of {head[:4]!r}", f"{MAGIC!r}, a plan of TensorRT-RTX")
-    return ".".join(map(str, head[VERSION_AT]))
-
-
 def release_in(path: Path) -> str:
-    """The release that compiled a plan."""
+    """The release that compiled a plan, such as `1.7.1.116`, from its head."""
     with path.open("rb") as file:
-        return release_of(file.read(HEAD_BYTES), path.name)
+        head = file.read(HEAD_BYTES)
+    if len(head) < HEAD_BYTES or head[:4] != MAGIC:
+        raise refusal(path.name, f"a head of {head[:4]!r}", f"{MAGIC!r}, a plan of TensorRT-RTX")
+    return ".".join(map(str, head[VERSION_AT]))
 
 
 def chain_difference(card: Card, directory: Path) -> str | None:

@@ -148,7 +148,7 @@ async def measured(
         for size in sizes:
             prompts = [questions.numbered(n, size) for n in range(size)]
             batches.append(await _batch(engine, prompts, clock))
-        answers = await greedy(engine, questions, clock)
+        answers = await greedy(engine, questions)
         free = free_bytes()
         ignores = tuple(sorted(engine.limits().ignores))
     finally:
@@ -156,13 +156,11 @@ async def measured(
     return Start(seconds, tuple(batches), answers, free, ignores)
 
 
-async def greedy(
-    engine: Engine, questions: Questions, clock: Callable[[], float]
-) -> tuple[Greedy, ...]:
+async def greedy(engine: Engine, questions: Questions) -> tuple[Greedy, ...]:
     """The greedy answers to the fixed prompts."""
     found = []
     for name, prompt in questions.fixed.items():
-        sink = Timed(clock)
+        sink = Gathered()
         options = GenerateOptions(ANSWER_TOKENS, questions.stop_ids, temperature=0.0)
         last = await _ended(engine, prompt, options, sink)
         ends_with = "length" if last.stop_id is None else questions.name_of(last.stop_id)
@@ -185,7 +183,7 @@ async def _batch(
 
 
 async def _ended(
-    engine: Engine, prompt: Sequence[int], options: GenerateOptions, sink: Timed
+    engine: Engine, prompt: Sequence[int], options: GenerateOptions, sink: Gathered
 ) -> Chunk:
     try:
         engine.generate(prompt, options, sink)

@@ -27,7 +27,7 @@ from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.graph.weights import dense
 from trt_responses.prepare.memory import memory
 from trt_responses.prepare.pipeline import BuildTools
-from trt_responses.prepare.shelf.plans import release_of
+from trt_responses.prepare.shelf.plans import release_in
 from trt_responses.prepare.tensorrt import network
 from trt_responses.prepare.tensorrt.binding import binding
 from trt_responses.prepare.tensorrt.build import Compiler, prepare
@@ -466,9 +466,10 @@ def test_a_container_s_limit_counts_where_it_is_the_lower_one(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("head", [b"", b"vtrt", b"GGUF" + bytes(40)])
-def test_a_head_that_is_no_plan_s_is_refused(head: bytes) -> None:
+def test_a_head_that_is_no_plan_s_is_refused(head: bytes, tmp_path: Path) -> None:
+    (tmp_path / "embed.plan").write_bytes(head)
     with pytest.raises(PrepareError, match=r"embed\.plan: found a head of"):
-        release_of(head, "embed.plan")
+        release_in(tmp_path / "embed.plan")
 
 
 # --- progress, and the command line -------------------------------------------------------------
