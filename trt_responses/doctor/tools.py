@@ -4,24 +4,19 @@ servers."""
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 from urllib.parse import urlsplit
 
 from trt_responses.backends.settings import ToolSettings
 from trt_responses.backends.tools import browser_tool, mcp_servers, mcp_tool, search_service
-from trt_responses.doctor.check import Check
+from trt_responses.doctor.check import Check, State
 from trt_responses.doctor.listening import why_not
 from trt_responses.errors import StartupError
+from trt_responses.settings import Settings
 from trt_responses.tools.box import NoBox, landlock_abi
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from trt_responses.doctor.check import State
-    from trt_responses.settings import Settings
-
-    Reachable = Callable[[str, int], str | None]
-    """Why nothing listens at a host and a port; None if something does."""
+Reachable = Callable[[str, int], str | None]
+"""Why nothing listens at a host and a port; None if something does."""
 
 NAME, SHELL, BROWSER = "code_interpreter", "shell", "web_search"
 MCP = "mcp"

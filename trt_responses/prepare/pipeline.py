@@ -16,41 +16,42 @@ import asyncio
 import shutil
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
+from trt_responses.engine import Engine
 from trt_responses.errors import StartupError
 from trt_responses.files import reason
 from trt_responses.frozen import dataclass
+from trt_responses.prepare.checkpoint.open import WeightSource
 from trt_responses.prepare.digests import DIGESTS, digested, version_of
 from trt_responses.prepare.faults import PrepareError
-from trt_responses.prepare.files import FINISHED, unwritable
+from trt_responses.prepare.files import FINISHED, EngineFile, unwritable
 from trt_responses.prepare.machine import library_versions, this_machine
 from trt_responses.prepare.memory import memory
 from trt_responses.prepare.note import card_fields
 from trt_responses.prepare.phases import Phases, rounded
-from trt_responses.prepare.progress import Silent, megabytes
+from trt_responses.prepare.progress import Progress, Silent, megabytes
 from trt_responses.prepare.shelf import card as cards
 from trt_responses.prepare.shelf import versions
-from trt_responses.prepare.shelf.card import Card, Limits
+from trt_responses.prepare.shelf.card import (
+    Card,
+    DialectFacts,
+    Kind,
+    Limits,
+    Source,
+    Status,
+    StoredWeights,
+)
+from trt_responses.prepare.shelf.chain import Chain
 from trt_responses.prepare.shelf.locks import locked
 from trt_responses.prepare.shelf.shelf import checked_name
-from trt_responses.prepare.verify import answered, harmony_question
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-
-    from trt_responses.engine import Engine
-    from trt_responses.prepare.checkpoint.open import WeightSource
-    from trt_responses.prepare.files import EngineFile
-    from trt_responses.prepare.progress import Progress
-    from trt_responses.prepare.shelf.card import DialectFacts, Kind, Source, Status, StoredWeights
-    from trt_responses.prepare.shelf.chain import Chain
-    from trt_responses.prepare.verify import Question
-    from trt_responses.tokens.vocabulary import Vocabulary
+from trt_responses.prepare.verify import Question, answered, harmony_question
+from trt_responses.tokens.vocabulary import Vocabulary
 
 SPARE_BYTES = 64 << 20
 """Disk space in addition to the weights: for the vocabulary's strings, the card, the file

@@ -6,12 +6,14 @@ a `.data` file next to the graph, so that neither memory nor protobuf's limit of
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Self
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Self
 
 import numpy as np
 
 from trt_responses.frozen import dataclass
-from trt_responses.prepare.checkpoint.safetensors import narrow, widen
+from trt_responses.prepare.checkpoint.safetensors import Array, narrow, widen
 from trt_responses.prepare.faults import refusal
 from trt_responses.prepare.graph.onnx_file import (
     BOOL,
@@ -19,19 +21,15 @@ from trt_responses.prepare.graph.onnx_file import (
     INT64,
     ITEM_BYTES,
     PORT_ELEMENT,
+    Element,
     Node,
     Place,
     Port,
+    PortElement,
+    Shape,
     Stored,
     model,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
-    from trt_responses.prepare.checkpoint.safetensors import Array
-    from trt_responses.prepare.graph.onnx_file import Element, PortElement, Shape
 
 ALIGNMENT = 4096
 """The alignment of weights: a page, so that a runtime can map a weight."""

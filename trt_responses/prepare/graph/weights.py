@@ -6,24 +6,19 @@ it as a view that `dense` and `packed` read like a checkpoint.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from trt_responses.frozen import dataclass
+from trt_responses.prepare.checkpoint.architecture import Architecture
 from trt_responses.prepare.checkpoint.mxfp4 import dequantised
 from trt_responses.prepare.checkpoint.open import Checkpoint
-from trt_responses.prepare.checkpoint.safetensors import read_tensors, write_tensors
+from trt_responses.prepare.checkpoint.safetensors import Array, Tensor, read_tensors, write_tensors
 from trt_responses.prepare.files import EXPERTS
-from trt_responses.prepare.graph.builder import stored
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from trt_responses.prepare.checkpoint.architecture import Architecture
-    from trt_responses.prepare.checkpoint.safetensors import Array, Tensor
-    from trt_responses.prepare.graph.builder import Builder, Value
-    from trt_responses.prepare.graph.onnx_file import Element
+from trt_responses.prepare.graph.builder import Builder, Value, stored
+from trt_responses.prepare.graph.onnx_file import Element
 
 PROJECTIONS = ("gate_up", "down")
 ENDS = ("", "_blocks", "_scales")

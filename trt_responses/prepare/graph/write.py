@@ -18,25 +18,19 @@ buffer.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from trt_responses.frozen import dataclass
+from trt_responses.prepare.checkpoint.architecture import Architecture
+from trt_responses.prepare.checkpoint.open import Checkpoint
 from trt_responses.prepare.faults import WrongInput, refusal
 from trt_responses.prepare.files import GRAPH
-from trt_responses.prepare.graph.attention import attention, sight
+from trt_responses.prepare.graph.attention import Sight, attention, sight
 from trt_responses.prepare.graph.builder import Builder, Value
 from trt_responses.prepare.graph.experts import ALWAYS_EXACT, experts
-from trt_responses.prepare.graph.onnx_file import FLOAT32, INT64
+from trt_responses.prepare.graph.onnx_file import FLOAT32, INT64, Element, Port, Shape
 from trt_responses.prepare.graph.weights import PROJECTIONS, Weights, expert_shape, input_name
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
-    from trt_responses.prepare.checkpoint.architecture import Architecture
-    from trt_responses.prepare.checkpoint.open import Checkpoint
-    from trt_responses.prepare.graph.attention import Sight
-    from trt_responses.prepare.graph.onnx_file import Element, Port, Shape
 
 
 @dataclass(frozen=True, slots=True)

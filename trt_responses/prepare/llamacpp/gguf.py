@@ -7,28 +7,24 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Literal, get_args
+from pathlib import Path
+from typing import Literal, get_args
 
 import numpy as np
 from gguf import GGMLQuantizationType as Kind
 from gguf.quants import quantize
 
+from trt_responses.prepare.checkpoint.architecture import Architecture
 from trt_responses.prepare.checkpoint.expected import expected_tensors
 from trt_responses.prepare.checkpoint.mxfp4 import dequantised, repacked
-from trt_responses.prepare.checkpoint.safetensors import narrow, widen
+from trt_responses.prepare.checkpoint.open import Checkpoint
+from trt_responses.prepare.checkpoint.safetensors import Array, Tensor, narrow, widen
 from trt_responses.prepare.faults import refusal
 from trt_responses.prepare.llamacpp.head import Planned, write_head
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from trt_responses.prepare.checkpoint.architecture import Architecture
-    from trt_responses.prepare.checkpoint.open import Checkpoint
-    from trt_responses.prepare.checkpoint.safetensors import Array, Tensor
-    from trt_responses.tokens.vocabulary import Vocabulary
+from trt_responses.tokens.vocabulary import Vocabulary
 
 WeightType = Literal["f32", "bf16", "q8_0"]
 WEIGHT_TYPES: tuple[WeightType, ...] = get_args(WeightType)

@@ -6,30 +6,30 @@ nothing.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from pathlib import Path
+from typing import Literal
 
 from gguf import GGMLQuantizationType as Kind
 
 from trt_responses.frozen import dataclass
-from trt_responses.prepare.checkpoint.architecture import Field, from_gguf
+from trt_responses.prepare.checkpoint.architecture import Architecture, Field, from_gguf
+from trt_responses.prepare.checkpoint.safetensors import Array
 from trt_responses.prepare.faults import PrepareError, refusal, shown
 from trt_responses.prepare.files import GGUF, GGUF_PART
 from trt_responses.prepare.llamacpp.gguf import ALWAYS_F32, tensor_shapes
-from trt_responses.prepare.llamacpp.gguf_file import ALIGNMENT, StoredTensor, read_gguf
+from trt_responses.prepare.llamacpp.gguf_file import (
+    ALIGNMENT,
+    GgufHead,
+    StoredTensor,
+    Value,
+    read_gguf,
+)
 from trt_responses.prepare.llamacpp.head import Planned, token_strings
-from trt_responses.prepare.llamacpp.region import region_of
+from trt_responses.prepare.llamacpp.region import Region, region_of
 from trt_responses.tokens.control import CONTROL
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
-    from trt_responses.prepare.checkpoint.architecture import Architecture
-    from trt_responses.prepare.checkpoint.safetensors import Array
-    from trt_responses.prepare.llamacpp.gguf_file import GgufHead, Value
-    from trt_responses.prepare.llamacpp.region import Region
-    from trt_responses.tokens.vocabulary import Vocabulary
+from trt_responses.tokens.vocabulary import Vocabulary
 
 ARCHITECTURE = "gpt-oss"
 FIELDS = (

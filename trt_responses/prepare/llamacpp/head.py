@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import struct
 import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import gguf
 import numpy as np
@@ -17,17 +17,12 @@ from gguf import GGMLQuantizationType as Kind
 
 from trt_responses.engines.stand_ins import is_whole, spelled
 from trt_responses.frozen import dataclass
+from trt_responses.prepare.checkpoint.architecture import Architecture
+from trt_responses.prepare.checkpoint.safetensors import Array
 from trt_responses.prepare.faults import refusal
 from trt_responses.prepare.llamacpp.merges import both_spellings, merges, stand_in_merges
 from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from trt_responses.prepare.checkpoint.architecture import Architecture
-    from trt_responses.prepare.checkpoint.safetensors import Array
-    from trt_responses.tokens.vocabulary import Vocabulary
-
+from trt_responses.tokens.vocabulary import Vocabulary
 
 _HEADER, _COUNT = 24, struct.Struct("<Q")
 """The bytes before the first value, whose last eight count the values."""

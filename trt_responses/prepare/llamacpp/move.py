@@ -13,23 +13,18 @@ import json
 import os
 import stat
 import tempfile
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from trt_responses.files import reason
 from trt_responses.frozen import dataclass
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.files import MODEL, decoded, nearest, sync_folder
-from trt_responses.prepare.llamacpp.region import filled, shares_blocks, write_under
+from trt_responses.prepare.llamacpp.region import Region, filled, shares_blocks, write_under
 from trt_responses.prepare.shelf.card import CARD
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from io import FileIO
-
-    from trt_responses.prepare.llamacpp.region import Region
 
 COLLAPSE, INSERT = 0x08, 0x20
 """Linux's modes of `fallocate`."""

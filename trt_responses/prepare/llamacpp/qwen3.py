@@ -6,7 +6,9 @@ nothing, and does not interpret the template.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
 
 import gguf
 import numpy as np
@@ -23,17 +25,11 @@ from trt_responses.prepare.checkpoint.open import (
     json_object,
     refuse_pickles,
 )
-from trt_responses.prepare.checkpoint.safetensors import widen
+from trt_responses.prepare.checkpoint.safetensors import Array, Tensor, widen
 from trt_responses.prepare.faults import WrongInput, refusal, shown
 from trt_responses.prepare.llamacpp.template_gguf import MOST_TOKENS
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
-    from trt_responses.prepare.checkpoint.safetensors import Array, Tensor
-
-    Json = Mapping[str, Any]
+Json = Mapping[str, Any]
 
 MODEL_TYPE = "qwen3"
 HARMONY = "gpt_oss"

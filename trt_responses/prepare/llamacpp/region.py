@@ -12,19 +12,15 @@ import fcntl
 import os
 import struct
 import tempfile
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
 
 import gguf
 
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.files import nearest
-from trt_responses.prepare.llamacpp.gguf_file import ALIGNMENT
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from trt_responses.prepare.llamacpp.gguf_file import GgufHead
+from trt_responses.prepare.llamacpp.gguf_file import ALIGNMENT, GgufHead
 
 BLOCK = 4096
 """A multiple of the block size of common file systems, and of GGUF's alignments."""

@@ -9,8 +9,10 @@ Handles the files; the caller passes in the function that finds the dialect.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Literal, Protocol
+from pathlib import Path
+from typing import Literal, Protocol
 
 import gguf
 
@@ -18,6 +20,7 @@ from trt_responses.engines.stand_ins import is_whole, spelled
 from trt_responses.files import write_whole
 from trt_responses.frozen import dataclass
 from trt_responses.prepare.checkpoint.open import WeightSource
+from trt_responses.prepare.checkpoint.safetensors import Array
 from trt_responses.prepare.digests import source_facts
 from trt_responses.prepare.faults import PrepareError, refusal
 from trt_responses.prepare.files import (
@@ -30,24 +33,14 @@ from trt_responses.prepare.files import (
     sha256_of,
     write_finished,
 )
-from trt_responses.prepare.llamacpp.gguf_file import ALIGNMENT, read_gguf
+from trt_responses.prepare.llamacpp.gguf_file import ALIGNMENT, Value, read_gguf
 from trt_responses.prepare.llamacpp.head import LETTERS, in_letters
 from trt_responses.prepare.llamacpp.merges import both_spellings, stand_in_merges
 from trt_responses.prepare.llamacpp.move import PLAIN_COPY, Copy, copy_of
-from trt_responses.prepare.llamacpp.region import region_of
-from trt_responses.prepare.pipeline import Product, Target, prepared
-from trt_responses.prepare.shelf.card import DialectFacts
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from trt_responses.prepare.checkpoint.safetensors import Array
-    from trt_responses.prepare.llamacpp.gguf_file import Value
-    from trt_responses.prepare.llamacpp.region import Region
-    from trt_responses.prepare.phases import Phases
-    from trt_responses.prepare.pipeline import BuildTools, Built
-    from trt_responses.prepare.shelf.card import Card, Kind, Source, StoredWeights
+from trt_responses.prepare.llamacpp.region import Region, region_of
+from trt_responses.prepare.phases import Phases
+from trt_responses.prepare.pipeline import BuildTools, Built, Product, Target, prepared
+from trt_responses.prepare.shelf.card import Card, DialectFacts, Kind, Source, StoredWeights
 
 CONVERTER = 3
 """A part of every engine's version. Raise it when the same file gives another one."""

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from trt_responses.files import reason
 from trt_responses.prepare.faults import PrepareError, WrongInput, refusal
@@ -27,10 +27,9 @@ class Imported(NamedTuple):
     files: tuple[EngineFile, ...]
 
 
-if TYPE_CHECKING:
-    Import = Callable[[Path, Path, Card, str], Imported]
-    """Checks a source against an engine (its directory and its card), and writes an adapter of that
-    name into the engine's folder of adapters."""
+Import = Callable[[Path, Path, Card, str], Imported]
+"""Checks a source against an engine (its directory and its card), and writes an adapter of that
+name into the engine's folder of adapters."""
 
 
 class Change(NamedTuple):

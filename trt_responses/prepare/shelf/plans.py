@@ -4,17 +4,13 @@ Reads a plan's head and the versions of installed packages; loads no library and
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
 
 from trt_responses.prepare.faults import PrepareError, refusal
 from trt_responses.prepare.hardware import installed_version
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from trt_responses.prepare.shelf.card import Card
-    from trt_responses.prepare.shelf.chain import Flavour
+from trt_responses.prepare.shelf.card import Card
+from trt_responses.prepare.shelf.chain import Flavour
 
 LIBRARY: Mapping[Flavour, str] = {
     "rtx": "tensorrt_rtx_cu13_libs",

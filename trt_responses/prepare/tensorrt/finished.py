@@ -4,21 +4,17 @@ Records the files and their times.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from trt_responses.frozen import dataclass
 from trt_responses.prepare.files import EngineFile, file_difference, read_finished
+from trt_responses.prepare.graph.onnx_file import Port
+from trt_responses.prepare.graph.write import Written
 from trt_responses.prepare.shelf.chain import CompiledPlans, Link
 from trt_responses.prepare.tensorrt.job import CompileResult  # decoded by its annotation
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from trt_responses.prepare.graph.onnx_file import Port
-    from trt_responses.prepare.graph.write import Written
-    from trt_responses.prepare.tensorrt.targets import Family
+from trt_responses.prepare.tensorrt.targets import Family
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,22 +8,17 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping  # decoded by its annotation
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 from trt_responses.frozen import dataclass
+from trt_responses.prepare.checkpoint.safetensors import Array, Tensor
 from trt_responses.prepare.faults import PrepareError
-from trt_responses.prepare.tensorrt.weights import DATA_TYPE, constant
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from types import ModuleType
-
-    from trt_responses.prepare.checkpoint.safetensors import Array, Tensor
-    from trt_responses.prepare.graph.onnx_file import Element
-    from trt_responses.prepare.tensorrt.binding import Binding
-    from trt_responses.prepare.tensorrt.targets import Family
-    from trt_responses.prepare.tensorrt.weights import Constant
-
+from trt_responses.prepare.graph.onnx_file import Element
+from trt_responses.prepare.tensorrt.binding import Binding
+from trt_responses.prepare.tensorrt.targets import Family
+from trt_responses.prepare.tensorrt.weights import DATA_TYPE, Constant, constant
 
 EXPERTS = re.compile(r"layers\.(\d+)\.(gate_up|down)")
 

@@ -4,19 +4,15 @@ plan. Computes from the architecture's numbers and two measured rules.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
+from trt_responses.prepare.checkpoint.architecture import Architecture
 from trt_responses.prepare.faults import PrepareError
+from trt_responses.prepare.graph.onnx_file import Element
 from trt_responses.prepare.phases import rounded
 from trt_responses.prepare.progress import megabytes
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from trt_responses.prepare.checkpoint.architecture import Architecture
-    from trt_responses.prepare.graph.onnx_file import Element
-    from trt_responses.prepare.shelf.chain import Format
-    from trt_responses.prepare.tensorrt.targets import Family
+from trt_responses.prepare.shelf.chain import Format
+from trt_responses.prepare.tensorrt.targets import Family
 
 BITS: Mapping[Format, float] = {"mxfp4": 4.25, "int8": 8.5, "bf16": 16, "f16": 16, "f32": 32}
 """Bits of an expert's weight, with its share of the block's scale."""

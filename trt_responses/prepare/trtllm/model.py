@@ -5,7 +5,9 @@ tokeniser and the template only. Executes nothing, and does not interpret the te
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal, NamedTuple
 
 from trt_responses.frozen import dataclass
 from trt_responses.prepare.checkpoint.language import (
@@ -26,12 +28,7 @@ from trt_responses.prepare.checkpoint.open import (
     refuse_pickles,
 )
 from trt_responses.prepare.faults import refusal, shown
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from trt_responses.prepare.shelf.card import StoredWeights
+from trt_responses.prepare.shelf.card import StoredWeights
 
 HARMONY = "gpt_oss"
 ARCHITECTURES = (

@@ -7,21 +7,25 @@ from __future__ import annotations
 from collections.abc import Mapping  # read by dataclasses
 from dataclasses import field
 from pathlib import Path  # likewise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from trt_responses.frozen import dataclass
 from trt_responses.prepare.faults import PrepareError, WrongInput, refusal
 from trt_responses.prepare.files import ARGUMENTS, CHECKPOINT, json_or_nothing
+from trt_responses.prepare.hardware import Hardware
 from trt_responses.prepare.shelf.adapters import FOLDER, adapters_of
+from trt_responses.prepare.shelf.card import Card, Status
 from trt_responses.prepare.trtllm.arguments import read_arguments
 from trt_responses.prepare.trtllm.caches import caches_of, set_aside
 from trt_responses.prepare.trtllm.lora import lora_arguments
-from trt_responses.prepare.trtllm.model import TemplateModel, shape_of
+from trt_responses.prepare.trtllm.model import Model, TemplateModel, shape_of
 from trt_responses.prepare.trtllm.preflight import gpu_class_of
 from trt_responses.prepare.trtllm.profiles import (
     DRAFT_CLASS,
     DRAFT_PROFILE,
     DRAFTED,
+    Arguments,
+    GpuClass,
     ProfileName,
     arguments_for,
     class_named,
@@ -29,12 +33,6 @@ from trt_responses.prepare.trtllm.profiles import (
     of_another_model,
     with_draft,
 )
-
-if TYPE_CHECKING:
-    from trt_responses.prepare.hardware import Hardware
-    from trt_responses.prepare.shelf.card import Card, Status
-    from trt_responses.prepare.trtllm.model import Model
-    from trt_responses.prepare.trtllm.profiles import Arguments, GpuClass
 
 VARIABLES = "env"
 EXIT_STATUS: Mapping[Status, int] = {"verified": 0, "built": 1, "planned": 3}

@@ -5,20 +5,16 @@ Uses the engine interface and a clock; works with any engine.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
-from trt_responses.engine import Gathered, GenerateOptions
+from trt_responses.engine import Chunk, Engine, Gathered, GenerateOptions
 from trt_responses.errors import ApiError
 from trt_responses.frozen import dataclass
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.trtllm.profiles import graph_sizes
 from trt_responses.tokens.control import CONTROL
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from trt_responses.engine import Chunk, Engine
-    from trt_responses.tokens.vocabulary import Vocabulary
+from trt_responses.tokens.vocabulary import Vocabulary
 
 STOPS = (CONTROL.return_, CONTROL.call)
 BATCH_TOKENS = 16
