@@ -74,7 +74,7 @@ class Qwen3Checkpoint:
     numbers: Numbers
     tensors: Mapping[str, Tensor]
     files: tuple[Path, ...]
-    vocabulary: Mapping[str, object]
+    vocabulary: Json
     """The keys of its tokens and its chat template, as in a GGUF file."""
     layout: Literal["hf"] = "hf"
     architecture: None = None

@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import gguf
 
@@ -71,7 +71,7 @@ class TemplateSource(WeightSource, Protocol):
     @property
     def context(self) -> int: ...
     @property
-    def vocabulary(self) -> Mapping[str, object]:
+    def vocabulary(self) -> Mapping[str, Any]:
         """All keys of its tokens and its chat template, by GGUF's names."""
 
     @property
@@ -92,7 +92,7 @@ class TemplateGguf:
     """What llama.cpp calls the architecture."""
     context: int
     size_bytes: int
-    vocabulary: Mapping[str, object]
+    vocabulary: Mapping[str, Any]
     """All keys of its tokens, and its chat template."""
     region: Region | None
     layout: Literal["gguf"] = "gguf"
@@ -136,10 +136,12 @@ def open_template_gguf(path: Path) -> TemplateGguf | None:
     model = _text(path, head.keys.get("general.architecture", b""))
     if model == HARMONY:
         return None
-    keys = {name: _text(path, value) for name, value in head.keys.items()}
+    keys: dict[str, Any] = {name: _text(path, value) for name, value in head.keys.items()}
     if (found := keys.get(MODEL_KIND)) != BYTE_LEVEL:
         raise refusal(f"{path.name}, {MODEL_KIND}", found, f"{BYTE_LEVEL}, byte-level BPE")
-    vocabulary = {key: value for key, value in keys.items() if key.startswith(PREFIX)}
+    vocabulary: dict[str, Any] = {
+        key: value for key, value in keys.items() if key.startswith(PREFIX)
+    }
     if isinstance(count := keys.get(PARTS), int) and count > 1:
         raise refusal(
             path.name, f"one of {count} parts", "one file; join them with llama-gguf-split --merge"
@@ -147,9 +149,7 @@ def open_template_gguf(path: Path) -> TemplateGguf | None:
     for key in (TOKENS, TYPES, MERGES):
         if not isinstance(vocabulary.get(key), list):
             raise refusal(f"{path.name}, {key}", "none", "a list")
-    tokens = vocabulary[TOKENS]
-    assert isinstance(tokens, list)
-    if len(tokens) > MOST_TOKENS:
+    if len(tokens := vocabulary[TOKENS]) > MOST_TOKENS:
         raise refusal(f"{path.name}, {TOKENS}", f"{len(tokens)} tokens", f"at most {MOST_TOKENS}")
     context = keys.get(f"{model}.context_length")
     if not isinstance(context, int) or context < 1:
@@ -274,12 +274,9 @@ def write_served(
     writer.close()
 
 
-def _renamed(vocabulary: Mapping[str, object]) -> dict[str, object]:
+def _renamed(vocabulary: Mapping[str, Any]) -> dict[str, object]:
     """The tokens and merges, with stand-ins for ids that are not whole characters."""
     tokens, types, merges = vocabulary[TOKENS], vocabulary[TYPES], vocabulary[MERGES]
-    assert isinstance(tokens, list)
-    assert isinstance(types, list)
-    assert isinstance(merges, list)
     whole = [
         text if is_whole(raw) else in_letters(spelled(raw).encode())
         for text, raw in zip(tokens, raw_tokens(tokens, types), strict=True)

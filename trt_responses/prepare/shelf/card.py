@@ -7,7 +7,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping  # decoded by its annotation
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -27,12 +28,8 @@ from trt_responses.prepare.files import (
     decoded,
     file_difference,
 )
+from trt_responses.prepare.machine import ServingMachine
 from trt_responses.prepare.shelf.chain import Chain, Format
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from trt_responses.prepare.machine import ServingMachine
 
 CARD = "card.json"
 SCHEMA = 1

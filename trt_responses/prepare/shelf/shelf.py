@@ -6,21 +6,18 @@ from __future__ import annotations
 
 import re
 import shutil
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from pathlib import Path
+from typing import Literal, NamedTuple
 
 from trt_responses.prepare.faults import PrepareError, WrongInput, shown
+from trt_responses.prepare.machine import ServingMachine
 from trt_responses.prepare.shelf import card as cards
 from trt_responses.prepare.shelf import versions
 from trt_responses.prepare.shelf.adapters import adapter_difference
+from trt_responses.prepare.shelf.card import Card
 from trt_responses.prepare.shelf.locks import changing, is_served, locked
 from trt_responses.prepare.shelf.plans import chain_difference
 from trt_responses.prepare.shelf.versions import NUMBER, VERSION
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from trt_responses.prepare.machine import ServingMachine
-    from trt_responses.prepare.shelf.card import Card
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 DEMO = "demo"

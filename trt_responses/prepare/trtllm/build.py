@@ -259,13 +259,11 @@ class _WarmUp(Target):
         texts = [QUESTION, *(numbered_text(*place) for place in places)]
         question, *prompts = self.tools.prompts_for(directory / DIALECT, dialect.family, texts)
         numbered = dict(zip(places, prompts, strict=True))
-        tokens = self.checkpoint.language["tokenizer.ggml.tokens"]
-        assert isinstance(tokens, list)
         return Questions(
             {"answer": question},
             lambda n, size: numbered[n, size],
             dialect.stop_ids,
-            tokens.__getitem__,
+            self.checkpoint.language["tokenizer.ggml.tokens"].__getitem__,
         )
 
     def _measured(

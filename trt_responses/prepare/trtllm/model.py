@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from trt_responses.frozen import dataclass
 from trt_responses.prepare.checkpoint.language import (
@@ -67,7 +67,7 @@ class TemplateModel:
     size_bytes: int
     files: tuple[Path, ...]
     """All files that were read, and the weights."""
-    language: Mapping[str, object]
+    language: Mapping[str, Any]
     """The keys of its tokens as in a GGUF file, and its template."""
     end_id: int
     """The tokeniser's end id, with which TensorRT-LLM ends a guide."""
@@ -143,11 +143,9 @@ def _template_model(directory: Path, config: Mapping[str, object]) -> TemplateMo
     )
 
 
-def _end_id(directory: Path, language: Mapping[str, object]) -> int:
+def _end_id(directory: Path, language: Mapping[str, Any]) -> int:
     named = json_object(directory, TOKENIZER_CONFIG, MAX_TOKENIZER_CONFIG_BYTES).get("eos_token")
-    tokens = language["tokenizer.ggml.tokens"]
-    assert isinstance(tokens, list)
-    if (found := id_of(named, tokens)) is None:
+    if (found := id_of(named, language["tokenizer.ggml.tokens"])) is None:
         raise refusal(
             f"{TOKENIZER_CONFIG}, eos_token", shown(named), "one of its tokens, which ends a guide"
         )
