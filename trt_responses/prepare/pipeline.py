@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from trt_responses.engine import Engine
 from trt_responses.errors import StartupError
@@ -61,14 +61,9 @@ DIGEST_BYTES_PER_S, WRITE_BYTES_PER_S, START_S = 1e9, 60e6, 5.0
 two cores), and to load the vocabulary and an engine."""
 
 
-def no_dialect(path: Path, family: str | None) -> DialectFacts:
-    """Refuse a model's template: the `dialect_for` of tools that serve Harmony alone."""
+def no_template(*given: object) -> NoReturn:
+    """Refuse a model's template: for tools that serve Harmony alone."""
     raise PrepareError("The model has a chat template instead of Harmony: unsupported here.")
-
-
-def no_prompts(path: Path, family: str, texts: Sequence[str]) -> Sequence[Sequence[int]]:
-    """Refuse to write prompts by a model's template: the `prompts_for` of the same tools."""
-    raise PrepareError("Prompts by a model's chat template are unsupported here.")
 
 
 class Built(NamedTuple):
@@ -94,10 +89,10 @@ class BuildTools:
     verified."""
     say: Callable[[str], object] = lambda sentence: None
     """Called with a sentence about the next step."""
-    dialect_for: Callable[[Path, str | None], DialectFacts] = no_dialect
+    dialect_for: Callable[[Path, str | None], DialectFacts] = no_template
     """Finds the facts about a model's dialect from its `dialect.json` and the operator's
     `--family`."""
-    prompts_for: Callable[[Path, str, Sequence[str]], Sequence[Sequence[int]]] = no_prompts
+    prompts_for: Callable[[Path, str, Sequence[str]], Sequence[Sequence[int]]] = no_template
     """Writes a prompt for each of a user's texts, by a model's `dialect.json` and its family."""
     question: Callable[[Path, Card], Question | None] = lambda directory, card: None
     """The question that verifies a model without Harmony."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from trt_responses.prepare.checkpoint.architecture import Architecture
+from trt_responses.prepare.checkpoint.architecture import SWIGLU_LIMIT, Architecture
 from trt_responses.prepare.checkpoint.mxfp4 import dequantised
 from trt_responses.prepare.checkpoint.open import Checkpoint
 from trt_responses.prepare.checkpoint.safetensors import Floats, widen
@@ -18,7 +18,6 @@ from trt_responses.prepare.checkpoint.safetensors import Floats, widen
 Mask = NDArray[np.bool_]
 
 SWIGLU_ALPHA = 1.702
-SWIGLU_LIMIT = 7.0
 
 
 class Reference:

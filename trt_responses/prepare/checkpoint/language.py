@@ -20,6 +20,8 @@ MAX_TOKENIZER_BYTES, MAX_TOKENIZER_CONFIG_BYTES = 100_000_000, 10_000_000
 TOKENIZER, GENERATION, TOKENIZER_CONFIG, TEMPLATE = (
     *("tokenizer.json", "generation_config.json", "tokenizer_config.json", "chat_template.jinja"),
 )
+MOST_TOKENS = 1 << 20
+"""More than any vocabulary has."""
 ENDS = ("eos", "eot", "eom")
 """GGUF's names for the ids that end a turn."""
 

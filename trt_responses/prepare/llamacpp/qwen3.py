@@ -15,7 +15,7 @@ import numpy as np
 from gguf import GGMLQuantizationType as Kind
 
 from trt_responses.frozen import dataclass
-from trt_responses.prepare.checkpoint.language import language_of
+from trt_responses.prepare.checkpoint.language import MOST_TOKENS, language_of
 from trt_responses.prepare.checkpoint.open import (
     MAX_CONFIG_BYTES,
     checkpoint_name,
@@ -27,7 +27,6 @@ from trt_responses.prepare.checkpoint.open import (
 )
 from trt_responses.prepare.checkpoint.safetensors import Array, Tensor, widen
 from trt_responses.prepare.faults import WrongInput, refusal, shown
-from trt_responses.prepare.llamacpp.template_gguf import MOST_TOKENS
 
 Json = Mapping[str, Any]
 

@@ -19,6 +19,7 @@ import gguf
 from trt_responses.engines.stand_ins import is_whole, spelled
 from trt_responses.files import write_whole
 from trt_responses.frozen import dataclass
+from trt_responses.prepare.checkpoint.language import MOST_TOKENS
 from trt_responses.prepare.checkpoint.open import WeightSource
 from trt_responses.prepare.checkpoint.safetensors import Array
 from trt_responses.prepare.digests import source_facts
@@ -53,8 +54,6 @@ END, TURN_END = f"{PREFIX}ggml.eos_token_id", f"{PREFIX}ggml.eot_token_id"
 PARTS = "split.count"
 BYTE_LEVEL = "gpt2"
 """GGUF's name for byte-level BPE."""
-MOST_TOKENS = 1 << 20
-"""More than any vocabulary has."""
 BYTES = {chr(LETTERS.get(byte, byte)): byte for byte in range(256)}
 
 

@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 from trt_responses.frozen import dataclass
 from trt_responses.prepare.checkpoint.language import (
     MAX_TOKENIZER_CONFIG_BYTES,
+    MOST_TOKENS,
     TOKENIZER_CONFIG,
     id_of,
     language_of,
@@ -43,7 +44,6 @@ ARCHITECTURES = (
 """Classes in TensorRT-LLM's list of models for its PyTorch backend, of those whose tokenisers and
 templates are supported here."""
 WEIGHTS: Mapping[str, StoredWeights] = {"bfloat16": "bf16", "float16": "f16"}
-MOST_TOKENS = 1 << 20
 
 
 class Shape(NamedTuple):
