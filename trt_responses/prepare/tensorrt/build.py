@@ -33,7 +33,6 @@ from trt_responses.prepare.tensorrt.finished import (
     Finished,
     FinishedPlan,
     finished_in,
-    links_of,
 )
 from trt_responses.prepare.tensorrt.job import CompileJob, CompileResult, compiled
 from trt_responses.prepare.tensorrt.options import Intent, TensorRtOptions, intended
@@ -152,14 +151,13 @@ class _Compilation(Target):
         written = write(spec, self.checkpoint, directory, phases.advance)
         files = [
             engine_file(written.folder / name, digest, GRAPH)
-            for link in written.links
-            for name, digest in link.digests.items()
+            for name, digest in written.digests.items()
         ]
         if not self._intent.families:
             path = write_experts(self.checkpoint, written.folder)
             files.append(engine_file(path, sha256_of(path), GRAPH))
         seconds = round(self.tools.clock() - began, 3)
-        self._keep(directory, Finished(tuple(files), links_of(written), (), seconds))
+        self._keep(directory, Finished(tuple(files), written.links, (), seconds))
 
     def _keep(self, directory: Path, finished: Finished) -> None:
         self._finished = finished
