@@ -96,8 +96,7 @@ def on_gpu(here: Here, engine: Built, caches: Path | None = None) -> RtxExecutor
 def on_cpu(engine: Built) -> Executor:
     from trt_responses.engines.tensorrt.onnx import OnnxExecutor
     from trt_responses.prepare.files import GRAPH
-    from trt_responses.prepare.graph.expert_file import open_experts
-    from trt_responses.prepare.graph.weights import dense
+    from trt_responses.prepare.graph.weights import dense, open_experts
 
     chain, folder = chain_of(engine.card), engine.directory / GRAPH
     weights = open_experts(folder, architecture_of(engine.card))

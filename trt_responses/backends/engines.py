@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from trt_responses.backends.dialects import (
     dialect_named,
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from trt_responses.engines.tensorrt.executor import Executor
     from trt_responses.prepare.checkpoint.safetensors import Array
     from trt_responses.prepare.shelf.card import Card
+    from trt_responses.prepare.trtllm.plan import Served
     from trt_responses.settings import Settings
 
 START_S = 1800.0
@@ -167,26 +168,11 @@ def grpc_at(place: str, start_s: float = START_S) -> GrpcEngine:
     return GrpcEngine(address_of(place), Patience(start_s=start_s))
 
 
-class TrtLlmStart(NamedTuple):
-    """Start arguments of a TensorRT-LLM engine."""
-
-    checkpoint: Path
-    arguments: Mapping[str, object]
-    variables: Mapping[str, str]
-    end_id: int | None
-    adapters: Mapping[str, Path]
-    """The directories of its adapters by name."""
-
-
-def trtllm_start(directory: Path, card: Card) -> TrtLlmStart:
+def trtllm_start(directory: Path, card: Card) -> Served:
     """Start arguments of a prepared TensorRT-LLM engine. Raises if its checkpoint is incomplete."""
     with needed("The preparation of TensorRT-LLM engines"):
-        from trt_responses.prepare.trtllm.lora import lora_arguments
         from trt_responses.prepare.trtllm.plan import served
-    plan, adapters = served(directory, card), adapters_of(directory)
-    places = {each.name: (directory / FOLDER / each.place).absolute() for each in adapters}
-    arguments = {**lora_arguments(adapters), **plan.arguments}
-    return TrtLlmStart(plan.checkpoint, arguments, plan.variables, plan.end_id, places)
+    return served(directory, card)
 
 
 def trtllm_over(
@@ -253,8 +239,7 @@ def tensorrt_over(directory: Path, card: Card, settings: Settings) -> Engine:
 
 def _onnx(directory: Path, card: Card, threads: int) -> Executor:
     from trt_responses.engines.tensorrt.onnx import OnnxExecutor
-    from trt_responses.prepare.graph.expert_file import open_experts
-    from trt_responses.prepare.graph.weights import dense
+    from trt_responses.prepare.graph.weights import dense, open_experts
 
     chain, folder = chain_of(card), directory / GRAPH
     weights = open_experts(folder, architecture_of(card))

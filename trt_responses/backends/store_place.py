@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
 from trt_responses.errors import UsageError
-from trt_responses.settings import PREFIX
-
-if TYPE_CHECKING:
-    from trt_responses.settings import Settings
+from trt_responses.settings import PREFIX, Settings
 
 REDIS_OPTIONS = {"db", "protocol"}
 """Options in a Redis URL's query, besides those of TLS, which begin with `ssl_`."""

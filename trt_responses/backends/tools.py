@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from trt_responses.tools.addresses import Network
     from trt_responses.tools.mcp.servers import Place, Server
     from trt_responses.tools.mcp.tool import McpTool
-    from trt_responses.tools.python.command import Shell
     from trt_responses.tools.python.containers import Containers
 
 BRAVE = "https://api.search.brave.com"
@@ -39,11 +38,13 @@ def tools_of(settings: Settings) -> list[Tool]:
     tools: list[Tool] = []
     if chosen.python != "off" or chosen.shell != "off":
         with needed(f"{PREFIX}PYTHON and {PREFIX}SHELL: the code runner"):
+            from trt_responses.tools.python.command import Shell
             from trt_responses.tools.python.shell import ShellTool
             from trt_responses.tools.python.tool import PythonTool
         shared = containers(settings)
         tools += [PythonTool(shared)] if chosen.python != "off" else []
-        tools += [ShellTool(shared, commands(settings))] if chosen.shell != "off" else []
+        limits = Shell(interpreter_bytes(settings), ContainerNumbers.of(settings).container_bytes)
+        tools += [ShellTool(shared, limits)] if chosen.shell != "off" else []
     if chosen.browser != "off":
         tools.append(browser_tool(settings))
     if chosen.mcp_servers is not None or chosen.mcp_urls:
@@ -134,13 +135,6 @@ def mcp_servers(settings: Settings) -> tuple[dict[str, Server], list[Place]]:
         except ValueError as error:
             raise StartupError(f"{PREFIX}MCP_URLS: '{url}': {error}.") from None
     return servers, places
-
-
-def commands(settings: Settings) -> Shell:
-    """The limits of the tool `shell`."""
-    from trt_responses.tools.python.command import Shell
-
-    return Shell(interpreter_bytes(settings), ContainerNumbers.of(settings).container_bytes)
 
 
 def interpreter_bytes(settings: Settings, root: Path = Path("/")) -> int:

@@ -8,13 +8,14 @@ import re
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.metadata import requires
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from trt_responses.doctor.check import Check
-from trt_responses.prepare.hardware import free_disk_bytes
-from trt_responses.prepare.memory import memory
+from trt_responses.prepare.files import nearest
+from trt_responses.prepare.hardware import free_disk_bytes, installed_version
+from trt_responses.prepare.memory import memory, text_of
 from trt_responses.prepare.progress import megabytes
 from trt_responses.settings import Settings
 
@@ -82,9 +83,8 @@ def _package(requirement: str) -> Check | None:
     parts = REQUIREMENT.match(requirement)
     assert parts is not None
     name, bounds, marker = parts["name"], parts["range"].strip(), parts["marker"]
-    try:
-        installed = version(name)
-    except PackageNotFoundError:
+    installed = installed_version(name)
+    if installed is None:
         if marker is not None:
             return None
         return Check(f"package {name}", "fault", "not installed", "run `make install`")
@@ -96,7 +96,7 @@ def _package(requirement: str) -> Check | None:
 
 def cpu_check(info: str | None = None) -> Check:
     """Whether the processor has the features that llama.cpp's kernels use."""
-    text = _read(CPU_INFO) if info is None else info
+    text = text_of(CPU_INFO) if info is None else info
     lists = re.findall(r"^(?:flags|Features)\s*: (.*)$", text, flags=re.MULTILINE)
     words = lists[0].split() if lists else []
     present = [name for name in FEATURES if name in words]
@@ -124,11 +124,6 @@ def disk_check(directory: Path, free_bytes: int) -> Check:
         return Check("disk", "ok", free)
     remedy = "free disk space, or set TRT_RESPONSES_ENGINES_DIR to a directory on another disk"
     return Check("disk", "fault", free, remedy)
-
-
-def nearest(path: Path) -> Path:
-    """The path itself, or its nearest parent that exists."""
-    return next(p for p in (path.absolute(), *path.absolute().parents) if p.exists())
 
 
 def may_write(path: Path) -> bool:
@@ -167,10 +162,3 @@ def model_checks(memory_bytes: int | None = None, free_bytes: int | None = None)
             yield Check(name, "note", short)
         else:
             yield Check(name, "ok", f"fits: {megabytes(model.memory_bytes)} of memory")
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text("utf-8", errors="replace")
-    except OSError:
-        return ""

@@ -11,8 +11,9 @@ from trt_responses.backends.store_place import store_place
 from trt_responses.backends.stores import OWN
 from trt_responses.doctor.check import Check
 from trt_responses.doctor.listening import why_not
-from trt_responses.doctor.machine import may_write, nearest
+from trt_responses.doctor.machine import may_write
 from trt_responses.errors import StartupError
+from trt_responses.prepare.files import nearest
 from trt_responses.settings import Settings
 
 REDIS_PORT, POSTGRES_PORT = 6379, 5432

@@ -35,12 +35,8 @@ def tensorrt_llm_check(hardware: Hardware) -> Check:
     present; else it is a note."""
     gpu_class = gpu_class_of(hardware)
     name = "tensorrt-llm"
-    if gpu_class is None:
-        faults = machine_faults(hardware, {}, GPT_OSS_20B_BYTES)
-    else:
-        arguments = arguments_for("balanced", gpu_class, 1, CONTEXT)
-        faults = machine_faults(hardware, arguments, GPT_OSS_20B_BYTES)
-    if faults:
+    arguments = {} if gpu_class is None else arguments_for("balanced", gpu_class, 1, CONTEXT)
+    if faults := machine_faults(hardware, arguments, GPT_OSS_20B_BYTES):
         state: State = "fault" if hardware.package and hardware.gpus else "note"
         return Check(name, state, f"cannot serve gpt-oss here. {' '.join(faults)}")
     if harm := harm_of(hardware):

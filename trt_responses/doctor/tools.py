@@ -4,24 +4,19 @@ servers."""
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 from urllib.parse import urlsplit
 
 from trt_responses.backends.settings import ToolSettings
 from trt_responses.backends.tools import browser_tool, mcp_servers, mcp_tool, search_service
-from trt_responses.doctor.check import Check
+from trt_responses.doctor.check import Check, State
 from trt_responses.doctor.listening import why_not
 from trt_responses.errors import StartupError
+from trt_responses.settings import Settings
 from trt_responses.tools.box import NoBox, landlock_abi
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from trt_responses.doctor.check import State
-    from trt_responses.settings import Settings
-
-    Reachable = Callable[[str, int], str | None]
-    """Why nothing listens at a host and a port; None if something does."""
+Reachable = Callable[[str, int], str | None]
+"""Why nothing listens at a host and a port; None if something does."""
 
 NAME, SHELL, BROWSER = "code_interpreter", "shell", "web_search"
 MCP = "mcp"
@@ -36,33 +31,31 @@ COMMANDS_REACH = (
 
 def python_tool_check(settings: Settings, landlock_abi: Callable[[], int] = landlock_abi) -> Check:
     """Whether this machine can sandbox the model's code."""
-    chosen = ToolSettings.of(settings)
-    switched = f"switched {'off' if chosen.python == 'off' else 'on'}"
-    if chosen.python == "unboxed":
+    mode = ToolSettings.of(settings).python
+    if mode == "unboxed":
         return Check(
             NAME,
             "note",
             "switched on WITHOUT A BOX: code has all rights of the server",
             "set TRT_RESPONSES_PYTHON to 'boxed'",
         )
-    try:
-        abi = landlock_abi()
-    except NoBox as fault:
-        state: State = "fault" if chosen.python == "boxed" else "note"
-        return Check(NAME, state, f"{switched}; code cannot be sandboxed: {fault}", KERNEL)
-    return Check(NAME, "ok", f"{switched}; Landlock {abi} and seccomp: {REACH}")
+    return _sandbox(NAME, mode, "code", REACH, landlock_abi)
 
 
 def shell_tool_check(settings: Settings, landlock_abi: Callable[[], int] = landlock_abi) -> Check:
     """Whether this machine can sandbox commands."""
-    chosen = ToolSettings.of(settings)
-    switched = f"switched {chosen.shell.replace('boxed', 'on')}"
+    mode = ToolSettings.of(settings).shell
+    return _sandbox(SHELL, mode, "commands", COMMANDS_REACH, landlock_abi)
+
+
+def _sandbox(name: str, mode: str, what: str, reach: str, landlock_abi: Callable[[], int]) -> Check:
+    switched = f"switched {'off' if mode == 'off' else 'on'}"
     try:
         abi = landlock_abi()
     except NoBox as fault:
-        state: State = "fault" if chosen.shell == "boxed" else "note"
-        return Check(SHELL, state, f"{switched}; commands cannot be sandboxed: {fault}", KERNEL)
-    return Check(SHELL, "ok", f"{switched}; Landlock {abi} and seccomp: {COMMANDS_REACH}")
+        state: State = "fault" if mode == "boxed" else "note"
+        return Check(name, state, f"{switched}; {what} cannot be sandboxed: {fault}", KERNEL)
+    return Check(name, "ok", f"{switched}; Landlock {abi} and seccomp: {reach}")
 
 
 def browser_tool_check(

@@ -8,27 +8,30 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from trt_responses.files import reason, write_whole
 from trt_responses.prepare.checkpoint.architecture import from_hf
 from trt_responses.prepare.checkpoint.open import MAX_CONFIG_BYTES, inside, json_object
-from trt_responses.prepare.checkpoint.safetensors import narrow, read_tensors, widen, write_tensors
+from trt_responses.prepare.checkpoint.safetensors import (
+    Array,
+    Tensor,
+    narrow,
+    read_tensors,
+    widen,
+    write_tensors,
+)
 from trt_responses.prepare.demo_rows import MADE, pictures, properties
 from trt_responses.prepare.faults import PrepareError, refusal
 from trt_responses.prepare.files import json_or_nothing, sha256_of
 from trt_responses.prepare.shelf.locks import locked
 from trt_responses.prepare.shelf.shelf import DEMO, SOURCE
 from trt_responses.tokens.vocabulary import load
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from trt_responses.prepare.checkpoint.safetensors import Array, Tensor
 
 COMPACT = "compact.safetensors"
 AT_ONCE = 8192

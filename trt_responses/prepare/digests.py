@@ -7,17 +7,13 @@ from __future__ import annotations
 import hashlib
 import json
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from trt_responses.files import write_whole
+from trt_responses.prepare.checkpoint.open import WeightSource
 from trt_responses.prepare.files import json_or_nothing, sha256_of
+from trt_responses.prepare.phases import Phases
 from trt_responses.prepare.shelf.card import Source, SourceFile
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from trt_responses.prepare.checkpoint.open import WeightSource
-    from trt_responses.prepare.phases import Phases
 
 DIGESTS = "digests.json"
 VERSION_LETTERS = 12

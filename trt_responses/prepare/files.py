@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import tempfile
 from dataclasses import asdict
@@ -100,6 +101,17 @@ def sha256_of(path: Path, advance: Callable[[int], object] = lambda size_bytes: 
     return digest.hexdigest()
 
 
+def bytes_of(path: Path, most_bytes: int = -1) -> bytes | None:
+    """The content of a file, up to a bound; None if it is missing."""
+    try:
+        with path.open("rb") as file:
+            return file.read(most_bytes)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise PrepareError(f"{path} cannot be read ({error.strerror}).") from None
+
+
 def json_or_nothing(path: Path) -> dict[str, object]:
     """The JSON object in a file; an empty one if the file is missing or truncated."""
     try:
@@ -140,6 +152,20 @@ def decoded(kind: type[T], text: bytes | str, where: str) -> T:
         case "json_invalid":
             found, expected = first["msg"], "JSON"
     raise refusal(place, found, f"{expected}; prepare it again")
+
+
+def sync_folder(folder: Path) -> None:
+    """Write a folder to the disk, so that a name in it survives a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def nearest(path: Path) -> Path:
+    """The path itself, or its nearest parent that exists."""
+    return next(p for p in (path.absolute(), *path.absolute().parents) if p.exists())
 
 
 def unwritable(folder: Path) -> str | None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes.util
 import os
-import platform
 import shutil
 import subprocess
 from collections.abc import Callable, Sequence
@@ -15,6 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from trt_responses.frozen import dataclass
+from trt_responses.prepare.files import nearest
 
 PACKAGE = "tensorrt-llm"
 QUERY = ("name", "compute_cap", "memory.total", "memory.free", "driver_version")
@@ -47,7 +47,6 @@ class Hardware:
     """The installed version of TensorRT-LLM."""
     mpi: bool
     free_disk_bytes: int
-    python: str
 
 
 def this_hardware(directory: Path, trtllm_python: Path | None = None) -> Hardware:
@@ -60,7 +59,6 @@ def this_hardware(directory: Path, trtllm_python: Path | None = None) -> Hardwar
         package=package_version(trtllm_python),
         mpi=shutil.which("mpirun") is not None or ctypes.util.find_library("mpi") is not None,
         free_disk_bytes=free_disk_bytes(directory),
-        python=platform.python_version(),
     )
 
 
@@ -80,10 +78,13 @@ def gpu_facts(gpus: Sequence[Gpu] | None = None) -> dict[str, str]:
 
 def package_version(python: Path | None = None) -> str | None:
     """The release of TensorRT-LLM in an interpreter (by default this one); None if it has none."""
-    if python is not None:
-        return _version_elsewhere(python)
+    return installed_version(PACKAGE) if python is None else _version_elsewhere(python)
+
+
+def installed_version(name: str) -> str | None:
+    """The release of a package in this interpreter; None if it is not installed."""
     try:
-        return version(PACKAGE)
+        return version(name)
     except PackageNotFoundError:
         return None
 
@@ -98,8 +99,7 @@ def _version_elsewhere(python: Path) -> str | None:
 
 def free_disk_bytes(directory: Path) -> int:
     """The free bytes on the disk of a directory, which need not exist yet."""
-    place = next(p for p in (directory.absolute(), *directory.absolute().parents) if p.exists())
-    return shutil.disk_usage(place).free
+    return shutil.disk_usage(nearest(directory)).free
 
 
 def visible_gpus(

@@ -8,11 +8,10 @@ import platform
 import sys
 from collections.abc import Mapping
 from dataclasses import field
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from trt_responses.frozen import dataclass
-from trt_responses.prepare.hardware import gpu_facts, package_version
+from trt_responses.prepare.hardware import gpu_facts, installed_version, package_version
 from trt_responses.prepare.memory import memory
 
 LIBRARIES = (
@@ -42,10 +41,6 @@ def this_machine(trtllm_python: Path | None = None) -> ServingMachine:
 
 def library_versions() -> dict[str, str]:
     """The release of Python and of each installed package that builds or serves engines."""
-    found = {"python": platform.python_version()}
-    for name in LIBRARIES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
+    installed = {name: installed_version(name) for name in LIBRARIES}
+    releases = {name: release for name, release in installed.items() if release is not None}
+    return {"python": platform.python_version(), **releases}

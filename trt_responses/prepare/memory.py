@@ -50,16 +50,16 @@ def memory(root: Path = Path("/")) -> Memory:
 
 def _limits(root: Path) -> Iterator[tuple[int, int]]:
     """The limit and the use of every group that has a limit."""
-    for line in _text(root / "proc/self/cgroup").splitlines() or ["0::/", "1:memory:/"]:
+    for line in text_of(root / "proc/self/cgroup").splitlines() or ["0::/", "1:memory:/"]:
         _, controllers, group = line.split(":", 2)
         if controllers not in ("", "memory"):
             continue
         version = VERSION_1 if controllers else VERSION_2
         for mount in version.mounts:
             for folder in _folders(root / mount, group):
-                limit = _text(folder / version.limit).strip()
+                limit = text_of(folder / version.limit).strip()
                 if limit.isdecimal():
-                    used = int(_text(folder / version.used).strip() or 0)
+                    used = int(text_of(folder / version.used).strip() or 0)
                     kept = _rows(folder / "memory.stat").get(version.reclaimable, 0)
                     yield int(limit), max(used - kept, 0)
 
@@ -75,11 +75,12 @@ def _folders(mount: Path, group: str) -> list[Path]:
 
 def _rows(path: Path) -> dict[str, int]:
     """The numbers of a file whose lines are `name value` or `name: value kB`."""
-    rows = (line.split() for line in _text(path).splitlines())
+    rows = (line.split() for line in text_of(path).splitlines())
     return {row[0].rstrip(":"): int(row[1]) for row in rows if row[1:] and row[1].isdecimal()}
 
 
-def _text(path: Path) -> str:
+def text_of(path: Path) -> str:
+    """The text of a file of the kernel; nothing if it cannot be read."""
     try:
         return path.read_text("ascii", errors="replace")
     except OSError:

@@ -10,8 +10,8 @@ Reads names, cards and remembered digests; prepares nothing.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from trt_responses.prepare.checkpoint.open import HUB_MODEL
 from trt_responses.prepare.digests import DIGESTS, known_digests
@@ -19,13 +19,8 @@ from trt_responses.prepare.faults import PrepareError, WrongInput, shown
 from trt_responses.prepare.files import GGUF, json_or_nothing
 from trt_responses.prepare.hub import HubId, chosen_gguf, hub_id
 from trt_responses.prepare.shelf import shelf
-from trt_responses.prepare.shelf.card import CARD, read_card
+from trt_responses.prepare.shelf.card import CARD, Card, read_card
 from trt_responses.prepare.shelf.versions import NUMBER, VERSION
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trt_responses.prepare.shelf.card import Card
 
 ELSEWHERE = ("grpc://", "triton://")
 PATH_BEGINS = ("/", "./", "../", "~")
@@ -73,9 +68,9 @@ def _engine_at(path: Path, engines_dir: Path) -> str | None:
 
 def _checkpoint_at(path: Path) -> Path:
     """The checkpoint; of a directory of GGUF files alone, the one to serve."""
-    if not path.is_dir() or (path / "config.json").exists() or not [*path.glob(f"*{GGUF}")]:
-        return path
     names = [file.name for file in path.glob(f"*{GGUF}")]
+    if not names or (path / "config.json").exists():
+        return path
     return path / chosen_gguf(names, HubId(str(path)))
 
 

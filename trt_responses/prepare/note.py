@@ -7,14 +7,12 @@ optional.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TypedDict
 
 from trt_responses.prepare.checkpoint.open import MAX_CONFIG_BYTES, json_object
 from trt_responses.prepare.faults import refusal, shown
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
 
 CONFIG, SECTION = "config.json", "trt_responses"
 HOTTEST = 2.0

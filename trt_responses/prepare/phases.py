@@ -4,12 +4,9 @@ Works with names, a clock and expected times; does none of the work.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from trt_responses.prepare.progress import Progress
+from trt_responses.prepare.progress import Progress
 
 
 class Phases:

@@ -15,41 +15,43 @@ from __future__ import annotations
 import asyncio
 import shutil
 import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from pathlib import Path
+from typing import NamedTuple, NoReturn
 
+from trt_responses.engine import Engine
 from trt_responses.errors import StartupError
 from trt_responses.files import reason
 from trt_responses.frozen import dataclass
+from trt_responses.prepare.checkpoint.open import WeightSource
 from trt_responses.prepare.digests import DIGESTS, digested, version_of
 from trt_responses.prepare.faults import PrepareError
-from trt_responses.prepare.files import FINISHED, unwritable
-from trt_responses.prepare.machine import library_versions
+from trt_responses.prepare.files import FINISHED, EngineFile, unwritable
+from trt_responses.prepare.machine import library_versions, this_machine
 from trt_responses.prepare.memory import memory
 from trt_responses.prepare.note import card_fields
 from trt_responses.prepare.phases import Phases, rounded
-from trt_responses.prepare.progress import Silent, megabytes
+from trt_responses.prepare.progress import Progress, Silent, megabytes
 from trt_responses.prepare.shelf import card as cards
 from trt_responses.prepare.shelf import versions
-from trt_responses.prepare.shelf.card import Card, Limits
+from trt_responses.prepare.shelf.card import (
+    Card,
+    DialectFacts,
+    Kind,
+    Limits,
+    Source,
+    Status,
+    StoredWeights,
+)
+from trt_responses.prepare.shelf.chain import Chain
 from trt_responses.prepare.shelf.locks import locked
 from trt_responses.prepare.shelf.shelf import checked_name
-from trt_responses.prepare.verify import answered, harmony_question
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-
-    from trt_responses.engine import Engine
-    from trt_responses.prepare.checkpoint.open import WeightSource
-    from trt_responses.prepare.files import EngineFile
-    from trt_responses.prepare.progress import Progress
-    from trt_responses.prepare.shelf.card import DialectFacts, Kind, Source, Status, StoredWeights
-    from trt_responses.prepare.shelf.chain import Chain
-    from trt_responses.prepare.verify import Question
-    from trt_responses.tokens.vocabulary import Vocabulary
+from trt_responses.prepare.verify import Question, answered, harmony_question
+from trt_responses.tokens.vocabulary import Vocabulary
 
 SPARE_BYTES = 64 << 20
 """Disk space in addition to the weights: for the vocabulary's strings, the card, the file
@@ -59,14 +61,9 @@ DIGEST_BYTES_PER_S, WRITE_BYTES_PER_S, START_S = 1e9, 60e6, 5.0
 two cores), and to load the vocabulary and an engine."""
 
 
-def no_dialect(path: Path, family: str | None) -> DialectFacts:
-    """Refuse a model's template: the `dialect_for` of tools that serve Harmony alone."""
+def no_template(*given: object) -> NoReturn:
+    """Refuse a model's template: for tools that serve Harmony alone."""
     raise PrepareError("The model has a chat template instead of Harmony: unsupported here.")
-
-
-def no_prompts(path: Path, family: str, texts: Sequence[str]) -> Sequence[Sequence[int]]:
-    """Refuse to write prompts by a model's template: the `prompts_for` of the same tools."""
-    raise PrepareError("Prompts by a model's chat template are unsupported here.")
 
 
 class Built(NamedTuple):
@@ -92,10 +89,10 @@ class BuildTools:
     verified."""
     say: Callable[[str], object] = lambda sentence: None
     """Called with a sentence about the next step."""
-    dialect_for: Callable[[Path, str | None], DialectFacts] = no_dialect
+    dialect_for: Callable[[Path, str | None], DialectFacts] = no_template
     """Finds the facts about a model's dialect from its `dialect.json` and the operator's
     `--family`."""
-    prompts_for: Callable[[Path, str, Sequence[str]], Sequence[Sequence[int]]] = no_prompts
+    prompts_for: Callable[[Path, str, Sequence[str]], Sequence[Sequence[int]]] = no_template
     """Writes a prompt for each of a user's texts, by a model's `dialect.json` and its family."""
     question: Callable[[Path, Card], Question | None] = lambda directory, card: None
     """The question that verifies a model without Harmony."""
@@ -134,45 +131,49 @@ class Product:
     ignores: tuple[str, ...] = ()
 
 
-class Target(Protocol):
+class Target(ABC):
     """One kind of engine: the facts that its files depend on, and the phases that write them."""
 
-    @property
-    def kind(self) -> Kind: ...
-    @property
-    def weight_type(self) -> StoredWeights: ...
-    @property
-    def checkpoint(self) -> WeightSource: ...
+    kind: Kind
+    weight_type: StoredWeights
+    checkpoint: WeightSource
+    tools: BuildTools
+
     @property
     def engine_for(self) -> Callable[[Path, Card], Engine] | None:
         """Creates the engine that verifies the build. None: the target's own phases verify it, or
         it stays unverified."""
+        return self.tools.engine_for
 
+    @abstractmethod
     def identity(self, source: Source) -> str:
         """A JSON text of everything that the files depend on: content, without times and paths."""
 
     def difference(self, card: Card, directory: Path) -> str | None:
         """The reason to build an earlier run's engine again; None if it is still valid."""
+        return cards.compare(card, directory, this_machine())
 
+    @abstractmethod
     def disk_bytes(self) -> float:
         """The bytes of all its files."""
 
     def expected(self) -> Mapping[str, float]:
         """The seconds of each phase in order, if they do not follow from the bytes."""
+        return {}
 
+    @abstractmethod
     def make(self, directory: Path, phases: Phases) -> Product:
         """Write the missing files, and return the product."""
 
     def notes(self, card: Card) -> tuple[str, ...]:
         """Notes for the operator about the outcome."""
+        return ()
 
 
-def prepared(
-    target: Target, engines_dir: Path, name: str, tools: BuildTools, *, wait: bool = False
-) -> Built:
+def prepared(target: Target, engines_dir: Path, name: str, *, wait: bool = False) -> Built:
     """Build the engine, or return the existing one. `wait`: wait for another build of the same
     engine, instead of refusing."""
-    run = _Run(target, engines_dir / checked_name(name), tools)
+    run = _Run(target, engines_dir / checked_name(name))
     if (reason := unwritable(run.home)) is None:
         with locked(run.home, wait=wait):
             versions.adopt(run.home)
@@ -208,10 +209,10 @@ def _answer(
 class _Run:
     """One run over the phases of one engine."""
 
-    def __init__(self, target: Target, home: Path, tools: BuildTools) -> None:
+    def __init__(self, target: Target, home: Path) -> None:
         self.home = home
         self._target = target
-        self._tools = tools
+        tools = self._tools = target.tools
         self._phases = Phases(tools.progress, tools.clock, target.expected(), self._announce)
 
     def existing(self) -> Built | None:

@@ -6,18 +6,14 @@ from __future__ import annotations
 
 import asyncio
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
-from trt_responses.engine import Gathered, GenerateOptions
+from trt_responses.engine import Engine, Gathered, GenerateOptions
 from trt_responses.errors import ApiError
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.tokens.control import CONTROL, VOCABULARY_SIZE
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from trt_responses.engine import Engine
-    from trt_responses.tokens.vocabulary import Vocabulary
+from trt_responses.tokens.vocabulary import Vocabulary
 
 PROMPT = "<|start|>user<|message|>Hello<|end|><|start|>assistant"
 MAX_TOKENS = 16

@@ -8,19 +8,15 @@ from __future__ import annotations
 
 import importlib
 import logging
+from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.metadata import EntryPoints, entry_points
-from typing import TYPE_CHECKING
 
 from trt_responses.errors import UsageError
 from trt_responses.settings import PREFIX, Settings
+from trt_responses.setup.server import Server
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from trt_responses.setup.server import Server
-
-    Install = Callable[[Server], None]
+Install = Callable[[Server], None]
 
 logger = logging.getLogger(__name__)
 

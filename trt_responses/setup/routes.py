@@ -15,7 +15,6 @@ from trt_responses.wire.limits import RequestLimits
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from trt_responses.settings import Settings
     from trt_responses.setup.server import Server
     from trt_responses.web.framework import HotRoute
 
@@ -40,7 +39,12 @@ def add_routes(app: FastAPI, server: Server) -> None:
 
 def _shared(server: Server) -> Shared:
     settings = server.settings
-    limits = _limits(settings)
+    limits = RequestLimits(
+        body_bytes=settings.max_body_bytes,
+        body_values=settings.max_body_values,
+        tools=settings.max_tools,
+        input=settings.max_input,
+    )
     guard = Guard(
         hosts=settings.hosts(),
         origins=server.allows_origin,
@@ -90,12 +94,3 @@ def _hot(shared: Shared) -> list[HotRoute]:
             summary="Count the tokens of an input",
         ),
     ]
-
-
-def _limits(settings: Settings) -> RequestLimits:
-    return RequestLimits(
-        body_bytes=settings.max_body_bytes,
-        body_values=settings.max_body_values,
-        tools=settings.max_tools,
-        input=settings.max_input,
-    )

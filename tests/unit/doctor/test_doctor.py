@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 
 GIB = 1 << 30
 H100 = Gpu("NVIDIA H100 80GB HBM3", 90, 80 * GIB, 79 * GIB, "575.57.08")
-GPU_HOST = Hardware((H100,), None, "1.2.1", True, 500 * GIB, "3.12.3")
-LAPTOP = Hardware((), "nvidia-smi was not found", None, False, 50 * GIB, "3.11.7")
+GPU_HOST = Hardware((H100,), None, "1.2.1", True, 500 * GIB)
+LAPTOP = Hardware((), "nvidia-smi was not found", None, False, 50 * GIB)
 HERE = ServingMachine("little", 16 * GIB, {"xllamacpp": "1.0"})
 
 

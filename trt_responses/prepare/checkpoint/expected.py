@@ -4,12 +4,10 @@ Computes them from the config's numbers: opens no file.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from trt_responses.prepare.checkpoint.architecture import Architecture
 from trt_responses.prepare.faults import refusal
-
-if TYPE_CHECKING:
-    from trt_responses.prepare.checkpoint.architecture import Architecture
 
 MXFP4_BLOCK = 32
 PACKED_ENDS = ("_blocks", "_scales")

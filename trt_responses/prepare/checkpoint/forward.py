@@ -5,25 +5,19 @@ Independent of every engine, and slow: only tests and `doctor --deep` run it.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
+from trt_responses.prepare.checkpoint.architecture import SWIGLU_LIMIT, Architecture
 from trt_responses.prepare.checkpoint.mxfp4 import dequantised
-from trt_responses.prepare.checkpoint.safetensors import widen
+from trt_responses.prepare.checkpoint.open import Checkpoint
+from trt_responses.prepare.checkpoint.safetensors import Floats, widen
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from trt_responses.prepare.checkpoint.architecture import Architecture
-    from trt_responses.prepare.checkpoint.open import Checkpoint
-
-    Floats = NDArray[np.float32]
+Mask = NDArray[np.bool_]
 
 SWIGLU_ALPHA = 1.702
-SWIGLU_LIMIT = 7.0
 
 
 class Reference:
@@ -142,11 +136,11 @@ def rotated(x: Floats, turn: tuple[Floats, Floats]) -> Floats:
     return np.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
 
 
-def visible(count: int, window: int | None) -> NDArray[np.bool_]:
+def visible(count: int, window: int | None) -> Mask:
     """A mask of the positions that each position sees: itself and earlier ones, as far back as the
     window."""
     distance = np.arange(count)[:, None] - np.arange(count)
-    seen: NDArray[np.bool_] = distance >= 0
+    seen: Mask = distance >= 0
     return seen if window is None else seen & (distance < window)
 
 

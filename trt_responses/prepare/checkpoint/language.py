@@ -20,6 +20,8 @@ MAX_TOKENIZER_BYTES, MAX_TOKENIZER_CONFIG_BYTES = 100_000_000, 10_000_000
 TOKENIZER, GENERATION, TOKENIZER_CONFIG, TEMPLATE = (
     *("tokenizer.json", "generation_config.json", "tokenizer_config.json", "chat_template.jinja"),
 )
+MOST_TOKENS = 1 << 20
+"""More than any vocabulary has."""
 ENDS = ("eos", "eot", "eom")
 """GGUF's names for the ids that end a turn."""
 
@@ -29,12 +31,13 @@ def language_of(
 ) -> tuple[dict[str, object], tuple[Path, ...]]:
     """The keys as in a GGUF file, and the files that they come from. `size`: the rows of the
     embedding."""
-    tokenizer = json_object(directory, TOKENIZER, MAX_TOKENIZER_BYTES)
+    tokenizer: Json = json_object(directory, TOKENIZER, MAX_TOKENIZER_BYTES)
     settings = _optional(directory, TOKENIZER_CONFIG)
     generation = _optional(directory, GENERATION)
     try:
         tokens, types = _tokens(tokenizer, size)
-        merges = [one if isinstance(one, str) else " ".join(one) for one in _merges(tokenizer)]
+        listed = tokenizer["model"]["merges"]
+        merges = [one if isinstance(one, str) else " ".join(one) for one in listed]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise refusal(TOKENIZER, f"{type(error).__name__} {error}", "byte-level BPE") from None
     keys: dict[str, object] = {
@@ -46,8 +49,8 @@ def language_of(
         "tokenizer.huggingface.json": tokenizer,
     }
     ends = generation.get("eos_token_id", config.get("eos_token_id"))
-    listed = ends if isinstance(ends, list) else [ends]
-    ids = [id_of(settings.get("eos_token"), tokens), *listed]
+    more = ends if isinstance(ends, list) else [ends]
+    ids = [id_of(settings.get("eos_token"), tokens), *more]
     lawful = dict.fromkeys(n for n in ids if type(n) is int and 0 <= n < size)
     keys |= {f"tokenizer.ggml.{e}_token_id": n for e, n in zip(ENDS, lawful, strict=False)}
     if (begin := id_of(settings.get("bos_token"), tokens)) is not None:
@@ -65,11 +68,6 @@ def language_of(
 def _optional(directory: Path, name: str) -> dict[str, object]:
     there = (directory / name).exists()
     return json_object(directory, name, MAX_TOKENIZER_CONFIG_BYTES) if there else {}
-
-
-def _merges(tokenizer: Json) -> Sequence[Any]:
-    merges: Sequence[Any] = tokenizer["model"]["merges"]
-    return merges
 
 
 def _tokens(tokenizer: Json, size: int) -> tuple[list[str], list[int]]:

@@ -4,14 +4,9 @@ Works on arrays of bytes, in the two layouts of a block.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from trt_responses.prepare.checkpoint.safetensors import Array
+from trt_responses.prepare.checkpoint.safetensors import Array, Bytes, Floats
 
 VALUES = np.array(
     [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0],
@@ -20,7 +15,7 @@ VALUES = np.array(
 SCALE_BIAS = 127
 
 
-def codes(blocks: Array) -> NDArray[np.uint8]:
+def codes(blocks: Array) -> Bytes:
     """The codes of [..., block, 16] bytes as [..., block, 32]: value 2j is low in byte j, value
     2j+1 high."""
     pairs = np.asarray(blocks, np.uint8)
@@ -30,7 +25,7 @@ def codes(blocks: Array) -> NDArray[np.uint8]:
     return found
 
 
-def dequantised(blocks: Array, scales: Array) -> NDArray[np.float32]:
+def dequantised(blocks: Array, scales: Array) -> Floats:
     """The floats of [..., block, 16] bytes and [..., block] scales as [..., block * 32],
     exactly."""
     exponents = np.asarray(scales, np.uint8).astype(np.int32) - SCALE_BIAS
@@ -38,7 +33,7 @@ def dequantised(blocks: Array, scales: Array) -> NDArray[np.float32]:
     return values.reshape(*values.shape[:-2], -1).astype(np.float32, copy=False)
 
 
-def repacked(blocks: Array, scales: Array) -> NDArray[np.uint8]:
+def repacked(blocks: Array, scales: Array) -> Bytes:
     """The blocks in ggml's layout, [..., block * 17]: the scale, then value j low and value j + 16
     high."""
     found = codes(blocks)

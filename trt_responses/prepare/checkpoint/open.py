@@ -30,6 +30,8 @@ HUB_MODEL = "models--"
 """The prefix of a model's folder in the hub's cache: `models--owner--name/snapshots/<revision>`."""
 MAX_CONFIG_BYTES = 1_000_000
 MAX_INDEX_BYTES = 100_000_000
+MOST = 1 << 24
+"""The bound of every number in a config."""
 
 
 class WeightSource(Protocol):
@@ -164,6 +166,14 @@ def json_object(directory: Path, name: str, max_bytes: int) -> dict[str, object]
         raise refusal(name, f"no JSON ({error})", "a JSON object") from None
     if not isinstance(found, dict):
         raise refusal(name, type(found).__name__, "a JSON object")
+    return found
+
+
+def config_number(config: Config, key: str, otherwise: int | None = None) -> int:
+    """A whole number above 0 of a model's config. `otherwise`: its value if the config has none."""
+    found = config.get(key, otherwise)
+    if type(found) is not int or not 0 < found < MOST:
+        raise refusal(f"config.json, {key}", shown(found), f"a number below {MOST}")
     return found
 
 

@@ -4,16 +4,12 @@ Both layouts interleave gate and up, and pack MXFP4 in the same way. Reads no te
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from trt_responses.prepare.checkpoint.architecture import Architecture
 from trt_responses.prepare.checkpoint.safetensors import Tensor
 from trt_responses.prepare.faults import refusal
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from trt_responses.prepare.checkpoint.architecture import Architecture
 
 TOP_NAMES = {
     "embedding.weight": "model.embed_tokens.weight",

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,16 +18,8 @@ from trt_responses.prepare.checkpoint.open import (
     json_object,
     refuse_pickles,
 )
-from trt_responses.prepare.checkpoint.safetensors import read_tensors, widen
+from trt_responses.prepare.checkpoint.safetensors import Floats, Tensor, read_tensors, widen
 from trt_responses.prepare.faults import refusal, shown
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from trt_responses.prepare.checkpoint.safetensors import Tensor
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 TENSOR = re.compile(r"base_model\.model\.(.+)\.lora_([AB])\.weight")
@@ -137,7 +131,7 @@ def _pair(name: str, halves: Mapping[str, Tensor], rank: int) -> Pair:
     return pair
 
 
-def floats(tensor: Tensor) -> NDArray[np.float32]:
+def floats(tensor: Tensor) -> Floats:
     """A matrix of an adapter as float32, every number of it finite."""
     if tensor.dtype not in ("F32", "BF16", "F16"):
         raise refusal(f"{WEIGHTS}, {tensor.name}", tensor.dtype, "F32, BF16 or F16")

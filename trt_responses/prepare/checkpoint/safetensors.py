@@ -8,20 +8,19 @@ from __future__ import annotations
 import json
 import math
 import struct
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trt_responses.frozen import dataclass
 from trt_responses.prepare.faults import PrepareError, refusal, shown
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.generic]
+Array = NDArray[np.generic]
+Bytes = NDArray[np.uint8]
+Floats = NDArray[np.float32]
 
 MAX_HEADER_BYTES = 100_000_000
 """The largest header: the bound of the format's own library."""
@@ -65,7 +64,8 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
             continue
         dtype, shape, start, end = _entry(path, name, entry)
         regions.append((start, end, name))
-        tensors[name] = Tensor(name, dtype, shape, _reader(path, dtype, shape, data_start + start))
+        read = partial(_values, path, dtype, shape, data_start + start)
+        tensors[name] = Tensor(name, dtype, shape, read)
     _check_tiling(path, sorted(regions), size_bytes - data_start)
     return tensors
 
@@ -141,15 +141,11 @@ def _check_tiling(path: Path, regions: list[tuple[int, int, str]], data_bytes: i
         raise refusal(path.name, f"{data_bytes} bytes of data", f"{position}, as its header says")
 
 
-def _reader(path: Path, dtype: str, shape: tuple[int, ...], offset: int) -> Callable[[], Array]:
+def _values(path: Path, dtype: str, shape: tuple[int, ...], offset: int) -> Array:
     kind = np.dtype(NUMPY_TYPE[dtype])
-
-    def read() -> Array:
-        if not math.prod(shape):
-            return np.empty(shape, kind)
-        return np.memmap(path, kind, mode="r", offset=offset, shape=shape)
-
-    return read
+    if not math.prod(shape):
+        return np.empty(shape, kind)
+    return np.memmap(path, kind, mode="r", offset=offset, shape=shape)
 
 
 def write_tensors(path: Path, tensors: Iterable[Tensor], *, sparse: bool = False) -> None:
@@ -176,14 +172,14 @@ def write_tensors(path: Path, tensors: Iterable[Tensor], *, sparse: bool = False
             np.ascontiguousarray(tensor.read(), NUMPY_TYPE[tensor.dtype]).tofile(file)
 
 
-def widen(values: Array) -> NDArray[np.float32]:
+def widen(values: Array) -> Floats:
     """The float32 values of bfloat16 bits, or of float32."""
     if values.dtype == np.uint16:
         return (values.astype(np.uint32) << 16).view(np.float32)
     return values.astype(np.float32, copy=False)
 
 
-def narrow(values: NDArray[np.float32]) -> NDArray[np.uint16]:
+def narrow(values: Floats) -> NDArray[np.uint16]:
     """The bfloat16 bits of float32 values, rounded to nearest even."""
     bits = np.ascontiguousarray(values).view(np.uint32)
     return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)

@@ -8,21 +8,16 @@ t + 1, and later rows are never visible.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from trt_responses.frozen import dataclass
+from trt_responses.prepare.checkpoint.architecture import Architecture
 from trt_responses.prepare.checkpoint.forward import rotations
+from trt_responses.prepare.graph.builder import Builder, Value
+from trt_responses.prepare.graph.onnx_file import Element
+from trt_responses.prepare.graph.weights import Weights
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from trt_responses.prepare.checkpoint.architecture import Architecture
-    from trt_responses.prepare.graph.builder import Builder
-    from trt_responses.prepare.graph.onnx_file import Element
-    from trt_responses.prepare.graph.value import Value
-    from trt_responses.prepare.graph.weights import Weights
-
-    Cache = tuple[Value, Value]
+Cache = tuple[Value, Value]
 
 LOWEST: Mapping[Element, float] = {"float32": -1e38, "float16": -6e4, "bfloat16": -1e38}
 """The score that hides a key: its share becomes exactly 0. The sink is always visible, so no sum

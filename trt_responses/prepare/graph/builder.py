@@ -1,42 +1,128 @@
 """A builder of one ONNX file: collects nodes, and writes each weight at once.
-Independent of the model. Weights go to a `.data` file next to the graph, so that neither memory nor
-protobuf's limit of 2 GB bounds a file.
+Independent of the model. A `Value` has the operators of an array: each adds a node. Weights go to
+a `.data` file next to the graph, so that neither memory nor protobuf's limit of 2 GB bounds a file.
 """
 
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Self
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Self
 
 import numpy as np
 
-from trt_responses.prepare.checkpoint.safetensors import narrow, widen
+from trt_responses.frozen import dataclass
+from trt_responses.prepare.checkpoint.safetensors import Array, narrow, widen
 from trt_responses.prepare.faults import refusal
 from trt_responses.prepare.graph.onnx_file import (
+    BOOL,
     ELEMENT_TYPE,
     INT64,
     ITEM_BYTES,
     PORT_ELEMENT,
+    Element,
     Node,
     Place,
     Port,
+    PortElement,
+    Shape,
     Stored,
     model,
 )
-from trt_responses.prepare.graph.value import Value
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-    from types import TracebackType
-
-    from trt_responses.prepare.checkpoint.safetensors import Array
-    from trt_responses.prepare.graph.onnx_file import Element, PortElement, Shape
 
 ALIGNMENT = 4096
 """The alignment of weights: a page, so that a runtime can map a weight."""
 INLINE_BYTES = 1024
 SLICE_VALUES = 8_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A tensor of the graph. Numbers in an operation have its type."""
+
+    graph: Builder
+    name: str
+    type: int
+
+    def __add__(self, other: Value | float) -> Value:
+        return self.graph.op("Add", self, other)
+
+    def __sub__(self, other: Value | float) -> Value:
+        return self.graph.op("Sub", self, other)
+
+    def __rsub__(self, other: float) -> Value:
+        return self.graph.op("Sub", self.graph.constant(other, self.type), self)
+
+    def __mul__(self, other: Value | float) -> Value:
+        return self.graph.op("Mul", self, other)
+
+    def __floordiv__(self, other: int) -> Value:
+        """The quotient of whole, non-negative numbers."""
+        return self.graph.op("Div", self, other)
+
+    def __matmul__(self, other: Value) -> Value:
+        return self.graph.op("MatMul", self, other)
+
+    def __le__(self, other: Value) -> Value:
+        return self.graph.op("LessOrEqual", self, other, type=BOOL)
+
+    def __gt__(self, other: Value) -> Value:
+        return self.graph.op("Greater", self, other, type=BOOL)
+
+    def __and__(self, other: Value) -> Value:
+        return self.graph.op("And", self, other)
+
+    def equals(self, other: Value | float) -> Value:
+        return self.graph.op("Equal", self, other, type=BOOL)
+
+    def cast(self, type: int) -> Value:
+        return self if type == self.type else self.graph.op("Cast", self, type=type, to=type)
+
+    def transposed(self, *axes: int) -> Value:
+        return self.graph.op("Transpose", self, perm=list(axes))
+
+    def reshaped(self, *sizes: int) -> Value:
+        """0 keeps an axis, -1 takes the rest."""
+        return self.graph.op("Reshape", self, self.graph.whole(*sizes))
+
+    def shaped_as(self, other: Value) -> Value:
+        return self.graph.op("Reshape", self, self.graph.op("Shape", other, type=INT64))
+
+    def unsqueezed(self, *axes: int) -> Value:
+        return self.graph.op("Unsqueeze", self, self.graph.whole(*axes))
+
+    def squeezed(self, *axes: int) -> Value:
+        return self.graph.op("Squeeze", self, self.graph.whole(*axes))
+
+    def size(self, axis: int) -> Value:
+        """The length of an axis, as one whole number in a row."""
+        return self.graph.op("Shape", self, type=INT64, start=axis, end=axis + 1)
+
+    def part(self, begin: int, end: int, axis: int = -1) -> Value:
+        """The elements from `begin` to `end` of an axis."""
+        whole = self.graph.whole
+        return self.graph.op("Slice", self, whole(begin), whole(end), whole(axis))
+
+    def rows(self, index: Value) -> Value:
+        return self.graph.op("Gather", self, index, axis=0)
+
+    def summed(self, axis: int, *, keep: bool = False) -> Value:
+        return self.graph.op("ReduceSum", self, self.graph.whole(axis), keepdims=int(keep))
+
+    def largest(self, count: int | Value) -> tuple[Value, Value]:
+        """The largest values of the last axis, in falling order, and their ids; of equals the
+        first."""
+        graph = self.graph
+        k = graph.whole(count) if isinstance(count, int) else count
+        values, ids = graph.several("TopK", (self, k), (self.type, INT64), axis=-1)
+        return values, ids
+
+    def atmost(self, bound: Value | float) -> Value:
+        return self.graph.op("Min", self, bound)
+
+    def atleast(self, bound: Value | float) -> Value:
+        return self.graph.op("Max", self, bound)
 
 
 class Builder:
@@ -60,12 +146,7 @@ class Builder:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._file.close()
 
     def input(self, name: str, type: int, shape: Shape) -> Value:

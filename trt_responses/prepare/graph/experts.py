@@ -8,16 +8,11 @@ expert; then `overflow` is above 0.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from trt_responses.prepare.checkpoint.forward import SWIGLU_ALPHA, SWIGLU_LIMIT
+from trt_responses.prepare.checkpoint.architecture import SWIGLU_LIMIT, Architecture
+from trt_responses.prepare.checkpoint.forward import SWIGLU_ALPHA
+from trt_responses.prepare.graph.builder import Builder, Value
 from trt_responses.prepare.graph.onnx_file import FLOAT32, INT64
-
-if TYPE_CHECKING:
-    from trt_responses.prepare.checkpoint.architecture import Architecture
-    from trt_responses.prepare.graph.builder import Builder
-    from trt_responses.prepare.graph.value import Value
-    from trt_responses.prepare.graph.weights import Weights
+from trt_responses.prepare.graph.weights import Weights
 
 ALWAYS_EXACT = 64
 """The most tokens of a step that can never overflow."""

@@ -4,13 +4,13 @@ Has the format's numbers, so that only writing a file needs the `onnx` package.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence  # read by dataclasses
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from trt_responses.frozen import dataclass
 from trt_responses.prepare.faults import PrepareError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from onnx import NodeProto, TensorProto, ValueInfoProto
 
 Element = Literal["float32", "float16", "bfloat16"]
@@ -43,6 +43,20 @@ class Port(NamedTuple):
     name: str
     element: PortElement
     shape: Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One file of a chain of graphs, in running order, and its layers."""
+
+    name: str
+    """The file's name, such as `embed`, `layers_00_03` or `head`: the graph is `name.onnx`, its
+    weights `name.data`."""
+    first: int
+    count: int
+    inputs: Mapping[str, str]
+    """Type and shape of each input by name, such as `bfloat16 B,S,2880`: B slots, S new tokens."""
+    outputs: Mapping[str, str]
 
 
 class Node(NamedTuple):

@@ -1,26 +1,27 @@
 """A checkpoint's tensors in a graph's order and element type: the gate's rows come first.
-Maps the checkpoint's names and layouts; also builds the linear layer and the norm.
+Maps the checkpoint's names and layouts; also builds the linear layer and the norm. The experts'
+weights, which a graph has as inputs, go unchanged to one safetensors file; `open_experts` returns
+it as a view that `dense` and `packed` read like a checkpoint.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from trt_responses.frozen import dataclass
+from trt_responses.prepare.checkpoint.architecture import Architecture
 from trt_responses.prepare.checkpoint.mxfp4 import dequantised
-from trt_responses.prepare.graph.builder import stored
-
-if TYPE_CHECKING:
-    from trt_responses.prepare.checkpoint.architecture import Architecture
-    from trt_responses.prepare.checkpoint.open import Checkpoint
-    from trt_responses.prepare.checkpoint.safetensors import Array
-    from trt_responses.prepare.graph.builder import Builder
-    from trt_responses.prepare.graph.onnx_file import Element
-    from trt_responses.prepare.graph.value import Value
+from trt_responses.prepare.checkpoint.open import Checkpoint
+from trt_responses.prepare.checkpoint.safetensors import Array, Tensor, read_tensors, write_tensors
+from trt_responses.prepare.files import EXPERTS
+from trt_responses.prepare.graph.builder import Builder, Value, stored
+from trt_responses.prepare.graph.onnx_file import Element
 
 PROJECTIONS = ("gate_up", "down")
+ENDS = ("", "_blocks", "_scales")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,3 +104,22 @@ def expert_shape(a: Architecture, projection: str) -> tuple[int, ...]:
     if projection == "gate_up":
         return (a.experts, 2 * a.intermediate, a.hidden)
     return (a.experts, a.hidden, a.intermediate)
+
+
+def expert_tensors(checkpoint: Checkpoint) -> list[Tensor]:
+    """The experts' tensors of a checkpoint."""
+    wanted = tuple(f".mlp.experts.{name}_proj{end}" for name in PROJECTIONS for end in ENDS)
+    return [t for name, t in checkpoint.tensors.items() if name.endswith(wanted)]
+
+
+def write_experts(checkpoint: Checkpoint, folder: Path) -> Path:
+    """Write the experts' tensors next to the graph, and return their file."""
+    path = folder / EXPERTS
+    write_tensors(path, expert_tensors(checkpoint))
+    return path
+
+
+def open_experts(folder: Path, architecture: Architecture) -> Checkpoint:
+    """The experts of a prepared engine, as a checkpoint without other tensors."""
+    path = folder / EXPERTS
+    return Checkpoint(folder, "hf", architecture, read_tensors(path), (path,))

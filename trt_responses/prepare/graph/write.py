@@ -18,26 +18,19 @@ buffer.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from trt_responses.frozen import dataclass
+from trt_responses.prepare.checkpoint.architecture import Architecture
+from trt_responses.prepare.checkpoint.open import Checkpoint
 from trt_responses.prepare.faults import WrongInput, refusal
 from trt_responses.prepare.files import GRAPH
-from trt_responses.prepare.graph.attention import attention, sight
-from trt_responses.prepare.graph.builder import Builder
+from trt_responses.prepare.graph.attention import Sight, attention, sight
+from trt_responses.prepare.graph.builder import Builder, Value
 from trt_responses.prepare.graph.experts import ALWAYS_EXACT, experts
-from trt_responses.prepare.graph.onnx_file import FLOAT32, INT64
+from trt_responses.prepare.graph.onnx_file import FLOAT32, INT64, Element, Link, Port, Shape
 from trt_responses.prepare.graph.weights import PROJECTIONS, Weights, expert_shape, input_name
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
-    from trt_responses.prepare.checkpoint.architecture import Architecture
-    from trt_responses.prepare.checkpoint.open import Checkpoint
-    from trt_responses.prepare.graph.attention import Sight
-    from trt_responses.prepare.graph.onnx_file import Element, Port, Shape
-    from trt_responses.prepare.graph.value import Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,26 +72,14 @@ def grouped(layers: int, size: int) -> tuple[range, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
-    """One file of the chain."""
-
-    name: str
-    """The file's name, such as `embed`, `layers_00_03` or `head`: the graph is `name.onnx`, its
-    weights `name.data`."""
-    layers: range
-    inputs: tuple[Port, ...]
-    outputs: tuple[Port, ...]
-    digests: Mapping[str, str]
-    """SHA-256 by file name."""
-
-
-@dataclass(frozen=True, slots=True)
 class Written:
     """A written chain."""
 
     folder: Path
     links: tuple[Link, ...]
     """The files in the order in which they run."""
+    digests: Mapping[str, str]
+    """SHA-256 by file name."""
 
 
 def group_name(group: range) -> str:
@@ -123,11 +104,18 @@ def write(
         ("head", range(0), _head),
     ]
     links = []
+    digests: dict[str, str] = {}
     for name, group, fill in writers:
         with Builder(target, name, spec.element, advance) as g:
             fill(g, spec, checkpoint, group)
-            links.append(Link(name, group, tuple(g.inputs), tuple(g.outputs), g.save()))
-    return Written(target, tuple(links))
+            digests |= g.save()
+        ports = _ports(g.inputs), _ports(g.outputs)
+        links.append(Link(name, group.start, len(group), *ports))
+    return Written(target, tuple(links), digests)
+
+
+def _ports(ports: Sequence[Port]) -> dict[str, str]:
+    return {p.name: f"{p.element} {','.join(map(str, p.shape))}" for p in ports}
 
 
 def _embed(g: Builder, spec: GraphSpec, checkpoint: Checkpoint, _: range) -> None:

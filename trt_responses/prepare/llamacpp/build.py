@@ -7,12 +7,9 @@ Has the conversion only; `prepare.pipeline` does the rest, and the caller passes
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
-from typing import ClassVar
 
-from trt_responses.engine import Engine
 from trt_responses.frozen import dataclass
 from trt_responses.prepare.checkpoint.open import Checkpoint, open_checkpoint
 from trt_responses.prepare.digests import source_facts
@@ -27,14 +24,13 @@ from trt_responses.prepare.files import (
     sha256_of,
     write_finished,
 )
-from trt_responses.prepare.llamacpp.gguf import WEIGHT_TYPES, Planned, WeightType, plan, write_gguf
+from trt_responses.prepare.llamacpp.gguf import WEIGHT_TYPES, WeightType, plan, write_gguf
 from trt_responses.prepare.llamacpp.gguf_checkpoint import GgufCheckpoint, open_gguf
-from trt_responses.prepare.llamacpp.head import write_head
+from trt_responses.prepare.llamacpp.head import Planned, write_head
 from trt_responses.prepare.llamacpp.move import Copy, copy_of
-from trt_responses.prepare.machine import this_machine
 from trt_responses.prepare.phases import Phases
-from trt_responses.prepare.pipeline import BuildTools, Built, Product, prepared
-from trt_responses.prepare.shelf.card import Card, Kind, Source, StoredWeights, compare
+from trt_responses.prepare.pipeline import BuildTools, Built, Product, Target, prepared
+from trt_responses.prepare.shelf.card import Kind, Source, StoredWeights
 
 CONVERTER = 4
 """The version of the converter, a part of every engine's version. Raise it when the same checkpoint
@@ -56,7 +52,7 @@ def prepare(
     engine, instead of refusing."""
     if weight_type not in WEIGHT_TYPES:
         raise refusal("weight type", repr(weight_type), ", ".join(WEIGHT_TYPES))
-    target: _Conversion | _Download
+    target: Target
     if source.suffix.lower() == GGUF:
         checkpoint = open_gguf(source, tools.vocabulary)
         target = _Download(
@@ -64,7 +60,7 @@ def prepare(
         )
     else:
         target = _Conversion(open_checkpoint(source), weight_type, tools)
-    return prepared(target, engines_dir, name, tools, wait=wait)
+    return prepared(target, engines_dir, name, wait=wait)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,33 +71,17 @@ class Converted:
     seconds: float
 
 
-class _GgufTarget(ABC):
+class _GgufTarget(Target):
     """A target of `prepare.pipeline` with one GGUF file."""
 
-    kind: ClassVar[Kind] = "llamacpp"
-    phase: ClassVar[str]
-    tools: BuildTools
+    kind: Kind = "llamacpp"
+    phase: str
     checkpoint: Checkpoint | GgufCheckpoint
-
-    @abstractmethod
-    def plan(self) -> list[Planned]:
-        """The tensors of the file."""
-
-    @property
-    def engine_for(self) -> Callable[[Path, Card], Engine] | None:
-        return self.tools.engine_for
-
-    def difference(self, card: Card, directory: Path) -> str | None:
-        return compare(card, directory, this_machine())
+    tensors: list[Planned]
+    """The tensors of the file."""
 
     def disk_bytes(self) -> float:
-        return sum(tensor.size_bytes for tensor in self.plan())
-
-    def expected(self) -> dict[str, float]:
-        return {}
-
-    def notes(self, card: Card) -> tuple[str, ...]:
-        return ()
+        return sum(tensor.size_bytes for tensor in self.tensors)
 
     def make(self, directory: Path, phases: Phases) -> Product:
         found = read_finished(directory, Converted)
@@ -117,7 +97,7 @@ class _GgufTarget(ABC):
 
     def _converted(self, directory: Path, phases: Phases) -> Converted:
         self.tools.check_room(directory, self.disk_bytes())
-        phases.begin(self.phase, sum(tensor.size_bytes for tensor in self.plan()))
+        phases.begin(self.phase, sum(tensor.size_bytes for tensor in self.tensors))
         began, part = self.tools.clock(), directory / f"{MODEL}.part"
         try:
             sha256 = self.write(part, phases.advance)
@@ -131,7 +111,7 @@ class _GgufTarget(ABC):
     def write(self, part: Path, advance: Callable[[int], object]) -> str:
         """Write the file, and return its SHA-256."""
         architecture = self.checkpoint.architecture
-        return write_gguf(self.plan(), architecture, part, self.tools.vocabulary, advance)
+        return write_gguf(self.tensors, architecture, part, self.tools.vocabulary, advance)
 
 
 class _Conversion(_GgufTarget):
@@ -141,9 +121,9 @@ class _Conversion(_GgufTarget):
 
     def __init__(self, checkpoint: Checkpoint, weight_type: WeightType, tools: BuildTools) -> None:
         self.checkpoint = checkpoint
-        self.weight_type: StoredWeights = weight_type
+        self.weight_type = weight_type
         self.tools = tools
-        self._tensors = plan(checkpoint, weight_type)
+        self.tensors = plan(checkpoint, weight_type)
 
     def identity(self, source: Source) -> str:
         facts = {
@@ -153,9 +133,6 @@ class _Conversion(_GgufTarget):
             "converter": CONVERTER,
         }
         return json.dumps(facts)
-
-    def plan(self) -> list[Planned]:
-        return self._tensors
 
 
 class _Download(_GgufTarget):
@@ -169,14 +146,11 @@ class _Download(_GgufTarget):
         self.checkpoint = checkpoint
         self.tools = tools
         self._copy = copy
-        self._tensors = checkpoint.plan()
+        self.tensors = checkpoint.plan()
 
     def identity(self, source: Source) -> str:
         facts = {"source": source_facts(source), "layout": source.layout, "converter": COPIER}
         return json.dumps(facts)
-
-    def plan(self) -> list[Planned]:
-        return self._tensors
 
     def disk_bytes(self) -> float:
         return self._copy.disk_bytes(super().disk_bytes())
@@ -185,6 +159,6 @@ class _Download(_GgufTarget):
         region = self.checkpoint.region
         if region is None:
             return super().write(part, advance)
-        write_head(part, self.checkpoint.architecture, self.tools.vocabulary, self.plan())
+        write_head(part, self.checkpoint.architecture, self.tools.vocabulary, self.tensors)
         self._copy.write(part.read_bytes(), region, part, advance)
         return sha256_of(part)

@@ -7,29 +7,24 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, get_args
+from functools import partial
+from pathlib import Path
+from typing import Literal, get_args
 
-import gguf
 import numpy as np
 from gguf import GGMLQuantizationType as Kind
 from gguf.quants import quantize
 
-from trt_responses.frozen import dataclass
+from trt_responses.prepare.checkpoint.architecture import Architecture
 from trt_responses.prepare.checkpoint.expected import expected_tensors
 from trt_responses.prepare.checkpoint.mxfp4 import dequantised, repacked
-from trt_responses.prepare.checkpoint.safetensors import narrow, widen
+from trt_responses.prepare.checkpoint.open import Checkpoint
+from trt_responses.prepare.checkpoint.safetensors import Array, Tensor, narrow, widen
 from trt_responses.prepare.faults import refusal
-from trt_responses.prepare.llamacpp.head import write_head
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from trt_responses.prepare.checkpoint.architecture import Architecture
-    from trt_responses.prepare.checkpoint.open import Checkpoint
-    from trt_responses.prepare.checkpoint.safetensors import Array, Tensor
-    from trt_responses.tokens.vocabulary import Vocabulary
+from trt_responses.prepare.llamacpp.head import Planned, write_head
+from trt_responses.tokens.vocabulary import Vocabulary
 
 WeightType = Literal["f32", "bf16", "q8_0"]
 WEIGHT_TYPES: tuple[WeightType, ...] = get_args(WeightType)
@@ -59,21 +54,6 @@ LAYER_NAMES = {
 }
 ALWAYS_F32 = ("norm.weight", "_norm.weight", ".bias", "sinks.weight", "gate_inp.weight")
 EXPERTS = {"gate_up_proj": ("gate", "up"), "down_proj": ("down",)}
-
-
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """One tensor of the file: its logical shape, its stored type, and its values in slices."""
-
-    name: str
-    shape: tuple[int, ...]
-    kind: Kind
-    slices: Callable[[], Iterator[Array]]
-
-    @property
-    def size_bytes(self) -> int:
-        block, bytes_each = gguf.GGML_QUANT_SIZES[self.kind]
-        return int(np.prod(self.shape, dtype=np.int64)) // block * bytes_each
 
 
 def write_gguf(
@@ -164,14 +144,14 @@ def _translated(name: str) -> str:
 
 def _plain(name: str, tensor: Tensor, kind: Kind) -> Planned:
     kind = Kind.F32 if name.endswith(ALWAYS_F32) else kind
+    return Planned(name, tensor.shape, kind, partial(_slices, tensor, kind))
 
-    def slices() -> Iterator[Array]:
-        values = tensor.read()
-        rows = max(1, SLICE_VALUES // max(1, int(np.prod(tensor.shape[1:]))))
-        for start in range(0, tensor.shape[0], rows):
-            yield encoded(values[start : start + rows], kind)
 
-    return Planned(name, tensor.shape, kind, slices)
+def _slices(tensor: Tensor, kind: Kind) -> Iterator[Array]:
+    values = tensor.read()
+    rows = max(1, SLICE_VALUES // max(1, int(np.prod(tensor.shape[1:]))))
+    for start in range(0, tensor.shape[0], rows):
+        yield encoded(values[start : start + rows], kind)
 
 
 def encoded(values: Array, kind: Kind) -> Array:
@@ -206,36 +186,25 @@ def _experts(
         rows = slice(n, None, len(halves))
         shape = (experts, both // len(halves), inputs)
         name = f"blk.{layer}.ffn_{half}_exps"
-        yield Planned(
-            f"{name}.weight", shape, stored, _expert_slices(checkpoint, prefix, rows, stored)
-        )
-        yield Planned(f"{name}.bias", shape[:2], Kind.F32, _bias_slices(bias, rows))
+        slices = partial(_expert_slices, checkpoint, prefix, rows, stored)
+        yield Planned(f"{name}.weight", shape, stored, slices)
+        yield Planned(f"{name}.bias", shape[:2], Kind.F32, partial(_bias_slices, bias, rows))
 
 
-def _bias_slices(bias: Tensor, rows: slice) -> Callable[[], Iterator[Array]]:
-    def slices() -> Iterator[Array]:
-        yield widen(bias.read()[:, rows])
-
-    return slices
+def _bias_slices(bias: Tensor, rows: slice) -> Iterator[Array]:
+    yield widen(bias.read()[:, rows])
 
 
-def _expert_slices(
-    checkpoint: Checkpoint, prefix: str, rows: slice, kind: Kind
-) -> Callable[[], Iterator[Array]]:
+def _expert_slices(checkpoint: Checkpoint, prefix: str, rows: slice, kind: Kind) -> Iterator[Array]:
     """One expert at a time, as [out, in]."""
     tensors = checkpoint.tensors
-
-    def packed() -> Iterator[Array]:
-        blocks = tensors[f"{prefix}_blocks"].read()
-        scales = tensors[f"{prefix}_scales"].read()
-        for block, scale in zip(blocks, scales, strict=True):
-            if kind == Kind.MXFP4:
-                yield repacked(block[rows], scale[rows])
-            else:
-                yield encoded(dequantised(block[rows], scale[rows]), kind)
-
-    def plain() -> Iterator[Array]:
+    if not checkpoint.architecture.packed:
         for expert in tensors[prefix].read():
             yield encoded(np.ascontiguousarray(expert.T[rows]), kind)
-
-    return packed if checkpoint.architecture.packed else plain
+        return
+    blocks, scales = (tensors[f"{prefix}_{part}"].read() for part in ("blocks", "scales"))
+    for block, scale in zip(blocks, scales, strict=True):
+        if kind == Kind.MXFP4:
+            yield repacked(block[rows], scale[rows])
+        else:
+            yield encoded(dequantised(block[rows], scale[rows]), kind)

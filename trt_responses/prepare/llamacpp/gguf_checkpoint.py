@@ -6,29 +6,30 @@ nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Literal
 
 from gguf import GGMLQuantizationType as Kind
 
 from trt_responses.frozen import dataclass
-from trt_responses.prepare.checkpoint.architecture import Field, from_gguf
+from trt_responses.prepare.checkpoint.architecture import Architecture, Field, from_gguf
+from trt_responses.prepare.checkpoint.safetensors import Array
 from trt_responses.prepare.faults import PrepareError, refusal, shown
 from trt_responses.prepare.files import GGUF, GGUF_PART
-from trt_responses.prepare.llamacpp.gguf import ALWAYS_F32, Planned, tensor_shapes
-from trt_responses.prepare.llamacpp.gguf_file import ALIGNMENT, StoredTensor, read_gguf
-from trt_responses.prepare.llamacpp.head import token_strings
-from trt_responses.prepare.llamacpp.region import region_of
+from trt_responses.prepare.llamacpp.gguf import ALWAYS_F32, tensor_shapes
+from trt_responses.prepare.llamacpp.gguf_file import (
+    ALIGNMENT,
+    GgufHead,
+    StoredTensor,
+    Value,
+    read_gguf,
+)
+from trt_responses.prepare.llamacpp.head import Planned, token_strings
+from trt_responses.prepare.llamacpp.region import Region, region_of
 from trt_responses.tokens.control import CONTROL
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
-
-    from trt_responses.prepare.checkpoint.architecture import Architecture
-    from trt_responses.prepare.checkpoint.safetensors import Array
-    from trt_responses.prepare.llamacpp.gguf_file import GgufHead, Value
-    from trt_responses.prepare.llamacpp.region import Region
-    from trt_responses.tokens.vocabulary import Vocabulary
+from trt_responses.tokens.vocabulary import Vocabulary
 
 ARCHITECTURE = "gpt-oss"
 FIELDS = (
@@ -57,7 +58,6 @@ COPY_BYTES = 32 << 20
 class GgufCheckpoint:
     """A checked GGUF file, or all parts of one."""
 
-    directory: Path
     name: str
     architecture: Architecture
     stored: Mapping[str, StoredTensor]
@@ -73,18 +73,15 @@ class GgufCheckpoint:
     def plan(self) -> list[Planned]:
         """The tensors to write, byte for byte those of the file."""
         return [
-            Planned(each.name, each.shape, each.kind, _as_it_is(each))
+            Planned(each.name, each.shape, each.kind, partial(_as_it_is, each))
             for each in self.stored.values()
         ]
 
 
-def _as_it_is(tensor: StoredTensor) -> Callable[[], Iterator[Array]]:
-    def slices() -> Iterator[Array]:
-        data = tensor.read()
-        for start in range(0, len(data), COPY_BYTES):
-            yield data[start : start + COPY_BYTES]
-
-    return slices
+def _as_it_is(tensor: StoredTensor) -> Iterator[Array]:
+    data = tensor.read()
+    for start in range(0, len(data), COPY_BYTES):
+        yield data[start : start + COPY_BYTES]
 
 
 def open_gguf(path: Path, vocabulary: Vocabulary) -> GgufCheckpoint:
@@ -103,7 +100,7 @@ def open_gguf(path: Path, vocabulary: Vocabulary) -> GgufCheckpoint:
     region = region_of(heads[0], path) if len(paths) == 1 and ALIGNMENT not in keys else None
     if region is not None:
         ordered = stored  # the weights stay where they are
-    return GgufCheckpoint(path.parent, model, architecture, ordered, paths, region)
+    return GgufCheckpoint(model, architecture, ordered, paths, region)
 
 
 def _parts(path: Path) -> tuple[Path, ...]:

@@ -7,7 +7,10 @@ from __future__ import annotations
 import math
 import mmap
 import struct
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
 
 import gguf
 import numpy as np
@@ -15,13 +18,8 @@ from gguf import GGMLQuantizationType as Kind
 from gguf import GGUFValueType as Type
 
 from trt_responses.frozen import dataclass
+from trt_responses.prepare.checkpoint.safetensors import Array
 from trt_responses.prepare.faults import PrepareError, refusal, shown
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from trt_responses.prepare.checkpoint.safetensors import Array
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
@@ -212,7 +210,5 @@ def _placed(
                 f"{size_bytes} bytes",
                 f"{start + end} for {shown(tensor.name)}; the download may be incomplete",
             )
-        placed[tensor.name] = StoredTensor(
-            tensor.name, tensor.shape, tensor.kind, tensor.path, start + tensor.offset
-        )
+        placed[tensor.name] = replace(tensor, offset=start + tensor.offset)
     return placed

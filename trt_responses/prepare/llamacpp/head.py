@@ -6,45 +6,45 @@ from __future__ import annotations
 
 import struct
 import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
 
 import gguf
 import numpy as np
+from gguf import GGMLQuantizationType as Kind
 
 from trt_responses.engines.stand_ins import is_whole, spelled
+from trt_responses.frozen import dataclass
+from trt_responses.prepare.checkpoint.architecture import Architecture
+from trt_responses.prepare.checkpoint.safetensors import Array
 from trt_responses.prepare.faults import refusal
 from trt_responses.prepare.llamacpp.merges import both_spellings, merges, stand_in_merges
 from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from trt_responses.prepare.checkpoint.architecture import Architecture
-    from trt_responses.tokens.vocabulary import Vocabulary
-
+from trt_responses.tokens.vocabulary import Vocabulary
 
 _HEADER, _COUNT = 24, struct.Struct("<Q")
 """The bytes before the first value, whose last eight count the values."""
 
 
-class Described(Protocol):
-    """A tensor, as the table of tensors describes it."""
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One tensor of the file: its logical shape, its stored type, and its values in slices."""
+
+    name: str
+    shape: tuple[int, ...]
+    kind: Kind
+    slices: Callable[[], Iterator[Array]]
 
     @property
-    def name(self) -> str: ...
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-    @property
-    def kind(self) -> gguf.GGMLQuantizationType: ...
-    @property
-    def size_bytes(self) -> int: ...
+    def size_bytes(self) -> int:
+        block, bytes_each = gguf.GGML_QUANT_SIZES[self.kind]
+        return int(np.prod(self.shape, dtype=np.int64)) // block * bytes_each
 
 
 def write_head(
-    target: Path, a: Architecture, vocabulary: Vocabulary, tensors: Sequence[Described]
+    target: Path, a: Architecture, vocabulary: Vocabulary, tensors: Sequence[Planned]
 ) -> None:
     """Write the head of a file."""
     writer = gguf.GGUFWriter(target, "gpt-oss")
@@ -104,10 +104,7 @@ def _add_numbers(writer: gguf.GGUFWriter, a: Architecture) -> None:
 
 def _add_tokenizer(writer: gguf.GGUFWriter, vocabulary: Vocabulary, size: int) -> None:
     """Write the vocabulary. Requests consist of ids only: guides and logs use the strings."""
-    letters = byte_letters()
-    ordinary = [
-        spelled(raw).encode().decode("latin-1").translate(letters) for raw in vocabulary.token_bytes
-    ]
+    ordinary = [in_letters(spelled(raw).encode()) for raw in vocabulary.token_bytes]
     specials = [vocabulary.control_name(n) for n in range(FIRST_CONTROL_ID, size)]
     spares = size - len(ordinary) - len(specials)
     if spares:
@@ -119,10 +116,7 @@ def _add_tokenizer(writer: gguf.GGUFWriter, vocabulary: Vocabulary, size: int) -
     writer.add_token_types([normal] * len(ordinary) + [control] * len(specials))
     made = chain.from_iterable(map(both_spellings, merges(vocabulary.token_bytes)))
     writer.add_token_merges(
-        [
-            " ".join(raw.decode("latin-1").translate(letters) for raw in pair)
-            for pair in (*stand_in_merges(), *made)
-        ]
+        [" ".join(map(in_letters, pair)) for pair in (*stand_in_merges(), *made)]
     )
     writer.add_bos_token_id(CONTROL.startoftext)
     writer.add_eos_token_id(CONTROL.return_)
@@ -134,14 +128,21 @@ def _add_tokenizer(writer: gguf.GGUFWriter, vocabulary: Vocabulary, size: int) -
 def token_strings(vocabulary: Vocabulary) -> Iterator[tuple[bytes, ...]]:
     """The valid spellings of each ordinary id in a file: its bytes, and, where a character is cut,
     the stand-in form."""
-    letters = byte_letters()
     for raw in vocabulary.token_bytes:
         both = (raw,) if is_whole(raw) else (raw, spelled(raw).encode())
-        yield tuple(each.decode("latin-1").translate(letters).encode() for each in both)
+        yield tuple(in_letters(each).encode() for each in both)
 
 
-def byte_letters() -> dict[int, int]:
+def in_letters(raw: bytes) -> str:
+    """The bytes in GPT-2's alphabet."""
+    return raw.decode("latin-1").translate(LETTERS)
+
+
+def _byte_letters() -> dict[int, int]:
     """GPT-2's alphabet: a printable byte maps to itself, the others to letters from 256 on."""
     prints = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     others = [byte for byte in range(256) if byte not in prints]
     return {byte: 256 + n for n, byte in enumerate(others)}
+
+
+LETTERS = _byte_letters()

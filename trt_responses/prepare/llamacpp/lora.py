@@ -21,9 +21,9 @@ from trt_responses.prepare.checkpoint.safetensors import widen
 from trt_responses.prepare.faults import PrepareError, refusal, shown
 from trt_responses.prepare.files import GGUF, MODEL, engine_file, sha256_of
 from trt_responses.prepare.llamacpp.gguf_file import GgufHead, StoredTensor, Value, read_gguf
-from trt_responses.prepare.shelf.adapter_changes import Imported
-from trt_responses.prepare.shelf.adapters import FOLDER
+from trt_responses.prepare.shelf.adapters import FOLDER, Adapter
 from trt_responses.prepare.shelf.card import Card
+from trt_responses.prepare.shelf.versions import now
 
 ARCHITECTURE = "general.architecture"
 ALPHA = "adapter.lora.alpha"
@@ -42,7 +42,7 @@ class Shapes(NamedTuple):
     up: tuple[int, ...]
 
 
-def import_adapter(source: Path, directory: Path, card: Card, name: str) -> Imported:
+def import_adapter(source: Path, directory: Path, card: Card, name: str) -> Adapter:
     """Check an adapter against an engine's model, and write it into the folder of adapters."""
     model = read_gguf(directory / MODEL)
     target = directory / FOLDER / f"{name}{GGUF}"
@@ -58,7 +58,8 @@ def import_adapter(source: Path, directory: Path, card: Card, name: str) -> Impo
     finally:
         part.unlink(missing_ok=True)
     rank = max(each.up[-1] for each in shapes.values())
-    return Imported(rank, module_names(shapes), (engine_file(target, sha256_of(target)),))
+    files = (engine_file(target, sha256_of(target)),)
+    return Adapter(name, source.name, rank, module_names(shapes), files, now())
 
 
 def _copied(source: Path, model: GgufHead, part: Path) -> Mapping[str, Shapes]:

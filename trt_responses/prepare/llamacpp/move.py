@@ -13,23 +13,18 @@ import json
 import os
 import stat
 import tempfile
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from trt_responses.files import reason
 from trt_responses.frozen import dataclass
 from trt_responses.prepare.faults import PrepareError
-from trt_responses.prepare.files import MODEL, decoded
-from trt_responses.prepare.llamacpp.region import existing, filled, shares_blocks, write_under
+from trt_responses.prepare.files import MODEL, decoded, nearest, sync_folder
+from trt_responses.prepare.llamacpp.region import Region, filled, shares_blocks, write_under
 from trt_responses.prepare.shelf.card import CARD
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from io import FileIO
-
-    from trt_responses.prepare.llamacpp.region import Region
 
 COLLAPSE, INSERT = 0x08, 0x20
 """Linux's modes of `fallocate`."""
@@ -94,8 +89,12 @@ def moving(path: Path) -> Iterator[None]:
     name = path.with_name(path.name + MOVING)
     try:
         with name.open("a+b", buffering=0) as record:
-            if not _locked(record):
-                raise PrepareError(f"{path}: another process moves this file; wait for it.")
+            try:
+                fcntl.flock(record, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise PrepareError(
+                    f"{path}: another process moves this file; wait for it."
+                ) from None
             try:
                 _undo(path, record)
                 yield
@@ -104,14 +103,6 @@ def moving(path: Path) -> Iterator[None]:
                 name.unlink(missing_ok=True)
     except OSError as error:
         raise PrepareError(f"{path} cannot be moved ({reason(error)}).") from None
-
-
-def _locked(record: FileIO) -> bool:
-    try:
-        fcntl.flock(record, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def undo(path: Path) -> None:
@@ -126,7 +117,7 @@ def movable(path: Path, directory: Path) -> bool:
     """Whether the file can become an engine's file in this directory without a copy: one file
     system that inserts ranges, one name of the file, and no program that has it open."""
     status = path.stat()
-    directory = existing(directory)
+    directory = nearest(directory)
     one = stat.S_ISREG(status.st_mode) and status.st_nlink == 1
     if not one or status.st_dev != directory.stat().st_dev or not hasattr(fcntl, "F_SETLEASE"):
         return False
@@ -156,7 +147,7 @@ def move(head: bytes, region: Region, target: Path) -> None:
             record.write(json.dumps(asdict(facts)).encode() + b"\n" + file.read(region.start))
             record.flush()
             os.fsync(record.fileno())
-        _synced(path.parent)
+        sync_folder(path.parent)
         if added:
             _allocate(file.fileno(), INSERT, added)
         _write(file.fileno(), whole)
@@ -202,11 +193,3 @@ def _allocate(file: int, mode: int, size: int) -> None:
     if _libc.fallocate(file, mode, ctypes.c_int64(0), ctypes.c_int64(size)):
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
-
-
-def _synced(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -6,41 +6,35 @@ nothing, and does not interpret the template.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
 
 import gguf
 import numpy as np
 from gguf import GGMLQuantizationType as Kind
 
 from trt_responses.frozen import dataclass
-from trt_responses.prepare.checkpoint.language import language_of
+from trt_responses.prepare.checkpoint.language import MOST_TOKENS, language_of
 from trt_responses.prepare.checkpoint.open import (
     MAX_CONFIG_BYTES,
     checkpoint_name,
+    config_number,
     indexed,
     inside,
     json_object,
     refuse_pickles,
 )
-from trt_responses.prepare.checkpoint.safetensors import widen
+from trt_responses.prepare.checkpoint.safetensors import Array, Tensor, widen
 from trt_responses.prepare.faults import WrongInput, refusal, shown
-from trt_responses.prepare.llamacpp.template_gguf import MOST_TOKENS
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
-    from trt_responses.prepare.checkpoint.safetensors import Array, Tensor
-
-    Json = Mapping[str, Any]
+Json = Mapping[str, Any]
 
 MODEL_TYPE = "qwen3"
 HARMONY = "gpt_oss"
 KINDS = {"BF16": Kind.BF16, "F16": Kind.F16, "F32": Kind.F32}
 MAX_LAYERS = 1000
 """The most layers: a bound on the list of names that a hostile config can ask for."""
-MOST = 1 << 24
-"""The bound of every number in the config."""
 FIXED: Mapping[str, tuple[object, ...]] = {
     "attention_bias": (False, None),
     "hidden_act": ("silu", None),
@@ -79,7 +73,7 @@ class Qwen3Checkpoint:
     numbers: Numbers
     tensors: Mapping[str, Tensor]
     files: tuple[Path, ...]
-    vocabulary: Mapping[str, object]
+    vocabulary: Json
     """The keys of its tokens and its chat template, as in a GGUF file."""
     layout: Literal["hf"] = "hf"
     architecture: None = None
@@ -170,26 +164,20 @@ def _numbers(config: Json) -> Numbers:
     if kind != "default":
         raise refusal("config.json, rope_parameters", shown(kind), "default")
 
-    def number(key: str) -> int:
-        found = config.get(key)
-        if type(found) is not int or not 0 < found < MOST:
-            raise refusal(f"config.json, {key}", shown(found), f"a number below {MOST}")
-        return found
-
     def real(key: str, found: object) -> float:
         if type(found) not in (int, float) or not 0 < float(found) < 1e12:  # type: ignore[arg-type]
             raise refusal(f"config.json, {key}", shown(found), "a positive number")
         return float(found)  # type: ignore[arg-type]
 
     made = Numbers(
-        layers=number("num_hidden_layers"),
-        hidden=number("hidden_size"),
-        feed_forward=number("intermediate_size"),
-        heads=number("num_attention_heads"),
-        kv_heads=number("num_key_value_heads"),
-        head=number("head_dim"),
-        context=number("max_position_embeddings"),
-        tokens=number("vocab_size"),
+        layers=config_number(config, "num_hidden_layers"),
+        hidden=config_number(config, "hidden_size"),
+        feed_forward=config_number(config, "intermediate_size"),
+        heads=config_number(config, "num_attention_heads"),
+        kv_heads=config_number(config, "num_key_value_heads"),
+        head=config_number(config, "head_dim"),
+        context=config_number(config, "max_position_embeddings"),
+        tokens=config_number(config, "vocab_size"),
         rms_eps=real("rms_norm_eps", config.get("rms_norm_eps")),
         rope_theta=real("rope_theta", rope.get("rope_theta", config.get("rope_theta"))),
         tied=config.get("tie_word_embeddings") is True,

@@ -12,18 +12,15 @@ import fcntl
 import os
 import struct
 import tempfile
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
 
 import gguf
 
 from trt_responses.prepare.faults import PrepareError
-from trt_responses.prepare.llamacpp.gguf_file import ALIGNMENT
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from trt_responses.prepare.llamacpp.gguf_file import GgufHead
+from trt_responses.prepare.files import nearest
+from trt_responses.prepare.llamacpp.gguf_file import ALIGNMENT, GgufHead
 
 BLOCK = 4096
 """A multiple of the block size of common file systems, and of GGUF's alignments."""
@@ -66,21 +63,12 @@ def region_of(head: GgufHead, path: Path) -> Region | None:
 def shares_blocks(source: Path, directory: Path) -> bool:
     """Whether a file in the directory can share blocks of the disk with the source."""
     try:
-        with source.open("rb") as theirs, tempfile.TemporaryFile(dir=existing(directory)) as ours:
+        with source.open("rb") as theirs, tempfile.TemporaryFile(dir=nearest(directory)) as ours:
             size = BLOCK if source.stat().st_size >= BLOCK else 0
             fcntl.ioctl(ours, CLONE_RANGE, CLONE.pack(theirs.fileno(), 0, size, 0))
     except OSError:
         return False
     return True
-
-
-def existing(directory: Path) -> Path:
-    """The directory, or the nearest one above it that exists."""
-    return next(
-        folder
-        for folder in (directory.absolute(), *directory.absolute().parents)
-        if folder.exists()
-    )
 
 
 def filled(head: bytes, start: int, block: int = BLOCK) -> bytes:

@@ -9,15 +9,19 @@ Handles the files; the caller passes in the function that finds the dialect.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
+from pathlib import Path
+from typing import Any, Literal, Protocol
 
 import gguf
 
 from trt_responses.engines.stand_ins import is_whole, spelled
 from trt_responses.files import write_whole
 from trt_responses.frozen import dataclass
+from trt_responses.prepare.checkpoint.language import MOST_TOKENS
 from trt_responses.prepare.checkpoint.open import WeightSource
+from trt_responses.prepare.checkpoint.safetensors import Array
 from trt_responses.prepare.digests import source_facts
 from trt_responses.prepare.faults import PrepareError, refusal
 from trt_responses.prepare.files import (
@@ -30,26 +34,14 @@ from trt_responses.prepare.files import (
     sha256_of,
     write_finished,
 )
-from trt_responses.prepare.llamacpp.gguf_file import ALIGNMENT, read_gguf
-from trt_responses.prepare.llamacpp.head import byte_letters
+from trt_responses.prepare.llamacpp.gguf_file import ALIGNMENT, Value, read_gguf
+from trt_responses.prepare.llamacpp.head import LETTERS, in_letters
 from trt_responses.prepare.llamacpp.merges import both_spellings, stand_in_merges
 from trt_responses.prepare.llamacpp.move import PLAIN_COPY, Copy, copy_of
-from trt_responses.prepare.llamacpp.region import region_of
-from trt_responses.prepare.machine import this_machine
-from trt_responses.prepare.pipeline import Product, prepared
-from trt_responses.prepare.shelf.card import DialectFacts, compare
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from trt_responses.engine import Engine
-    from trt_responses.prepare.checkpoint.safetensors import Array
-    from trt_responses.prepare.llamacpp.gguf_file import Value
-    from trt_responses.prepare.llamacpp.region import Region
-    from trt_responses.prepare.phases import Phases
-    from trt_responses.prepare.pipeline import BuildTools, Built
-    from trt_responses.prepare.shelf.card import Card, Kind, Source, StoredWeights
+from trt_responses.prepare.llamacpp.region import Region, region_of
+from trt_responses.prepare.phases import Phases
+from trt_responses.prepare.pipeline import BuildTools, Built, Product, Target, prepared
+from trt_responses.prepare.shelf.card import Card, DialectFacts, Kind, Source, StoredWeights
 
 CONVERTER = 3
 """A part of every engine's version. Raise it when the same file gives another one."""
@@ -62,9 +54,6 @@ END, TURN_END = f"{PREFIX}ggml.eos_token_id", f"{PREFIX}ggml.eot_token_id"
 PARTS = "split.count"
 BYTE_LEVEL = "gpt2"
 """GGUF's name for byte-level BPE."""
-MOST_TOKENS = 1 << 20
-"""More than any vocabulary has."""
-LETTERS = byte_letters()
 BYTES = {chr(LETTERS.get(byte, byte)): byte for byte in range(256)}
 
 
@@ -81,7 +70,7 @@ class TemplateSource(WeightSource, Protocol):
     @property
     def context(self) -> int: ...
     @property
-    def vocabulary(self) -> Mapping[str, object]:
+    def vocabulary(self) -> Mapping[str, Any]:
         """All keys of its tokens and its chat template, by GGUF's names."""
 
     @property
@@ -102,7 +91,7 @@ class TemplateGguf:
     """What llama.cpp calls the architecture."""
     context: int
     size_bytes: int
-    vocabulary: Mapping[str, object]
+    vocabulary: Mapping[str, Any]
     """All keys of its tokens, and its chat template."""
     region: Region | None
     layout: Literal["gguf"] = "gguf"
@@ -146,10 +135,12 @@ def open_template_gguf(path: Path) -> TemplateGguf | None:
     model = _text(path, head.keys.get("general.architecture", b""))
     if model == HARMONY:
         return None
-    keys = {name: _text(path, value) for name, value in head.keys.items()}
+    keys: dict[str, Any] = {name: _text(path, value) for name, value in head.keys.items()}
     if (found := keys.get(MODEL_KIND)) != BYTE_LEVEL:
         raise refusal(f"{path.name}, {MODEL_KIND}", found, f"{BYTE_LEVEL}, byte-level BPE")
-    vocabulary = {key: value for key, value in keys.items() if key.startswith(PREFIX)}
+    vocabulary: dict[str, Any] = {
+        key: value for key, value in keys.items() if key.startswith(PREFIX)
+    }
     if isinstance(count := keys.get(PARTS), int) and count > 1:
         raise refusal(
             path.name, f"one of {count} parts", "one file; join them with llama-gguf-split --merge"
@@ -157,9 +148,7 @@ def open_template_gguf(path: Path) -> TemplateGguf | None:
     for key in (TOKENS, TYPES, MERGES):
         if not isinstance(vocabulary.get(key), list):
             raise refusal(f"{path.name}, {key}", "none", "a list")
-    tokens = vocabulary[TOKENS]
-    assert isinstance(tokens, list)
-    if len(tokens) > MOST_TOKENS:
+    if len(tokens := vocabulary[TOKENS]) > MOST_TOKENS:
         raise refusal(f"{path.name}, {TOKENS}", f"{len(tokens)} tokens", f"at most {MOST_TOKENS}")
     context = keys.get(f"{model}.context_length")
     if not isinstance(context, int) or context < 1:
@@ -189,7 +178,7 @@ def prepare(
 ) -> Built:
     """Prepare an engine, or return the prepared one. `family`: the operator's `--dialect`."""
     copy = copy_of(source.region, engines_dir, move=tools.move)
-    return prepared(_Copy(source, family, tools, copy), engines_dir, name, tools, wait=wait)
+    return prepared(_Copy(source, family, tools, copy), engines_dir, name, wait=wait)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,33 +190,27 @@ class Copied:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class _Copy:
+class _Copy(Target):
     """The target of `prepare.pipeline` for one file."""
 
-    kind: ClassVar[Kind] = "llamacpp"
-    weight_type: ClassVar[StoredWeights] = "gguf"
+    kind: Kind = "llamacpp"
+    weight_type: StoredWeights = "gguf"
     checkpoint: TemplateSource
-    family: str | None
-    tools: BuildTools
-    copy: Copy
 
-    @property
-    def engine_for(self) -> Callable[[Path, Card], Engine] | None:
-        return self.tools.engine_for
+    def __init__(
+        self, checkpoint: TemplateSource, family: str | None, tools: BuildTools, copy: Copy
+    ) -> None:
+        self.checkpoint = checkpoint
+        self.tools = tools
+        self._family = family
+        self._copy = copy
 
     def identity(self, source: Source) -> str:
-        facts = {"source": source_facts(source), "family": self.family, "converter": CONVERTER}
+        facts = {"source": source_facts(source), "family": self._family, "converter": CONVERTER}
         return json.dumps(facts)
 
-    def difference(self, card: Card, directory: Path) -> str | None:
-        return compare(card, directory, this_machine())
-
     def disk_bytes(self) -> float:
-        return self.copy.disk_bytes(self.checkpoint.size_bytes)
-
-    def expected(self) -> dict[str, float]:
-        return {}
+        return self._copy.disk_bytes(self.checkpoint.size_bytes)
 
     def notes(self, card: Card) -> tuple[str, ...]:
         return () if card.dialect is None else (card.dialect.sentence(),)
@@ -250,11 +233,11 @@ class _Copy:
         began = self.tools.clock()
         dialect_file = directory / DIALECT
         write_whole(dialect_file, json.dumps(self.checkpoint.vocabulary))
-        dialect = self.tools.dialect_for(dialect_file, self.family)
+        dialect = self.tools.dialect_for(dialect_file, self._family)
         phases.begin("copy", self.checkpoint.size_bytes)
         part = directory / f"{MODEL}.part"
         try:
-            write_served(self.checkpoint, part, phases.advance, self.copy)
+            write_served(self.checkpoint, part, phases.advance, self._copy)
             part.replace(directory / MODEL)
         except OSError:
             part.unlink(missing_ok=True)
@@ -290,17 +273,14 @@ def write_served(
     writer.close()
 
 
-def _renamed(vocabulary: Mapping[str, object]) -> dict[str, object]:
+def _renamed(vocabulary: Mapping[str, Any]) -> dict[str, object]:
     """The tokens and merges, with stand-ins for ids that are not whole characters."""
     tokens, types, merges = vocabulary[TOKENS], vocabulary[TYPES], vocabulary[MERGES]
-    assert isinstance(tokens, list)
-    assert isinstance(types, list)
-    assert isinstance(merges, list)
     whole = [
-        text if is_whole(raw) else _in_letters(spelled(raw).encode())
+        text if is_whole(raw) else in_letters(spelled(raw).encode())
         for text, raw in zip(tokens, raw_tokens(tokens, types), strict=True)
     ]
-    ours = [" ".join(map(_in_letters, pair)) for pair in stand_in_merges()]
+    ours = [" ".join(map(in_letters, pair)) for pair in stand_in_merges()]
     return {TOKENS: whole, MERGES: [*ours, *chain.from_iterable(map(_both_spellings, merges))]}
 
 
@@ -311,11 +291,7 @@ def _both_spellings(merge: str) -> Iterator[str]:
     match parts:
         case (bytes() as first, bytes() as second):
             _, *other = both_spellings((first, second))
-            yield from (" ".join(map(_in_letters, pair)) for pair in other)
-
-
-def _in_letters(raw: bytes) -> str:
-    return raw.decode("latin-1").translate(LETTERS)
+            yield from (" ".join(map(in_letters, pair)) for pair in other)
 
 
 def _of_letters(text: str) -> bytes | None:

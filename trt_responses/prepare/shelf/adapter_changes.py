@@ -8,29 +8,18 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from trt_responses.files import reason
 from trt_responses.prepare.faults import PrepareError, WrongInput, refusal
-from trt_responses.prepare.files import EngineFile
-from trt_responses.prepare.shelf import shelf, versions
+from trt_responses.prepare.shelf import shelf
 from trt_responses.prepare.shelf.adapters import FOLDER, Adapter, adapters_of, write_adapters
 from trt_responses.prepare.shelf.card import Card, Kind, read_card
 from trt_responses.prepare.shelf.locks import is_served, locked
 
-
-class Imported(NamedTuple):
-    """An adapter's files, as written for a kind of engine."""
-
-    rank: int
-    modules: tuple[str, ...]
-    files: tuple[EngineFile, ...]
-
-
-if TYPE_CHECKING:
-    Import = Callable[[Path, Path, Card, str], Imported]
-    """Checks a source against an engine (its directory and its card), and writes an adapter of that
-    name into the engine's folder of adapters."""
+Import = Callable[[Path, Path, Card, str], Adapter]
+"""Checks a source against an engine (its directory and its card), and writes an adapter of that
+name into the engine's folder of adapters."""
 
 
 class Change(NamedTuple):
@@ -67,15 +56,7 @@ def add(
         if any(adapter.name == name for adapter in earlier):
             raise WrongInput(f"{card.label} already has an adapter named {name}; remove it first.")
         (directory / FOLDER).mkdir(exist_ok=True)
-        made = imported(source, directory, card, name)
-        adapter = Adapter(
-            name=name,
-            source=source.name,
-            rank=made.rank,
-            modules=made.modules,
-            files=made.files,
-            added_at=versions.now(),
-        )
+        adapter = imported(source, directory, card, name)
         write_adapters(directory, [*earlier, adapter])
     return Change(adapter, card)
 

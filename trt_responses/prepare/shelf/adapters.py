@@ -12,7 +12,7 @@ from pathlib import Path
 from trt_responses.files import write_whole
 from trt_responses.frozen import dataclass
 from trt_responses.prepare.faults import PrepareError
-from trt_responses.prepare.files import EngineFile, decoded, file_difference
+from trt_responses.prepare.files import EngineFile, bytes_of, decoded, file_difference
 
 FOLDER = "adapters"
 LIST = "adapters.json"
@@ -53,15 +53,8 @@ class AdapterList:
 
 def adapters_of(directory: Path) -> tuple[Adapter, ...]:
     """The adapters of a prepared engine, in the order of their names."""
-    path = directory / FOLDER / LIST
-    try:
-        with path.open("rb") as file:
-            text = file.read(MAX_LIST_BYTES)
-    except FileNotFoundError:
-        return ()
-    except OSError as error:
-        raise PrepareError(f"{path} cannot be read ({error.strerror}).") from None
-    return decoded(AdapterList, text, f"{FOLDER}/{LIST}").adapters
+    text = bytes_of(directory / FOLDER / LIST, MAX_LIST_BYTES)
+    return () if text is None else decoded(AdapterList, text, f"{FOLDER}/{LIST}").adapters
 
 
 def write_adapters(directory: Path, adapters: Sequence[Adapter]) -> None:

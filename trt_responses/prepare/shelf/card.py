@@ -7,7 +7,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping  # decoded by its annotation
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -23,15 +24,12 @@ from trt_responses.prepare.files import (
     GRAPH,
     MODEL,
     EngineFile,
+    bytes_of,
     decoded,
     file_difference,
 )
+from trt_responses.prepare.machine import ServingMachine
 from trt_responses.prepare.shelf.chain import Chain, Format
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from trt_responses.prepare.machine import ServingMachine
 
 CARD = "card.json"
 SCHEMA = 1
@@ -151,17 +149,11 @@ def write_card(directory: Path, card: Card) -> None:
 
 def read_card(directory: Path) -> Card:
     """The card of an engine directory. Raises a `PrepareError` for a missing or a wrong field."""
-    path = directory / CARD
-    try:
-        with path.open("rb") as file:
-            text = file.read(MAX_CARD_BYTES)
-    except FileNotFoundError:
+    if (text := bytes_of(directory / CARD, MAX_CARD_BYTES)) is None:
         raise PrepareError(
             f"{directory} has no {CARD}: its preparation did not finish; run `make engine` for "
             "it again, which repeats the unfinished phases only."
-        ) from None
-    except OSError as error:
-        raise PrepareError(f"{path} cannot be read ({error.strerror}).") from None
+        )
     return decoded(Card, text, CARD)
 
 

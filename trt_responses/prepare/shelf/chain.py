@@ -4,29 +4,16 @@ Describes the tensors in words; opens no file.
 
 from __future__ import annotations
 
-from collections.abc import Mapping  # decoded by its annotation
 from typing import Literal
 
 from trt_responses.frozen import dataclass
 from trt_responses.prepare.faults import PrepareError
-from trt_responses.prepare.graph.onnx_file import Element  # likewise
+from trt_responses.prepare.graph.onnx_file import Element, Link  # decoded by their annotations
 
 Flavour = Literal["rtx", "enterprise"]
 """One of NVIDIA's two TensorRT libraries."""
 Format = Literal["mxfp4", "int8", "bf16", "f16", "f32"]
 """The format of the experts' weights."""
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """One file of the chain, in running order, and its layers."""
-
-    name: str
-    first: int
-    count: int
-    inputs: Mapping[str, str]
-    """Type and shape of each input by name, such as `bfloat16 B,S,2880`: B slots, S new tokens."""
-    outputs: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,17 +4,13 @@ Reads a plan's head and the versions of installed packages; loads no library and
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
 
 from trt_responses.prepare.faults import PrepareError, refusal
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from trt_responses.prepare.shelf.card import Card
-    from trt_responses.prepare.shelf.chain import Flavour
+from trt_responses.prepare.hardware import installed_version
+from trt_responses.prepare.shelf.card import Card
+from trt_responses.prepare.shelf.chain import Flavour
 
 LIBRARY: Mapping[Flavour, str] = {
     "rtx": "tensorrt_rtx_cu13_libs",
@@ -28,25 +24,13 @@ VERSION_AT = slice(24, 28)
 HEAD_BYTES = VERSION_AT.stop
 
 
-def release_of(head: bytes, name: str) -> str:
-    """The release in a plan's head, such as `1.7.1.116`."""
-    if len(head) < HEAD_BYTES or head[:4] != MAGIC:
-        raise refusal(name, f"a head of {head[:4]!r}", f"{MAGIC!r}, a plan of TensorRT-RTX")
-    return ".".join(map(str, head[VERSION_AT]))
-
-
 def release_in(path: Path) -> str:
-    """The release that compiled a plan."""
+    """The release that compiled a plan, such as `1.7.1.116`, from its head."""
     with path.open("rb") as file:
-        return release_of(file.read(HEAD_BYTES), path.name)
-
-
-def library_version(flavour: Flavour) -> str | None:
-    """The installed release of the library that runs plans. Does not load it."""
-    try:
-        return version(LIBRARY[flavour])
-    except PackageNotFoundError:
-        return None
+        head = file.read(HEAD_BYTES)
+    if len(head) < HEAD_BYTES or head[:4] != MAGIC:
+        raise refusal(path.name, f"a head of {head[:4]!r}", f"{MAGIC!r}, a plan of TensorRT-RTX")
+    return ".".join(map(str, head[VERSION_AT]))
 
 
 def chain_difference(card: Card, directory: Path) -> str | None:
@@ -55,7 +39,7 @@ def chain_difference(card: Card, directory: Path) -> str | None:
         return None
     flavour = card.chain.flavour
     assert flavour != "none"
-    installed = library_version(flavour)
+    installed = installed_version(LIBRARY[flavour])
     if installed is None:
         return f"libraries: {LIBRARY[flavour]} is not installed; {REMEDY}."
     for name in (file.name for file in card.files if file.name.endswith(".plan")):

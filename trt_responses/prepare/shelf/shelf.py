@@ -6,21 +6,18 @@ from __future__ import annotations
 
 import re
 import shutil
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from pathlib import Path
+from typing import Literal, NamedTuple
 
 from trt_responses.prepare.faults import PrepareError, WrongInput, shown
+from trt_responses.prepare.machine import ServingMachine
 from trt_responses.prepare.shelf import card as cards
 from trt_responses.prepare.shelf import versions
 from trt_responses.prepare.shelf.adapters import adapter_difference
+from trt_responses.prepare.shelf.card import Card
 from trt_responses.prepare.shelf.locks import changing, is_served, locked
 from trt_responses.prepare.shelf.plans import chain_difference
 from trt_responses.prepare.shelf.versions import NUMBER, VERSION
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from trt_responses.prepare.machine import ServingMachine
-    from trt_responses.prepare.shelf.card import Card
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 DEMO = "demo"
@@ -251,8 +248,9 @@ def remove_version(directory: Path) -> Entry:
                     "remove the whole engine by its name."
                 )
             (home / versions.POINTER).unlink()
+        cache = directory.with_name(f"{directory.name}.cache")  # a runtime's, for this GPU
         try:
-            _deleted([directory, *_caches(directory)])
+            _deleted([directory, *([cache] if cache.is_dir() else [])])
         except OSError as error:
             raise PrepareError(f"{directory} cannot be removed ({error.strerror}).") from None
         versions.note(home, versions.Change(versions.now(), "removed", gone.number, gone.version))
@@ -263,12 +261,6 @@ def _check_free(directory: Path) -> None:
     if is_served(directory):
         label = _entry(directory).label
         raise PrepareError(f"engine {label} is loaded by a server; stop the server first.")
-
-
-def _caches(directory: Path) -> list[Path]:
-    """The directories next to a version with a runtime's compilations for this machine's GPU."""
-    beside = directory.with_name(f"{directory.name}.cache")
-    return [beside] if beside.is_dir() else []
 
 
 def _deleted(directories: list[Path]) -> None:

@@ -22,7 +22,7 @@ from typing import Literal
 from trt_responses.files import write_whole
 from trt_responses.frozen import dataclass
 from trt_responses.prepare.faults import PrepareError
-from trt_responses.prepare.files import decoded
+from trt_responses.prepare.files import bytes_of, decoded, sync_folder
 from trt_responses.prepare.shelf import card as cards
 from trt_responses.prepare.shelf.card import Card
 from trt_responses.prepare.shelf.locks import changing
@@ -58,12 +58,8 @@ def now() -> str:
 
 def promoted(home: Path) -> Change | None:
     """The change that promoted the served version; None if there was none."""
-    try:
-        text = (home / POINTER).read_bytes()
-    except FileNotFoundError:
+    if (text := bytes_of(home / POINTER)) is None:
         return None
-    except OSError as error:
-        raise PrepareError(f"{home / POINTER} cannot be read ({error.strerror}).") from None
     try:
         return decoded(Change, text, POINTER)
     except PrepareError:
@@ -81,34 +77,24 @@ def is_promoted(home: Path, version: str) -> bool:
 
 def _readable_pointer(home: Path) -> Change | None:
     """The pointer; None if it is missing or damaged."""
-    try:
+    with suppress(PrepareError):
         return promoted(home)
-    except PrepareError:
-        return None
+    return None
 
 
 def journal(home: Path) -> list[Change]:
     """All changes, oldest first, with one that a killed process did not write. Skips a line that
     is incomplete."""
-    try:
-        text = (home / JOURNAL).read_bytes()
-    except FileNotFoundError:
-        text = b""
-    except OSError as error:
-        raise PrepareError(f"{home / JOURNAL} cannot be read ({error.strerror}).") from None
-    found = [change for line in text.split(b"\n") if (change := _change(line)) is not None]
+    text = bytes_of(home / JOURNAL) or b""
+    found = []
+    for line in text.split(b"\n"):
+        with suppress(PrepareError):
+            found.append(decoded(Change, line, JOURNAL))
     pointer = _readable_pointer(home)
     if pointer is not None and pointer not in found:
         found.append(pointer)
         found.sort(key=lambda change: change.at)
     return found
-
-
-def _change(line: bytes) -> Change | None:
-    try:
-        return decoded(Change, line, JOURNAL)
-    except PrepareError:
-        return None
 
 
 def note(home: Path, change: Change) -> None:
@@ -139,7 +125,7 @@ def point(home: Path, change: Change) -> None:
         except OSError as error:
             raise PrepareError(f"{home / POINTER} cannot be written ({error.strerror}).") from None
         with suppress(OSError):
-            _synced(home)
+            sync_folder(home)
         with suppress(PrepareError):
             note(home, change)
 
@@ -193,10 +179,8 @@ def _cards(home: Path) -> list[tuple[Path, Card]]:
     found = []
     for path in home.glob(f"*/{cards.CARD}"):
         if VERSION.fullmatch(path.parent.name):
-            try:
+            with suppress(PrepareError):  # `engine list` shows it as unfinished
                 found.append((path.parent, cards.read_card(path.parent)))
-            except PrepareError:
-                continue  # `engine list` shows it as unfinished
     return found
 
 
@@ -227,13 +211,4 @@ def _append(home: Path, change: Change) -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         os.fsync(file.fileno())
     if not lines:
-        _synced(home)
-
-
-def _synced(directory: Path) -> None:
-    """Write a directory to the disk, so that a name in it survives a power cut."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        sync_folder(home)

@@ -5,16 +5,13 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from types import ModuleType
+from typing import NamedTuple
 
 from trt_responses.prepare.faults import PrepareError
+from trt_responses.prepare.shelf.chain import Flavour
 from trt_responses.prepare.shelf.plans import REMEDY
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from types import ModuleType
-
-    from trt_responses.prepare.shelf.chain import Flavour
 
 MODULES: tuple[tuple[Flavour, str], ...] = (
     ("rtx", "tensorrt_rtx_bindings"),

@@ -18,27 +18,25 @@ from trt_responses.frozen import dataclass
 from trt_responses.prepare.checkpoint.open import Checkpoint, open_checkpoint
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.files import GRAPH, engine_file, sha256_of, write_finished
-from trt_responses.prepare.graph.expert_file import write_experts
+from trt_responses.prepare.graph.weights import write_experts
 from trt_responses.prepare.graph.write import write
 from trt_responses.prepare.hardware import gpu_facts
 from trt_responses.prepare.machine import this_machine
 from trt_responses.prepare.phases import Phases
-from trt_responses.prepare.pipeline import BuildTools, Built, Product, prepared
-from trt_responses.prepare.shelf.card import Card, Kind, Source, StoredWeights
+from trt_responses.prepare.pipeline import BuildTools, Built, Product, Target, prepared
+from trt_responses.prepare.shelf.card import Card, Source
 from trt_responses.prepare.shelf.chain import Chain
 from trt_responses.prepare.shelf.plans import REMEDY
 from trt_responses.prepare.shelf.shelf import difference
 from trt_responses.prepare.tensorrt.binding import Binding, binding
-from trt_responses.prepare.tensorrt.eta import Eta
 from trt_responses.prepare.tensorrt.finished import (
     Finished,
     FinishedPlan,
     finished_in,
-    links_of,
 )
 from trt_responses.prepare.tensorrt.job import CompileJob, CompileResult, compiled
 from trt_responses.prepare.tensorrt.options import Intent, TensorRtOptions, intended
-from trt_responses.prepare.tensorrt.size import plan_bytes
+from trt_responses.prepare.tensorrt.size import plan_bytes, time_left
 from trt_responses.prepare.tensorrt.targets import Family, check_present
 
 
@@ -83,7 +81,7 @@ def prepare(
         check_present([name for f in intent.families for name in f.targets], compiler.present())
     intent.graph(checkpoint)  # refuses numbers that no graph can have
     target = _Compilation(checkpoint, intent, found, compiler.compiled, tools)
-    return prepared(target, engines_dir, name, tools, wait=wait)
+    return prepared(target, engines_dir, name, wait=wait)
 
 
 def _check_onnx() -> None:
@@ -93,8 +91,10 @@ def _check_onnx() -> None:
         raise PrepareError(f"The package onnx is not installed; {REMEDY}.") from None
 
 
-class _Compilation:
+class _Compilation(Target):
     """The target of `prepare.pipeline` for one intent, compiled or not."""
+
+    checkpoint: Checkpoint
 
     def __init__(
         self,
@@ -105,16 +105,17 @@ class _Compilation:
         tools: BuildTools,
     ) -> None:
         self.checkpoint = checkpoint
-        self.kind: Kind = intent.options.kind
-        self.weight_type: StoredWeights = intent.weight_type
-        self.engine_for: Callable[[Path, Card], Engine] | None = (
-            None if intent.families else tools.engine_for
-        )
+        self.kind = intent.options.kind
+        self.weight_type = intent.weight_type
+        self.tools = tools
         self._intent = intent
         self._binding = found
         self._compiled = compiled
-        self._tools = tools
         self._finished = Finished()
+
+    @property
+    def engine_for(self) -> Callable[[Path, Card], Engine] | None:
+        return None if self._intent.families else self.tools.engine_for
 
     def identity(self, source: Source) -> str:
         release = f"{self._binding.flavour} {self._binding.version}" if self._binding else "none"
@@ -126,16 +127,10 @@ class _Compilation:
     def disk_bytes(self) -> float:
         return self._intent.disk_bytes(self.checkpoint)
 
-    def expected(self) -> dict[str, float]:
-        return {}
-
-    def notes(self, card: Card) -> tuple[str, ...]:
-        return ()
-
     def make(self, directory: Path, phases: Phases) -> Product:
         self._finished = finished_in(directory)
         there = sum(file.size_bytes for file in self._finished.files)
-        self._tools.check_room(directory, self.disk_bytes() - there, "name fewer TARGETS, ")
+        self.tools.check_room(directory, self.disk_bytes() - there, "name fewer TARGETS, ")
         if not self._finished.graph:
             self._write_graph(directory, phases)
         for family in self._intent.families:
@@ -150,20 +145,19 @@ class _Compilation:
         )
 
     def _write_graph(self, directory: Path, phases: Phases) -> None:
-        began = self._tools.clock()
+        began = self.tools.clock()
         phases.begin("graph")
         spec = self._intent.graph(self.checkpoint)
         written = write(spec, self.checkpoint, directory, phases.advance)
         files = [
             engine_file(written.folder / name, digest, GRAPH)
-            for link in written.links
-            for name, digest in link.digests.items()
+            for name, digest in written.digests.items()
         ]
         if not self._intent.families:
             path = write_experts(self.checkpoint, written.folder)
             files.append(engine_file(path, sha256_of(path), GRAPH))
-        seconds = round(self._tools.clock() - began, 3)
-        self._keep(directory, Finished(tuple(files), links_of(written), (), seconds))
+        seconds = round(self.tools.clock() - began, 3)
+        self._keep(directory, Finished(tuple(files), written.links, (), seconds))
 
     def _keep(self, directory: Path, finished: Finished) -> None:
         self._finished = finished
@@ -178,9 +172,10 @@ class _Compilation:
             for link in self._finished.links
             if f"{family.folder}/{link.name}.plan" not in there
         }
-        eta = Eta(self._tools.clock, missing)
+        began = self.tools.clock()
         for name in missing:
-            phases.begin(f"{family.folder}/{name}.plan", note=eta.begin(name))
+            left = time_left(missing, name, self.tools.clock() - began)
+            phases.begin(f"{family.folder}/{name}.plan", note=left)
             path = directory / family.folder / f"{name}.plan"
             result = self._compiled(self._job(directory, family, path))
             file = engine_file(path, result.sha256, family.folder)
@@ -193,9 +188,7 @@ class _Compilation:
             checkpoint=str(self.checkpoint.directory.resolve()),
             graph=str((directory / GRAPH / f"{plan.stem}.onnx").resolve()),
             plan=str(plan.resolve()),
-            targets=family.targets,
-            weights=family.weights,
-            element=family.element,
+            family=family,
             slots=options.slots,
             chunk=options.chunk,
             length=options.length,

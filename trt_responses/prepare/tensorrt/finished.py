@@ -5,20 +5,14 @@ Records the files and their times.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from trt_responses.frozen import dataclass
 from trt_responses.prepare.files import EngineFile, file_difference, read_finished
-from trt_responses.prepare.shelf.chain import CompiledPlans, Link
-from trt_responses.prepare.tensorrt.job import CompileResult  # decoded by its annotation
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from trt_responses.prepare.graph.onnx_file import Port
-    from trt_responses.prepare.graph.write import Written
-    from trt_responses.prepare.tensorrt.targets import Family
+from trt_responses.prepare.graph.onnx_file import Link  # decoded by its annotation
+from trt_responses.prepare.shelf.chain import CompiledPlans
+from trt_responses.prepare.tensorrt.job import CompileResult  # likewise
+from trt_responses.prepare.tensorrt.targets import Family
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,21 +65,3 @@ def finished_in(directory: Path) -> Finished:
         return Finished()
     whole = (p for p in found.plans if file_difference(p.file, directory) is None)
     return replace(found, plans=tuple(whole))
-
-
-def links_of(written: Written) -> tuple[Link, ...]:
-    """The chain's files, for the card."""
-    return tuple(
-        Link(
-            name=link.name,
-            first=link.layers.start,
-            count=len(link.layers),
-            inputs=_ports(link.inputs),
-            outputs=_ports(link.outputs),
-        )
-        for link in written.links
-    )
-
-
-def _ports(ports: Sequence[Port]) -> dict[str, str]:
-    return {p.name: f"{p.element} {','.join(map(str, p.shape))}" for p in ports}

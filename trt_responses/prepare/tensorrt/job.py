@@ -23,12 +23,10 @@ from trt_responses.frozen import dataclass
 from trt_responses.prepare.checkpoint.open import open_checkpoint
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.files import decoded, json_or_nothing
-from trt_responses.prepare.graph.onnx_file import Element  # likewise
 from trt_responses.prepare.progress import megabytes
-from trt_responses.prepare.shelf.chain import Format  # decoded by its annotation
 from trt_responses.prepare.tensorrt.binding import binding
-from trt_responses.prepare.tensorrt.network import Listing, Network, Sizes
-from trt_responses.prepare.tensorrt.targets import Family
+from trt_responses.prepare.tensorrt.network import Listing, Network
+from trt_responses.prepare.tensorrt.targets import Family  # decoded by its annotation
 
 MODULE = "trt_responses.prepare.tensorrt.job"
 LONG = 16_384
@@ -42,16 +40,10 @@ class CompileJob:
     checkpoint: str
     graph: str
     plan: str
-    targets: tuple[str, ...]
-    weights: Format
-    element: Element
+    family: Family
     slots: int
     chunk: int
     length: int
-
-    @property
-    def family(self) -> Family:
-        return Family(self.targets, self.weights, self.element)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +101,10 @@ def _built(job: CompileJob) -> CompileResult:
     began = time.perf_counter()
     network = Network(binding(), Path(job.graph))
     network.fill(open_checkpoint(Path(job.checkpoint)).tensors, job.family)
-    if job.element == "float32" or job.length >= LONG:
+    if job.family.element == "float32" or job.length >= LONG:
         network.decompose()
-    listing = network.listing(Sizes(job.slots, job.chunk))
-    plan = network.built(listing, job.targets)
+    listing = network.listing(job.slots, job.chunk)
+    plan = network.built(listing, job.family.targets)
     digest = _written(Path(job.plan), plan)
     seconds = round(time.perf_counter() - began, 3)
     return CompileResult(seconds, _peak_bytes(), plan.nbytes, digest, listing)

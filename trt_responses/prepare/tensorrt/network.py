@@ -8,37 +8,19 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping  # decoded by its annotation
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 from trt_responses.frozen import dataclass
+from trt_responses.prepare.checkpoint.safetensors import Array, Tensor
 from trt_responses.prepare.faults import PrepareError
-from trt_responses.prepare.tensorrt.weights import DATA_TYPE, constant
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from types import ModuleType
-
-    from trt_responses.prepare.checkpoint.safetensors import Array, Tensor
-    from trt_responses.prepare.graph.onnx_file import Element
-    from trt_responses.prepare.tensorrt.binding import Binding
-    from trt_responses.prepare.tensorrt.targets import Family
-    from trt_responses.prepare.tensorrt.weights import Constant
-
-
-class Layer(Protocol):
-    """One of the builder's layers; the methods used here."""
-
-    def set_input(self, index: int, tensor: object) -> None: ...
-
+from trt_responses.prepare.graph.onnx_file import Element
+from trt_responses.prepare.tensorrt.binding import Binding
+from trt_responses.prepare.tensorrt.targets import Family
+from trt_responses.prepare.tensorrt.weights import DATA_TYPE, Constant, constant
 
 EXPERTS = re.compile(r"layers\.(\d+)\.(gate_up|down)")
-
-
-class Sizes(NamedTuple):
-    """The sizes of the two profiles: a decode step of every slot, a prefill chunk of one."""
-
-    slots: int
-    chunk: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +82,9 @@ class Network:
                 layer.__class__ = self._trt.IAttentionInputLayer
                 layer.attention.decomposable = True
 
-    def _places(self, names: set[str]) -> dict[str, list[tuple[Layer, int]]]:
-        found: dict[str, list[tuple[Layer, int]]] = {name: [] for name in names}
+    def _places(self, names: set[str]) -> dict[str, list[tuple[Any, int]]]:
+        """The builder's layers that read these tensors, and at which of their inputs."""
+        found: dict[str, list[tuple[Any, int]]] = {name: [] for name in names}
         for n in range(self._network.num_layers):
             layer = self._network.get_layer(n)
             for at in range(layer.num_inputs):
@@ -130,7 +113,8 @@ class Network:
         count = values.size * (2 if type == "FP4" else 1)
         return self._trt.Weights(getattr(self._trt.DataType, type), values.ctypes.data, count)
 
-    def listing(self, sizes: Sizes) -> Listing:
+    def listing(self, slots: int, chunk: int) -> Listing:
+        """`slots`: the rows of a decode step. `chunk`: the tokens of a prefill step."""
         network = self._network
         kinds = Counter(str(network.get_layer(n).type) for n in range(network.num_layers))
         inputs = tuple(_port(network.get_input(n)) for n in range(network.num_inputs))
@@ -140,7 +124,7 @@ class Network:
             outputs=tuple(_port(network.get_output(n)) for n in range(network.num_outputs)),
             profiles=tuple(
                 {port.name: tuple(_shape(port.shape, *each) for each in bounds) for port in inputs}
-                for bounds in _profiles(sizes)
+                for bounds in _profiles(slots, chunk)
             ),
             exact=self._exact,
         )
@@ -167,9 +151,9 @@ class Network:
         return memoryview(plan).cast("B")
 
 
-def _profiles(sizes: Sizes) -> tuple[tuple[tuple[int, int], ...], ...]:
+def _profiles(slots: int, chunk: int) -> tuple[tuple[tuple[int, int], ...], ...]:
     """Batch and tokens (the minimum, the optimum, the maximum) for decode, then for prefill."""
-    step, most = (sizes.slots, 1), (1, sizes.chunk)
+    step, most = (slots, 1), (1, chunk)
     return (step, step, step), ((1, 1), most, most)
 
 

@@ -12,8 +12,8 @@ from trt_responses.frozen import dataclass
 from trt_responses.prepare.checkpoint.open import Checkpoint
 from trt_responses.prepare.digests import source_facts
 from trt_responses.prepare.faults import WrongInput, refusal
-from trt_responses.prepare.graph.expert_file import expert_tensors
 from trt_responses.prepare.graph.onnx_file import Element
+from trt_responses.prepare.graph.weights import expert_tensors
 from trt_responses.prepare.graph.write import GraphSpec, grouped
 from trt_responses.prepare.shelf.card import Source
 from trt_responses.prepare.shelf.chain import Format

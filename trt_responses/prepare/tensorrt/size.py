@@ -1,21 +1,18 @@
-"""Estimates the size of a compiled model, the memory to compile it, and the layers per plan.
-Computes from the architecture's numbers and two measured rules.
+"""Estimates the size of a compiled model, the memory and time to compile it, and the layers per
+plan. Computes from the architecture's numbers and two measured rules.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
+from trt_responses.prepare.checkpoint.architecture import Architecture
 from trt_responses.prepare.faults import PrepareError
+from trt_responses.prepare.graph.onnx_file import Element
+from trt_responses.prepare.phases import rounded
 from trt_responses.prepare.progress import megabytes
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from trt_responses.prepare.checkpoint.architecture import Architecture
-    from trt_responses.prepare.graph.onnx_file import Element
-    from trt_responses.prepare.shelf.chain import Format
-    from trt_responses.prepare.tensorrt.targets import Family
+from trt_responses.prepare.shelf.chain import Format
+from trt_responses.prepare.tensorrt.targets import Family
 
 BITS: Mapping[Format, float] = {"mxfp4": 4.25, "int8": 8.5, "bf16": 16, "f16": 16, "f32": 32}
 """Bits of an expert's weight, with its share of the block's scale."""
@@ -35,6 +32,10 @@ MEMORY_SHARE = 0.85
 MOST_LAYERS = 8
 """The most layers in one plan: fewer plans cost fewer launches, larger ones more memory to
 compile."""
+BYTES_PER_S = 60e6
+"""Bytes compiled per second, measured on two cores; used until the first piece is done."""
+START_S = 1.0
+"""Seconds for a piece of any size: to start a process and import its packages."""
 
 
 def layer_bytes(a: Architecture, weights: Format, element: Element) -> float:
@@ -98,3 +99,15 @@ def group_size(
     while wanted is None and size < min(MOST_LAYERS, a.layers) and fits(2 * size):
         size *= 2
     return size
+
+
+def time_left(sizes: Mapping[str, float], name: str, spent_s: float) -> str:
+    """The place of a piece, and the time left with its own. `spent_s`: the time of the pieces
+    before it, which corrects the estimate."""
+    work = {piece: START_S + size / BYTES_PER_S for piece, size in sizes.items()}
+    names = list(work)
+    at = names.index(name)
+    before = sum(work[piece] for piece in names[:at])
+    rest = sum(work.values()) - before
+    slower = spent_s / before if before else 1.0
+    return f"{at + 1} of {len(names)}, about {rounded(rest * slower)} left"

@@ -98,13 +98,12 @@ def families(targets: Sequence[str], packed: bool, wanted: Format | None = None)
 def _element(chosen: Sequence[Target], wanted: Format | None) -> Element:
     if wanted == "f32":
         return "float32"
-    if wanted == "f16" or not any(target.bfloat16 for target in chosen):
-        if wanted == "bf16":
-            raise _refused("bf16", chosen[0], "f16")
+    bfloat16 = [target.bfloat16 for target in chosen]
+    if wanted == "bf16" and not all(bfloat16):
+        raise _refused("bf16", chosen[0], "f16")
+    if wanted == "f16" or not any(bfloat16):
         return "float16"
-    if not all(target.bfloat16 for target in chosen):
-        if wanted == "bf16":
-            raise _refused("bf16", chosen[0], "f16")
+    if not all(bfloat16):
         raise WrongInput(
             f"--targets: found {chosen[0].name} among others, expected it alone: it computes in "
             "float16 and they in bfloat16; prepare it with another --name, or pass --type f16 for "

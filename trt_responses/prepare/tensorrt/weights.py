@@ -4,25 +4,19 @@ Converts MXFP4 to each format, expert by expert, so that memory holds one whole 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
 from trt_responses.prepare.checkpoint.mxfp4 import SCALE_BIAS, VALUES, codes, dequantised
-from trt_responses.prepare.checkpoint.safetensors import narrow, widen
+from trt_responses.prepare.checkpoint.safetensors import Array, Bytes, Floats, Tensor, narrow, widen
+from trt_responses.prepare.graph.onnx_file import Element
+from trt_responses.prepare.shelf.chain import Format
+from trt_responses.prepare.tensorrt.targets import Family
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from numpy.typing import NDArray
-
-    from trt_responses.prepare.checkpoint.safetensors import Array, Tensor
-    from trt_responses.prepare.graph.onnx_file import Element
-    from trt_responses.prepare.shelf.chain import Format
-    from trt_responses.prepare.tensorrt.targets import Family
-
-    Tensors = Mapping[str, Tensor]
-    Order = Callable[[Array], Array]
+Tensors = Mapping[str, Tensor]
+Order = Callable[[Array], Array]
 
 BLOCK = 32
 DOUBLED = (VALUES * 2).astype(np.int8)
@@ -64,21 +58,22 @@ def _gate_first(rows: Array) -> Array:
 
 def _dense(stored: Array, order: Order, element: Element) -> Constant:
     experts, inputs, outputs = stored.shape
-    values = np.empty((experts, outputs, inputs), _numpy_type(element))
-    exact = True
-    for n in range(experts):
-        values[n], same = _as_element(order(stored[n].T), element)
-        exact &= same
-    return Constant(values, DATA_TYPE[element], values.shape, exact=exact)
+    return _converted((order(rows.T) for rows in stored), (experts, outputs, inputs), element)
 
 
 def _unpacked(blocks: Array, scales: Array, order: Order, element: Element) -> Constant:
-    values = np.empty(_logical(blocks), _numpy_type(element))
+    matrices = (order(dequantised(*pair)) for pair in zip(blocks, scales, strict=True))
+    return _converted(matrices, _logical(blocks), element)
+
+
+def _converted(matrices: Iterable[Array], shape: tuple[int, ...], element: Element) -> Constant:
+    """The experts' matrices in an element's type, one after the other."""
+    values = np.empty(shape, _numpy_type(element))
     exact = True
-    for n in range(len(values)):
-        values[n], same = _as_element(order(dequantised(blocks[n], scales[n])), element)
+    for n, matrix in enumerate(matrices):
+        values[n], same = _as_element(matrix, element)
         exact &= same
-    return Constant(values, DATA_TYPE[element], values.shape, exact=exact)
+    return Constant(values, DATA_TYPE[element], shape, exact=exact)
 
 
 def _four_bits(blocks: Array, scales: Array, order: Order, element: Element) -> Constant:
@@ -100,7 +95,7 @@ def _eight_bits(blocks: Array, scales: Array, order: Order, element: Element) ->
     return Constant(values, "INT8", values.shape, stored, DATA_TYPE[element], exact)
 
 
-def _each(order: Order, scales: Array) -> NDArray[np.uint8]:
+def _each(order: Order, scales: Array) -> Bytes:
     return np.stack([order(rows) for rows in np.asarray(scales, np.uint8)]).astype(np.uint8)
 
 
@@ -128,7 +123,7 @@ def _as_element(values: Array, element: Element) -> tuple[Array, bool]:
     """The values in an element's type, and whether the conversion is exact."""
     if element == "bfloat16" and values.dtype == np.uint16:
         return np.ascontiguousarray(values), True
-    plain: NDArray[np.float32] = widen(values)
+    plain: Floats = widen(values)
     if element == "float32":
         return np.ascontiguousarray(plain), True
     with np.errstate(over="ignore"):  # an overflow is not exact

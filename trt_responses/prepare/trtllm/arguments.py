@@ -1,4 +1,4 @@
-"""Reads and writes a file of arguments: YAML for TensorRT-LLM's own tools, in a simple form.
+"""Reads and spells a file of arguments: YAML for TensorRT-LLM's own tools, in a simple form.
 One line per argument, each value as JSON, which is valid YAML.
 """
 
@@ -9,15 +9,9 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from trt_responses.files import write_whole
 from trt_responses.prepare.faults import PrepareError, refusal
 
 NAME = re.compile(r"[a-z][a-z0-9_]*")
-
-
-def write_arguments(path: Path, arguments: Mapping[str, object], heading: str = "") -> None:
-    """Write a file of arguments with a heading."""
-    write_whole(path, text_of(arguments, heading))
 
 
 def text_of(arguments: Mapping[str, object], heading: str = "") -> str:

@@ -14,8 +14,8 @@ import asyncio
 import json
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import ClassVar
 
 from trt_responses.engine import Engine
 from trt_responses.files import write_whole
@@ -32,19 +32,25 @@ from trt_responses.prepare.files import (
 from trt_responses.prepare.hardware import Hardware, gpu_facts
 from trt_responses.prepare.machine import ServingMachine, library_versions
 from trt_responses.prepare.phases import Phases
-from trt_responses.prepare.pipeline import DIGEST_BYTES_PER_S, BuildTools, Built, Product, prepared
+from trt_responses.prepare.pipeline import (
+    DIGEST_BYTES_PER_S,
+    BuildTools,
+    Built,
+    Product,
+    Target,
+    prepared,
+)
 from trt_responses.prepare.shelf.card import (
     CARD,
     Card,
     DialectFacts,
     Kind,
     Source,
-    StoredWeights,
     compare,
     read_card,
 )
 from trt_responses.prepare.shelf.shelf import checked_name
-from trt_responses.prepare.trtllm.arguments import write_arguments
+from trt_responses.prepare.trtllm.arguments import text_of
 from trt_responses.prepare.trtllm.caches import Caches, caches_of, renew, set_aside
 from trt_responses.prepare.trtllm.model import Model, TemplateModel, open_model, weights_of
 from trt_responses.prepare.trtllm.plan import (
@@ -115,15 +121,14 @@ def prepare(
         refuse_harm(hardware, arguments)
     earlier = earlier_seconds(engines_dir / checked_name(name))
     target = _WarmUp(checkpoint, arguments, hardware, options, host, tools, earlier)
-    return prepared(target, engines_dir, name, tools, wait=wait)
+    return prepared(target, engines_dir, name, wait=wait)
 
 
-class _WarmUp:
+class _WarmUp(Target):
     """The target of `prepare.pipeline` for one set of arguments on one machine."""
 
-    kind: ClassVar[Kind] = "trtllm"
-    engine_for: ClassVar[None] = None
-    """None: the engine is verified by its two starts."""
+    kind: Kind = "trtllm"
+    checkpoint: Model
 
     def __init__(
         self,
@@ -136,17 +141,21 @@ class _WarmUp:
         earlier: Mapping[str, float],
     ) -> None:
         self.checkpoint = checkpoint
-        self.weight_type: StoredWeights = weights_of(checkpoint)
+        self.weight_type = weights_of(checkpoint)
+        self.tools = tools
         self._arguments = arguments
         self._hardware = hardware
         self._gpu_facts = gpu_facts(hardware.gpus)
         self._variables = chosen_class(options, hardware).variables
         self._options = options
         self._host = host
-        self._tools = tools
         self._earlier = earlier
         weights_bytes = checkpoint.size_bytes
         self._faults = machine_faults(hardware, arguments, weights_bytes, options.nodes)
+
+    @property
+    def engine_for(self) -> None:
+        """None: the engine is verified by its two starts."""
 
     def identity(self, source: Source) -> str:
         """A text of everything that the files depend on. The driver is recorded only."""
@@ -228,14 +237,14 @@ class _WarmUp:
         if isinstance(self.checkpoint, TemplateModel):
             facts["end_id"] = self.checkpoint.end_id
             write_whole(directory / DIALECT, json.dumps(self.checkpoint.language))
-            dialect = self._tools.dialect_for(directory / DIALECT, self._options.family)
+            dialect = self.tools.dialect_for(directory / DIALECT, self._options.family)
         write_whole(directory / CHECKPOINT, json.dumps(facts, indent=2) + "\n")
         gpu_class = chosen_class(self._options, self._hardware).name
         heading = (
             f"Profile {self._options.profile} for {gpu_class} GPUs.\n"
             f"Also read by: trtllm-serve CHECKPOINT --config {ARGUMENTS}"
         )
-        write_arguments(directory / ARGUMENTS, self._arguments, heading)
+        write_whole(directory / ARGUMENTS, text_of(self._arguments, heading))
         variables = {**caches.variables(), **self._variables}
         exports = "".join(f"export {name}='{value}'\n" for name, value in variables.items())
         write_whole(directory / VARIABLES, exports)
@@ -243,20 +252,18 @@ class _WarmUp:
 
     def _questions(self, directory: Path, dialect: DialectFacts | None) -> Questions:
         if dialect is None or not isinstance(self.checkpoint, TemplateModel):
-            return harmony_questions(self._tools.vocabulary)
+            return harmony_questions(self.tools.vocabulary)
         most = self._arguments["max_batch_size"]
         assert isinstance(most, int)
         places = [(n, size) for size in graph_sizes(most) for n in range(size)]
         texts = [QUESTION, *(numbered_text(*place) for place in places)]
-        question, *prompts = self._tools.prompts_for(directory / DIALECT, dialect.family, texts)
+        question, *prompts = self.tools.prompts_for(directory / DIALECT, dialect.family, texts)
         numbered = dict(zip(places, prompts, strict=True))
-        tokens = self.checkpoint.language["tokenizer.ggml.tokens"]
-        assert isinstance(tokens, list)
         return Questions(
             {"answer": question},
             lambda n, size: numbered[n, size],
             dialect.stop_ids,
-            tokens.__getitem__,
+            self.checkpoint.language["tokenizer.ggml.tokens"].__getitem__,
         )
 
     def _measured(
@@ -286,7 +293,7 @@ class _WarmUp:
             measured(
                 engine,
                 questions,
-                self._tools.clock,
+                self.tools.clock,
                 begin=phases.begin,
                 phases=names,
                 free_bytes=lambda: tuple(gpu.free_bytes for gpu in self._host.hardware().gpus),
@@ -302,10 +309,8 @@ def earlier_seconds(home: Path) -> dict[str, float]:
     """The seconds of each phase at earlier preparations of this engine, in any version."""
     found: dict[str, float] = {}
     for path in sorted(home.glob(f"*/{CARD}"), key=lambda path: path.stat().st_mtime_ns):
-        try:
+        with suppress(PrepareError):
             found |= read_card(path.parent).seconds
-        except PrepareError:
-            continue
     return found
 
 

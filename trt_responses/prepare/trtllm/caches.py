@@ -43,26 +43,21 @@ def caches_of(engine: Path, package: str, sm: str, arguments: Mapping[str, objec
     return Caches(engine / ROOM / f"{package}-sm{sm}-{digest}")
 
 
-def set_aside(caches: Caches) -> list[Path]:
+def set_aside(caches: Caches) -> None:
     """Rename every other cache in the engine's directory, so that no library loads it."""
-    room = caches.directory.parent
-    if not room.is_dir():
-        return []
-    strangers = [
-        path
-        for path in sorted(room.iterdir())
-        if path.is_dir() and path != caches.directory and not path.name.startswith(STALE)
-    ]
-    return [_renamed(path) for path in strangers]
+    for path in sorted(caches.directory.parent.glob("*")):
+        if path != caches.directory and not path.name.startswith(STALE):
+            _rename(path)
 
 
-def renew(caches: Caches) -> Path | None:
+def renew(caches: Caches) -> None:
     """Rename this cache too, so that the next start creates a new one."""
-    return _renamed(caches.directory) if caches.directory.is_dir() else None
+    _rename(caches.directory)
 
 
-def _renamed(path: Path) -> Path:
-    aside = path.with_name(f"{STALE}{path.name}")
-    if aside.exists():
-        shutil.rmtree(aside)
-    return path.replace(aside)
+def _rename(path: Path) -> None:
+    if path.is_dir():
+        aside = path.with_name(f"{STALE}{path.name}")
+        if aside.exists():
+            shutil.rmtree(aside)
+        path.replace(aside)

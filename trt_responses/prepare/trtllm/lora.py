@@ -12,9 +12,9 @@ from trt_responses.prepare.checkpoint.expected import expected_tensors
 from trt_responses.prepare.checkpoint.peft import CONFIG, MODULES, WEIGHTS, Peft, open_peft
 from trt_responses.prepare.faults import PrepareError, refusal
 from trt_responses.prepare.files import engine_file, sha256_of
-from trt_responses.prepare.shelf.adapter_changes import Imported
 from trt_responses.prepare.shelf.adapters import FOLDER, Adapter
 from trt_responses.prepare.shelf.card import Card, architecture_of
+from trt_responses.prepare.shelf.versions import now
 
 TARGETS = {
     "attn_q": "attn_q",
@@ -28,7 +28,7 @@ FILES = (WEIGHTS, CONFIG)
 PEFT_NAMES = {ours: theirs for theirs, ours in MODULES.items()}
 
 
-def import_adapter(source: Path, directory: Path, card: Card, name: str) -> Imported:
+def import_adapter(source: Path, directory: Path, card: Card, name: str) -> Adapter:
     """Check an adapter against an engine's model, and copy it into the folder of adapters."""
     if not source.is_dir():
         raise PrepareError(
@@ -45,7 +45,7 @@ def import_adapter(source: Path, directory: Path, card: Card, name: str) -> Impo
         shutil.copyfile(source / file, part / file)
     part.rename(folder)
     files = tuple(engine_file(folder / file, sha256_of(folder / file), name) for file in FILES)
-    return Imported(adapter.rank, adapter.modules, files)
+    return Adapter(name, source.name, adapter.rank, adapter.modules, files, now())
 
 
 def lora_arguments(adapters: Sequence[Adapter]) -> Mapping[str, object]:

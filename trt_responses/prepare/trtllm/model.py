@@ -5,11 +5,14 @@ tokeniser and the template only. Executes nothing, and does not interpret the te
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
 from trt_responses.frozen import dataclass
 from trt_responses.prepare.checkpoint.language import (
     MAX_TOKENIZER_CONFIG_BYTES,
+    MOST_TOKENS,
     TOKENIZER_CONFIG,
     id_of,
     language_of,
@@ -18,6 +21,7 @@ from trt_responses.prepare.checkpoint.open import (
     MAX_CONFIG_BYTES,
     Checkpoint,
     checkpoint_name,
+    config_number,
     indexed,
     inside,
     json_object,
@@ -25,12 +29,7 @@ from trt_responses.prepare.checkpoint.open import (
     refuse_pickles,
 )
 from trt_responses.prepare.faults import refusal, shown
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from trt_responses.prepare.shelf.card import StoredWeights
+from trt_responses.prepare.shelf.card import StoredWeights
 
 HARMONY = "gpt_oss"
 ARCHITECTURES = (
@@ -45,8 +44,6 @@ ARCHITECTURES = (
 """Classes in TensorRT-LLM's list of models for its PyTorch backend, of those whose tokenisers and
 templates are supported here."""
 WEIGHTS: Mapping[str, StoredWeights] = {"bfloat16": "bf16", "float16": "f16"}
-MOST_TOKENS = 1 << 20
-MOST = 1 << 24
 
 
 class Shape(NamedTuple):
@@ -70,7 +67,7 @@ class TemplateModel:
     size_bytes: int
     files: tuple[Path, ...]
     """All files that were read, and the weights."""
-    language: Mapping[str, object]
+    language: Mapping[str, Any]
     """The keys of its tokens as in a GGUF file, and its template."""
     end_id: int
     """The tokeniser's end id, with which TensorRT-LLM ends a guide."""
@@ -122,14 +119,14 @@ def _template_model(directory: Path, config: Mapping[str, object]) -> TemplateMo
     if not isinstance(stored, str) or stored not in WEIGHTS:
         raise refusal("config.json, torch_dtype", shown(stored), " or ".join(WEIGHTS))
     refuse_pickles(directory)
-    heads = _number(config, "num_attention_heads")
+    heads = config_number(config, "num_attention_heads")
     shape = Shape(
-        context=_number(config, "max_position_embeddings"),
+        context=config_number(config, "max_position_embeddings"),
         heads=heads,
-        kv_heads=_number(config, "num_key_value_heads", heads),
+        kv_heads=config_number(config, "num_key_value_heads", heads),
         experts=0,
     )
-    rows = _number(config, "vocab_size")
+    rows = config_number(config, "vocab_size")
     if rows > MOST_TOKENS:
         raise refusal("config.json, vocab_size", rows, f"at most {MOST_TOKENS}")
     tensors, shards = indexed(directory)
@@ -146,19 +143,10 @@ def _template_model(directory: Path, config: Mapping[str, object]) -> TemplateMo
     )
 
 
-def _end_id(directory: Path, language: Mapping[str, object]) -> int:
+def _end_id(directory: Path, language: Mapping[str, Any]) -> int:
     named = json_object(directory, TOKENIZER_CONFIG, MAX_TOKENIZER_CONFIG_BYTES).get("eos_token")
-    tokens = language["tokenizer.ggml.tokens"]
-    assert isinstance(tokens, list)
-    if (found := id_of(named, tokens)) is None:
+    if (found := id_of(named, language["tokenizer.ggml.tokens"])) is None:
         raise refusal(
             f"{TOKENIZER_CONFIG}, eos_token", shown(named), "one of its tokens, which ends a guide"
         )
-    return found
-
-
-def _number(config: Mapping[str, object], key: str, otherwise: int | None = None) -> int:
-    found = config.get(key, otherwise)
-    if type(found) is not int or not 0 < found < MOST:
-        raise refusal(f"config.json, {key}", shown(found), f"a number below {MOST}")
     return found

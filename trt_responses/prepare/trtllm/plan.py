@@ -7,19 +7,25 @@ from __future__ import annotations
 from collections.abc import Mapping  # read by dataclasses
 from dataclasses import field
 from pathlib import Path  # likewise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from trt_responses.frozen import dataclass
 from trt_responses.prepare.faults import PrepareError, WrongInput, refusal
 from trt_responses.prepare.files import ARGUMENTS, CHECKPOINT, json_or_nothing
+from trt_responses.prepare.hardware import Hardware
+from trt_responses.prepare.shelf.adapters import FOLDER, adapters_of
+from trt_responses.prepare.shelf.card import Card, Status
 from trt_responses.prepare.trtllm.arguments import read_arguments
 from trt_responses.prepare.trtllm.caches import caches_of, set_aside
-from trt_responses.prepare.trtllm.model import TemplateModel, shape_of
+from trt_responses.prepare.trtllm.lora import lora_arguments
+from trt_responses.prepare.trtllm.model import Model, TemplateModel, shape_of
 from trt_responses.prepare.trtllm.preflight import gpu_class_of
 from trt_responses.prepare.trtllm.profiles import (
     DRAFT_CLASS,
     DRAFT_PROFILE,
     DRAFTED,
+    Arguments,
+    GpuClass,
     ProfileName,
     arguments_for,
     class_named,
@@ -27,12 +33,6 @@ from trt_responses.prepare.trtllm.profiles import (
     of_another_model,
     with_draft,
 )
-
-if TYPE_CHECKING:
-    from trt_responses.prepare.hardware import Hardware
-    from trt_responses.prepare.shelf.card import Card, Status
-    from trt_responses.prepare.trtllm.model import Model
-    from trt_responses.prepare.trtllm.profiles import Arguments, GpuClass
 
 VARIABLES = "env"
 EXIT_STATUS: Mapping[Status, int] = {"verified": 0, "built": 1, "planned": 3}
@@ -66,8 +66,10 @@ class Served(NamedTuple):
     checkpoint: Path
     arguments: Mapping[str, object]
     variables: Mapping[str, str]
-    end_id: int | None = None
+    end_id: int | None
     """The id that ends a guide; None for gpt-oss."""
+    adapters: Mapping[str, Path]
+    """The directories of its adapters by name."""
 
 
 def chosen_arguments(options: TrtLlmOptions, hardware: Hardware, checkpoint: Model) -> Arguments:
@@ -129,10 +131,9 @@ def _check_overrides(overrides: Mapping[str, object], usual: Arguments) -> None:
 
 def chosen_class(options: TrtLlmOptions, hardware: Hardware) -> GpuClass:
     """The GPU class in the options, or the machine's; hopper if there is neither."""
-    found = gpu_class_of(hardware)
     if options.gpu_class is not None:
         return class_named(options.gpu_class)
-    return found or class_named("hopper")
+    return gpu_class_of(hardware) or class_named("hopper")
 
 
 def served(directory: Path, card: Card) -> Served:
@@ -155,4 +156,11 @@ def served(directory: Path, card: Card) -> Served:
     caches = caches_of(directory, card.libraries["tensorrt_llm"], sm, arguments)
     set_aside(caches)
     variables = {**caches.variables(), **class_of(int(sm)).variables}
-    return Served(checkpoint, arguments, variables, end_id if isinstance(end_id, int) else None)
+    adapters = adapters_of(directory)
+    return Served(
+        checkpoint,
+        {**lora_arguments(adapters), **arguments},
+        variables,
+        end_id if isinstance(end_id, int) else None,
+        {each.name: (directory / FOLDER / each.place).absolute() for each in adapters},
+    )

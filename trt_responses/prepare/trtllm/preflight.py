@@ -4,24 +4,19 @@ Compares given facts with the requirements; starts nothing.
 
 from __future__ import annotations
 
+import math
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
+from trt_responses.prepare.checkpoint.open import Checkpoint
 from trt_responses.prepare.faults import PrepareError, shown
 from trt_responses.prepare.files import json_or_nothing
+from trt_responses.prepare.hardware import Hardware
 from trt_responses.prepare.known_bad import known_bad
 from trt_responses.prepare.progress import megabytes
-from trt_responses.prepare.trtllm.model import TemplateModel, shape_of
-from trt_responses.prepare.trtllm.profiles import class_of, parallel_fault
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
-    from trt_responses.prepare.checkpoint.open import Checkpoint
-    from trt_responses.prepare.hardware import Hardware
-    from trt_responses.prepare.trtllm.model import Model
-    from trt_responses.prepare.trtllm.profiles import GpuClass
+from trt_responses.prepare.trtllm.model import Model, TemplateModel, shape_of
+from trt_responses.prepare.trtllm.profiles import GpuClass, class_of, parallel_fault
 
 OLDEST_PACKAGE = (1, 2, 1)
 OLDEST_DRIVER = 575
@@ -211,10 +206,7 @@ def _room(hardware: Hardware, arguments: Mapping[str, object], world: int) -> It
 
 def _world(arguments: Mapping[str, object]) -> int:
     sizes = (arguments.get("tensor_parallel_size"), arguments.get("pipeline_parallel_size"))
-    world = 1
-    for size in sizes:
-        world *= size if isinstance(size, int) else 1
-    return world
+    return math.prod(size for size in sizes if isinstance(size, int))
 
 
 def _numbers(version: str) -> tuple[int, ...]:

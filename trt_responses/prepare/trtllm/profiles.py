@@ -122,11 +122,7 @@ def arguments_for(
         "stream_interval": chosen.stream_interval,
         "num_postprocess_workers": 0,
         "guided_decoding_backend": GUIDES,
-        "kv_cache_config": {
-            "enable_block_reuse": True,
-            "free_gpu_memory_fraction": KV_FRACTION,
-            "dtype": gpu_class.kv_dtype if chosen.quick_cache else "auto",
-        },
+        "kv_cache_config": _cache(dtype=gpu_class.kv_dtype if chosen.quick_cache else "auto"),
         "cuda_graph_config": {"max_batch_size": chosen.max_batch_size, "enable_padding": True},
         "moe_config": {"backend": gpu_class.moe_backend},
     }
@@ -135,17 +131,19 @@ def arguments_for(
     return found
 
 
+def _cache(
+    share: float = KV_FRACTION, *, reuse: bool = True, dtype: str = "auto"
+) -> dict[str, object]:
+    """The arguments of the cache of contexts. `share`: of a GPU's free memory."""
+    return {"enable_block_reuse": reuse, "free_gpu_memory_fraction": share, "dtype": dtype}
+
+
 def of_another_model(arguments: Arguments) -> Arguments:
     """The arguments for a model other than gpt-oss: the same batches, contexts and graphs, and the
     package's defaults for kernels, the cache's type and the distribution of experts."""
     left = ("moe_config", "moe_expert_parallel_size", "attention_dp_config")
-    cache = {
-        "enable_block_reuse": True,
-        "free_gpu_memory_fraction": KV_FRACTION,
-        "dtype": "auto",
-    }
     kept = {name: value for name, value in arguments.items() if name not in left}
-    return {**kept, "enable_attention_dp": False, "kv_cache_config": cache}
+    return {**kept, "enable_attention_dp": False, "kv_cache_config": _cache()}
 
 
 def with_draft(arguments: Arguments, draft: str) -> Arguments:
@@ -155,11 +153,7 @@ def with_draft(arguments: Arguments, draft: str) -> Arguments:
         **arguments,
         "max_batch_size": DRAFT_BATCH,
         "cuda_graph_config": {"max_batch_size": DRAFT_BATCH, "enable_padding": True},
-        "kv_cache_config": {
-            "enable_block_reuse": False,
-            "free_gpu_memory_fraction": DRAFT_KV_FRACTION,
-            "dtype": "auto",
-        },
+        "kv_cache_config": _cache(DRAFT_KV_FRACTION, reuse=False),
         "speculative_config": {
             "decoding_type": "Eagle",
             "max_draft_len": DRAFT_TOKENS,

@@ -5,20 +5,16 @@ Uses the engine interface and a clock; works with any engine.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
-from trt_responses.engine import Gathered, GenerateOptions
+from trt_responses.engine import Chunk, Engine, Gathered, GenerateOptions
 from trt_responses.errors import ApiError
 from trt_responses.frozen import dataclass
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.trtllm.profiles import graph_sizes
 from trt_responses.tokens.control import CONTROL
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from trt_responses.engine import Chunk, Engine
-    from trt_responses.tokens.vocabulary import Vocabulary
+from trt_responses.tokens.vocabulary import Vocabulary
 
 STOPS = (CONTROL.return_, CONTROL.call)
 BATCH_TOKENS = 16
@@ -144,36 +140,23 @@ async def measured(
         for phase in phases[1:]:
             begin(phase)
         sizes = graph_sizes(engine.limits().max_batch) if phases[1:] else []
-        seen = await batches(engine, questions, sizes, clock)
-        answers = await greedy(engine, questions, clock)
+        batches = []
+        for size in sizes:
+            prompts = [questions.numbered(n, size) for n in range(size)]
+            batches.append(await _batch(engine, prompts, clock))
+        answers = await greedy(engine, questions)
         free = free_bytes()
         ignores = tuple(sorted(engine.limits().ignores))
     finally:
         await engine.stop(STOP_S)
-    return Start(seconds, tuple(seen), answers, free, ignores)
+    return Start(seconds, tuple(batches), answers, free, ignores)
 
 
-async def batches(
-    engine: Engine,
-    questions: Questions,
-    sizes: Iterable[int],
-    clock: Callable[[], float],
-) -> list[Batch]:
-    """Measure each size once. All prompts differ, so that no cache shortens the work."""
-    found = []
-    for size in sizes:
-        prompts = [questions.numbered(n, size) for n in range(size)]
-        found.append(await _batch(engine, prompts, clock))
-    return found
-
-
-async def greedy(
-    engine: Engine, questions: Questions, clock: Callable[[], float]
-) -> tuple[Greedy, ...]:
+async def greedy(engine: Engine, questions: Questions) -> tuple[Greedy, ...]:
     """The greedy answers to the fixed prompts."""
     found = []
     for name, prompt in questions.fixed.items():
-        sink = Timed(clock)
+        sink = Gathered()
         options = GenerateOptions(ANSWER_TOKENS, questions.stop_ids, temperature=0.0)
         last = await _ended(engine, prompt, options, sink)
         ends_with = "length" if last.stop_id is None else questions.name_of(last.stop_id)
@@ -184,6 +167,7 @@ async def greedy(
 async def _batch(
     engine: Engine, prompts: Sequence[Sequence[int]], clock: Callable[[], float]
 ) -> Batch:
+    """Measure a batch once. All prompts differ, so that no cache shortens the work."""
     options = GenerateOptions(BATCH_TOKENS, (), temperature=0.0)
     began, sinks = clock(), [Timed(clock) for _ in prompts]
     pairs = zip(prompts, sinks, strict=True)
@@ -195,7 +179,7 @@ async def _batch(
 
 
 async def _ended(
-    engine: Engine, prompt: Sequence[int], options: GenerateOptions, sink: Timed
+    engine: Engine, prompt: Sequence[int], options: GenerateOptions, sink: Gathered
 ) -> Chunk:
     try:
         engine.generate(prompt, options, sink)

@@ -25,7 +25,7 @@ from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.graph import onnx_file
 from trt_responses.prepare.graph.builder import Builder
 from trt_responses.prepare.graph.experts import capacity, dispatched
-from trt_responses.prepare.graph.onnx_file import INT64, Element, Port, Shape
+from trt_responses.prepare.graph.onnx_file import INT64, Element, Shape
 from trt_responses.prepare.graph.weights import PROJECTIONS, dense, input_name, packed
 from trt_responses.prepare.graph.write import GraphSpec, grouped, write
 
@@ -50,10 +50,6 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
     return open_checkpoint(write_checkpoint(folder, Recipe(SMALL, "mxfp4")))
 
 
-def ports(*found: Port) -> tuple[Port, ...]:
-    return found
-
-
 def test_the_ports_are_those_of_the_contract(checkpoint: Checkpoint, tmp_path: Path) -> None:
     written = write(planned(checkpoint, "float16", group=1), checkpoint, tmp_path)
     assert [link.name for link in written.links] == [
@@ -62,32 +58,33 @@ def test_the_ports_are_those_of_the_contract(checkpoint: Checkpoint, tmp_path: P
         "layers_01_01",
         "head",
     ]
-    hidden = ("B", "S", SMALL.hidden)
+    hidden = f"float16 B,S,{SMALL.hidden}"
     embed, _, second, head = written.links
-    assert embed.inputs == ports(Port("input_ids", "int64", ("B", "S")))
-    assert embed.outputs == ports(Port("hidden", "float16", hidden))
-    assert second.layers == range(1, 2)
-    assert second.inputs == ports(
-        Port("hidden", "float16", hidden),
-        Port("lens", "int64", ("B",)),
-        Port("past_k_1", "float16", ("B", 2, 401, 64)),
-        Port("past_v_1", "float16", ("B", 2, 401, 64)),
-        Port("layers.1.gate_up", "float16", (4, 128, SMALL.hidden)),
-        Port("layers.1.down", "float16", (4, SMALL.hidden, 64)),
-    )
-    assert second.outputs == ports(
-        Port("present_k_1", "float16", ("B", 2, 401, 64)),
-        Port("present_v_1", "float16", ("B", 2, 401, 64)),
-        Port("hidden_out", "float16", hidden),
-        Port("overflow", "int64", (1,)),
-    )
-    assert head.inputs == ports(Port("hidden", "float16", hidden), Port("last", "int64", ("B",)))
-    assert head.outputs == ports(
-        Port("values", "float32", ("B", 20)),
-        Port("ids", "int64", ("B", 20)),
-        Port("lse", "float32", ("B",)),
-        Port("logits", "float32", ("B", 201_088)),
-    )
+    assert [*embed.inputs.items()] == [("input_ids", "int64 B,S")]
+    assert [*embed.outputs.items()] == [("hidden", hidden)]
+    assert (embed.first, embed.count) == (head.first, head.count) == (0, 0)
+    assert (second.first, second.count) == (1, 1)
+    assert [*second.inputs.items()] == [
+        ("hidden", hidden),
+        ("lens", "int64 B"),
+        ("past_k_1", "float16 B,2,401,64"),
+        ("past_v_1", "float16 B,2,401,64"),
+        ("layers.1.gate_up", f"float16 4,128,{SMALL.hidden}"),
+        ("layers.1.down", f"float16 4,{SMALL.hidden},64"),
+    ]
+    assert [*second.outputs.items()] == [
+        ("present_k_1", "float16 B,2,401,64"),
+        ("present_v_1", "float16 B,2,401,64"),
+        ("hidden_out", hidden),
+        ("overflow", "int64 1"),
+    ]
+    assert [*head.inputs.items()] == [("hidden", hidden), ("last", "int64 B")]
+    assert [*head.outputs.items()] == [
+        ("values", "float32 B,20"),
+        ("ids", "int64 B,20"),
+        ("lse", "float32 B"),
+        ("logits", "float32 B,201088"),
+    ]
 
 
 @pytest.mark.parametrize("element", ELEMENTS)
@@ -101,8 +98,8 @@ def test_every_element_type_gives_valid_files_that_say_their_ports(
         path = written.folder / f"{link.name}.onnx"
         onnx.checker.check_model(path, full_check=True)
         found = onnx.load(path, load_external_data=False).graph
-        assert [port.name for port in found.input] == [port.name for port in link.inputs]
-        assert [port.name for port in found.output] == [port.name for port in link.outputs]
+        assert [port.name for port in found.input] == [*link.inputs]
+        assert [port.name for port in found.output] == [*link.outputs]
 
 
 def test_each_element_type_is_the_same_graph(checkpoint: Checkpoint, tmp_path: Path) -> None:
@@ -152,10 +149,9 @@ def test_the_same_plan_writes_the_same_bytes_and_tells_their_digests(
     plan, told = planned(checkpoint), list[int]()
     first = write(plan, checkpoint, tmp_path / "a", told.append)
     second = write(plan, checkpoint, tmp_path / "b")
-    assert [link.digests for link in first.links] == [link.digests for link in second.links]
-    digests = {name: digest for link in first.links for name, digest in link.digests.items()}
-    assert digests.keys() == {path.name for path in first.folder.iterdir()}
-    for name, digest in digests.items():
+    assert first.digests == second.digests
+    assert first.digests.keys() == {path.name for path in first.folder.iterdir()}
+    for name, digest in first.digests.items():
         assert hashlib.sha256((first.folder / name).read_bytes()).hexdigest() == digest
     sizes = {path.suffix: path.stat().st_size for path in first.folder.iterdir()}
     assert sizes[".onnx"] < 200_000, "weights lie beside the graph, not in it"

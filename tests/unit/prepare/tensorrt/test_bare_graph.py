@@ -18,8 +18,7 @@ from tests.support.scripted.engine import Die, Script, ScriptedEngine
 from trt_responses.prepare.checkpoint.open import open_checkpoint
 from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.files import EXPERTS, FINISHED, GRAPH
-from trt_responses.prepare.graph.expert_file import open_experts
-from trt_responses.prepare.graph.weights import dense
+from trt_responses.prepare.graph.weights import dense, open_experts
 from trt_responses.prepare.machine import this_machine
 from trt_responses.prepare.pipeline import BuildTools, Built
 from trt_responses.prepare.shelf import shelf

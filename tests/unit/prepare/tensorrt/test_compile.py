@@ -293,12 +293,12 @@ def test_what_the_compiler_cannot_do_is_told_in_its_own_words_and_leaves_no_plan
 ) -> None:
     """FP4 for a GPU without it, asked past our own table: the library refuses it too. About 1 s."""
     from trt_responses.prepare.tensorrt.job import CompileJob
+    from trt_responses.prepare.tensorrt.targets import Family
 
     graph = two_families.built.directory / "graph" / "layers_00_00.onnx"
     plan = tmp_path / "layers_00_00.plan"
-    job = CompileJob(
-        str(packed), str(graph), str(plan), ("sm86",), "mxfp4", "bfloat16", 4, 128, 512
-    )
+    family = Family(("sm86",), "mxfp4", "bfloat16")
+    job = CompileJob(str(packed), str(graph), str(plan), family, 4, 128, 512)
     with pytest.raises(PrepareError, match=r"cannot compile it for sm86: .*fp4_e2m1"):
         compiled(job)
     assert list(tmp_path.iterdir()) == []

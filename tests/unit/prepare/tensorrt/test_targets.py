@@ -27,13 +27,12 @@ from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.graph.weights import dense
 from trt_responses.prepare.memory import memory
 from trt_responses.prepare.pipeline import BuildTools
-from trt_responses.prepare.shelf.plans import release_of
+from trt_responses.prepare.shelf.plans import release_in
 from trt_responses.prepare.tensorrt import network
 from trt_responses.prepare.tensorrt.binding import binding
 from trt_responses.prepare.tensorrt.build import Compiler, prepare
-from trt_responses.prepare.tensorrt.eta import Eta
 from trt_responses.prepare.tensorrt.options import TensorRtOptions
-from trt_responses.prepare.tensorrt.size import group_size, peak_bytes, plan_bytes
+from trt_responses.prepare.tensorrt.size import group_size, peak_bytes, plan_bytes, time_left
 from trt_responses.prepare.tensorrt.targets import (
     TARGETS,
     Family,
@@ -43,7 +42,7 @@ from trt_responses.prepare.tensorrt.targets import (
 from trt_responses.prepare.tensorrt.weights import constant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from trt_responses.prepare.checkpoint.open import Checkpoint
     from trt_responses.prepare.shelf.chain import Format
@@ -467,25 +466,20 @@ def test_a_container_s_limit_counts_where_it_is_the_lower_one(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("head", [b"", b"vtrt", b"GGUF" + bytes(40)])
-def test_a_head_that_is_no_plan_s_is_refused(head: bytes) -> None:
+def test_a_head_that_is_no_plan_s_is_refused(head: bytes, tmp_path: Path) -> None:
+    (tmp_path / "embed.plan").write_bytes(head)
     with pytest.raises(PrepareError, match=r"embed\.plan: found a head of"):
-        release_of(head, "embed.plan")
+        release_in(tmp_path / "embed.plan")
 
 
 # --- progress, and the command line -------------------------------------------------------------
 
 
-def clock_of(*times: float) -> Callable[[], float]:
-    ticks = iter(times)
-    return lambda: next(ticks)
-
-
 def test_the_time_that_is_left_follows_what_the_first_plans_took() -> None:
     sizes = {"embed": 59 * 60e6, "layers": 119 * 60e6, "head": 59 * 60e6}
-    pace = Eta(clock_of(0.0, 30.0, 90.0), sizes)
-    assert pace.begin("embed") == "1 of 3, about 4 min left"
-    assert pace.begin("layers") == "2 of 3, about 90 s left".replace("90 s", "2 min")
-    assert pace.begin("head") == "3 of 3, about 30 s left"
+    assert time_left(sizes, "embed", 0.0) == "1 of 3, about 4 min left"
+    assert time_left(sizes, "layers", 30.0) == "2 of 3, about 90 s left".replace("90 s", "2 min")
+    assert time_left(sizes, "head", 90.0) == "3 of 3, about 30 s left"
 
 
 def test_the_command_line_says_what_it_wishes(monkeypatch: pytest.MonkeyPatch) -> None:

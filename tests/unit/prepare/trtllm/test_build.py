@@ -29,7 +29,7 @@ from trt_responses.prepare.faults import PrepareError
 from trt_responses.prepare.hardware import Gpu, Hardware, gpu_facts, visible_gpus
 from trt_responses.prepare.machine import ServingMachine
 from trt_responses.prepare.shelf.card import compare, read_card
-from trt_responses.prepare.trtllm.arguments import read_arguments, text_of, write_arguments
+from trt_responses.prepare.trtllm.arguments import read_arguments, text_of
 from trt_responses.prepare.trtllm.caches import caches_of
 from trt_responses.prepare.trtllm.plan import EXIT_STATUS, TrtLlmOptions, chosen_arguments, served
 from trt_responses.prepare.trtllm.preflight import machine_faults
@@ -291,7 +291,7 @@ def test_what_the_card_names_is_compared_before_weights(
     newer = replace(here, libraries={**here.libraries, "tensorrt_llm": "1.3.0"})
     assert "tensorrt_llm: the card says 1.2.1" in (compare(card, directory, newer) or "")
     arguments = directory / "llm_args.yaml"
-    write_arguments(arguments, {**read_arguments(arguments), "max_batch_size": 1})
+    arguments.write_text(text_of({**read_arguments(arguments), "max_batch_size": 1}))
     assert "llm_args.yaml" in (compare(card, directory, here) or "")
     shard = next(source.glob("*.safetensors"))
     shard.write_bytes(b"short")
