@@ -21,11 +21,6 @@ if TYPE_CHECKING:
 
     from trt_responses.tokens.vocabulary import Vocabulary
 
-    class Ids(Protocol):
-        """Unsigned 32-bit ids in this machine's byte order."""
-
-        def tobytes(self) -> bytes: ...
-
 
 SLICE = 2048
 """Characters per call of openai-harmony: 0.2 ms of prose, 2 ms at worst."""
@@ -38,14 +33,6 @@ LONGEST_TOKEN = 128
 CHECKED_AT_ONCE = 65_536
 """Characters searched for surrogates, or encoded, between two pauses."""
 _SURROGATES = re.compile("[\ud800-\udfff]+")
-
-
-class Shortcut(Protocol):
-    """Tokenises some texts faster than openai-harmony, to the same ids."""
-
-    def encode(self, text: str, at: int) -> tuple[Ids, int] | None:
-        """The ids from `at`, the start of a pre-token, and their end; None if this is no faster."""
-        ...
 
 
 class LongRuns(Protocol):
@@ -68,14 +55,12 @@ class Tokeniser:
         *,
         slice_chars: int = SLICE,
         native: Callable[[str], list[int]] | None = None,
-        shortcut: Shortcut | None = None,
         long_runs: LongRuns | None = None,
     ) -> None:
         self.native = native or vocabulary.encode_plain
         """openai-harmony's encoder."""
         self._slice_chars = slice_chars
         self._unpaused = 0
-        self.shortcut = shortcut
         self.long_runs = long_runs
         self.token_bytes = vocabulary.token_bytes
 
@@ -107,12 +92,7 @@ class Tokeniser:
         while at < len(text):
             if at:
                 yield
-            short = self.shortcut.encode(text, at) if self.shortcut is not None else None
-            if short is not None:
-                some, at = short
-                ids.frombytes(some.tobytes())
-            else:
-                at = yield from self._slice(text, at, ids, at_most)
+            at = yield from self._slice(text, at, ids, at_most)
             refuse_longer(len(ids), at_most)
 
     def _slice(
