@@ -16,7 +16,6 @@ from typing import NamedTuple, Protocol
 
 from trt_responses.engine import (
     Chunk,
-    Gathered,
     GenerateOptions,
     Guide,
     GuideKind,
@@ -121,7 +120,7 @@ class DistantEngine(ABC):
         self._patience = patience or Patience()
         self._find_ignored = find_ignored
         self._sleep = sleep
-        self._now_ns = now_ns
+        self.now_ns = now_ns
         self._limits = Limits(0, 0)
         self._down: str | None = "The engine has not been started."
         self._last_progress_ns = now_ns()
@@ -191,7 +190,8 @@ class DistantEngine(ABC):
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _over(self, request: Running) -> None:
+    def over(self, request: Running) -> None:
+        """Forget a request, before its last push."""
         self._running.pop(request, None)
         self._last_progress_ns = max(self._last_progress_ns, request.last_step_ns)
 
@@ -241,7 +241,7 @@ class DistantEngine(ABC):
         self._limits = await proven_limits(
             limits, self._begin, self._find_ignored, deadline_s, self._probe
         )
-        self._last_progress_ns = self._now_ns()
+        self._last_progress_ns = self.now_ns()
         self._down = None
 
     async def _watch(self) -> None:
@@ -273,7 +273,7 @@ class DistantEngine(ABC):
 
     async def _ask_for_an_id(self) -> None:
         """Check that a healthy engine also makes progress while requests wait."""
-        now_ns, patience = self._now_ns(), self._patience
+        now_ns, patience = self.now_ns(), self._patience
         for request in tuple(self._running):
             if request.last_step_ns and now_ns - request.last_step_ns >= patience.idle_s * 1e9:
                 request.break_off(
@@ -300,25 +300,20 @@ async def proven_limits(
     """The limits with working guides only, and with the options that the engine ignores. Raises an
     `Away` if the engine returns no token."""
 
-    async def last(options: GenerateOptions) -> Chunk:
-        end = await last_chunk(
-            lambda sink: begin(probe, options, options.max_tokens, sink), deadline_s
+    async def ended(prompt_ids: Sequence[int], options: GenerateOptions) -> Chunk:
+        return await last_chunk(
+            lambda sink: begin(prompt_ids, options, options.max_tokens, sink), deadline_s
         )
+
+    async def last(options: GenerateOptions) -> Chunk:
+        end = await ended(probe, options)
         if end.lost is not None:
             raise Away(end.error)
         return end
 
     async def answer(prompt_ids: Sequence[int], options: GenerateOptions) -> Sequence[int]:
-        sink = Gathered()
-        handle = begin(prompt_ids, options, options.max_tokens, sink)
-        try:
-            async with asyncio.timeout(deadline_s):
-                end = await sink.last
-        except TimeoutError:
-            return ()
-        finally:
-            handle.abort()
-        return () if end.error else sink.token_ids
+        end = await ended(prompt_ids, options)
+        return () if end.error else end.token_ids
 
     guides = {
         kind: ends

@@ -128,13 +128,6 @@ class HttpEngine(DistantEngine):
         the engine is lost. A broken connection to a healthy engine loses one request alone."""
         self._spawn(self._failed(request, chunk, "died" if broken else None))
 
-    def ended(self, request: Request) -> None:
-        """Forget a request, before its last push."""
-        self._over(request)
-
-    def now_ns(self) -> int:
-        return self._now_ns()
-
     async def _failed(self, request: Request, chunk: Chunk, lost: Loss | None) -> None:
         trouble = await self._judge()
         if trouble is not None:
@@ -272,7 +265,7 @@ class Request:
     def _leave(self) -> None:
         self.over = True
         self.stream.leave()
-        self._engine.ended(self)
+        self._engine.over(self)
 
 
 def _fault(body: bytes, status: int) -> str:

@@ -104,8 +104,8 @@ class GrpcEngine(DistantEngine):
     ) -> Request:
         assert self._protocol is not None
         name = "-".join(filter(None, (options.request_id, next(self._names))))
-        now_ns, judge = self._now_ns, self._loss
-        request = Request(name, options, left, sink, now_ns, self._over, self._abandon, judge)
+        now_ns, judge = self.now_ns, self._loss
+        request = Request(name, options, left, sink, now_ns, self.over, self._abandon, judge)
         if left <= 0:
             asyncio.get_running_loop().call_soon(request.end, Chunk(finish="length"))
             return request

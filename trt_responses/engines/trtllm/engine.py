@@ -361,16 +361,8 @@ class TrtLlmEngine:
         return True
 
     async def _answer(self, prompt_ids: Sequence[int], options: GenerateOptions) -> Sequence[int]:
-        sink = Gathered()
-        try:
-            handle = self._begin(prompt_ids, options, options.max_tokens, sink)
-        except ApiError:  # refused, so not ignored
-            return ()
-        try:
-            async with asyncio.timeout(self._patience.first_answer_s):
-                await sink.last
-        except TimeoutError:
-            return ()
-        finally:
-            handle.abort()
-        return () if sink.last.result().error else sink.token_ids
+        end = await last_chunk(
+            lambda sink: self._begin(prompt_ids, options, options.max_tokens, sink),
+            self._patience.first_answer_s,
+        )
+        return () if end.error else end.token_ids  # an option that is refused is not ignored
