@@ -1,7 +1,7 @@
 """An engine of another server over gRPC: `trtllm-serve --grpc` or `vllm serve --grpc`.
 
-This module sends and aborts requests; `distant` has the engine's life, and the protocol module
-makes and reads messages.
+This module finds the server's protocol, and sends and aborts requests; `distant` has the engine's
+life, and a protocol makes and reads messages.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from typing import Any, NamedTuple
 
 from trt_responses.engine import Chunk, GenerateOptions, Limits, Loss, Sink
 from trt_responses.engines.ask import Ask, ignored_options
-from trt_responses.engines.distant import DistantEngine, Patience, Trouble
-from trt_responses.engines.grpc.discovery import connected_protocol, read_limits, trouble_of
-from trt_responses.engines.grpc.protocol import Fault, IdProtocol
+from trt_responses.engines.distant import Away, DistantEngine, Patience, Trouble
+from trt_responses.engines.grpc.protocol import Fault, IdProtocol, fault_of
 from trt_responses.engines.grpc.request import Request
+from trt_responses.engines.grpc.trtllm import TrtLlmProtocol
+from trt_responses.engines.grpc.vllm import VllmProtocol
 from trt_responses.errors import InvalidRequest, StartupError
 
 CHANNEL = (
@@ -87,13 +88,18 @@ class GrpcEngine(DistantEngine):
         await super().start()
 
     async def _describe(self) -> Limits:
+        import grpc
+
         answer_s = self._patience.answer_s
-        self._protocol = await connected_protocol(self._channel, answer_s)
-        return await read_limits(self._protocol, answer_s)
+        self._protocol = await _connected_protocol(self._channel, answer_s)
+        try:
+            return await self._protocol.describe(answer_s)
+        except grpc.aio.AioRpcError as error:
+            raise Away(str(fault_of(error))) from None
 
     async def _trouble(self) -> Trouble | None:
         assert self._protocol is not None
-        return await trouble_of(self._protocol, self._patience.answer_s)
+        return await _trouble_of(self._protocol, self._patience.answer_s)
 
     async def _close(self) -> None:
         if self._channel is not None:
@@ -160,3 +166,30 @@ def _channel(target: str) -> Any:
             f"{target}: gRPC needs the package grpcio: pip install 'trt-responses[grpc]'."
         ) from None
     return grpc.aio.insecure_channel(target, CHANNEL)
+
+
+async def _connected_protocol(channel: Any, answer_s: float) -> IdProtocol:
+    """The protocol of a server that accepts requests. Raises an `Away` if it does not, and a
+    `StartupError` if the server speaks another protocol."""
+    for protocol in (TrtLlmProtocol(channel), VllmProtocol(channel)):
+        trouble = await _trouble_of(protocol, answer_s)
+        if trouble is None:
+            return protocol
+        if trouble.status != "UNIMPLEMENTED":
+            raise Away(trouble.reason)
+    raise StartupError(
+        "the gRPC server there speaks neither TensorRT-LLM's protocol nor vLLM's: start the engine "
+        "with `trtllm-serve MODEL --grpc` or `vllm serve MODEL --grpc`."
+    )
+
+
+async def _trouble_of(protocol: IdProtocol, answer_s: float) -> Trouble | None:
+    """Why the engine accepts no requests; None if it does."""
+    import grpc
+
+    try:
+        why = await protocol.trouble(answer_s)
+    except grpc.aio.AioRpcError as error:
+        fault = fault_of(error)
+        return Trouble(str(fault), fault.status)
+    return None if why is None else Trouble(why)

@@ -6,13 +6,12 @@ One call and one sink: no other requests, no engine lifetime.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Any
 
-from trt_responses.engine import Chunk, Finish, GenerateOptions, Loss, Sink
-from trt_responses.engines.grpc.protocol import Fault, IdProtocol, Part, fault_of
-
-FINISHES: Mapping[str, Finish] = {"stop": "stop", "length": "length"}
+from trt_responses.engine import Chunk, GenerateOptions, Loss, Sink
+from trt_responses.engines.grpc.protocol import Fault, IdProtocol, fault_of
+from trt_responses.engines.id_events import Ending, Part
 
 
 class Request:
@@ -44,9 +43,6 @@ class Request:
         self._on_over = on_over
         self._on_abandoned = on_abandoned
         self._judge = judge
-        self._stops: frozenset[int] = frozenset()
-        self._seen = 0
-        self._cached_sent = False
         self._last: Chunk | None = None
         """The last chunk, ended by its ids; it waits for the engine's own end message."""
 
@@ -55,12 +51,12 @@ class Request:
         the engine abort."""
         import grpc
 
-        self._stops = frozenset(protocol.stops_of(self.options))
+        ending = Ending(self.options, self._left, protocol.ids)
         fault = Fault("UNKNOWN", "it ended the request without saying why")
         try:
             async for message in self.call:
                 if not self.over:
-                    self._take(protocol.read(message, self._seen, self.options))
+                    self._take(protocol.read(message, ending.seen, self.options), ending)
         except asyncio.CancelledError:
             if not self.over:
                 raise
@@ -86,41 +82,17 @@ class Request:
             self._leave()
             self._sink.push(chunk)
 
-    def _take(self, part: Part) -> None:
+    def _take(self, part: Part, ending: Ending) -> None:
         """Push new ids. If they end the request, wait for the engine's end message."""
         self.last_step_ns = self._now_ns()
         if self._last is None:
-            ids, finish, stop_id = self._cut(part.token_ids)
-            error = None
-            if finish is None and part.end is not None:
-                finish = FINISHES.get(part.end, "error")
-                error = f"The engine ended the request: {part.end}." if finish == "error" else None
-            chunk = Chunk(ids, part.logprobs[: len(ids)], None, finish, stop_id, error)
-            if finish is not None:
+            chunk = ending.cut(part)
+            if chunk.finish is not None:
                 self._last = chunk
-            elif ids:
-                self._sink.push(self._with_cached(chunk, part))
+            elif chunk.token_ids:
+                self._sink.push(ending.with_cached(chunk, part))
         if self._last is not None and part.end is not None:
-            self.end(self._with_cached(self._last, part))
-
-    def _cut(self, token_ids: Sequence[int]) -> tuple[Sequence[int], Finish | None, int | None]:
-        """The ids up to the end of the request, the finish, and the stop id."""
-        ids = token_ids[: self._left - self._seen]
-        finish: Finish | None = None
-        stop_id = next((token_id for token_id in ids if token_id in self._stops), None)
-        if stop_id is not None:
-            ids, finish = ids[: ids.index(stop_id) + 1], "stop"
-        self._seen += len(ids)
-        if finish is None and self._seen == self._left:
-            finish = "length"
-        return ids, finish, stop_id
-
-    def _with_cached(self, chunk: Chunk, part: Part) -> Chunk:
-        """The chunk with the number of cached ids, which is sent once."""
-        if self._cached_sent or part.cached_tokens is None:
-            return chunk
-        self._cached_sent = True
-        return chunk._replace(cached_tokens=part.cached_tokens)
+            self.end(ending.with_cached(self._last, part))
 
     async def _fail(self, fault: Fault) -> None:
         if self._last is not None:  # its ids ended the request
