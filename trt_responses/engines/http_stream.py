@@ -13,6 +13,7 @@ from typing import cast
 import httptools
 
 from trt_responses.engine import Chunk
+from trt_responses.engines.http_server import request_bytes
 
 BROKEN = "The engine broke the connection before the answer was complete."
 
@@ -55,15 +56,7 @@ class Stream(asyncio.Protocol):
         tls: ssl.SSLContext | None = None,
     ) -> asyncio.Task[None]:
         """Connect and send this JSON, with additional `headers`."""
-        lines = (
-            f"POST {path} HTTP/1.1",
-            f"Host: {host}:{port}",
-            *headers,
-            "Content-Type: application/json",
-            f"Content-Length: {len(content)}",
-            "Connection: close",
-        )
-        self._request = "\r\n".join((*lines, "", "")).encode() + content
+        self._request = request_bytes("POST", host, port, path, content, headers)
         self._task = asyncio.create_task(self._open(host, port, tls))
         return self._task
 

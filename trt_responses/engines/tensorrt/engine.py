@@ -49,7 +49,6 @@ class TensorRtEngine:
         top: int,
         stall_s: float = STALL_S,
         now_ns: Callable[[], int] = time.monotonic_ns,
-        seeds: random.Random | None = None,
     ) -> None:
         self._make = make
         most = min(MAX_LOGPROBS, top)
@@ -58,7 +57,7 @@ class TensorRtEngine:
         self._compiler = ThreadPoolExecutor(1, "guides")
         self._stall_s = stall_s
         self._now_ns = now_ns
-        self._seeds = seeds or random.Random()
+        self._seeds = random.Random()
         self._requests: dict[Request, None] = {}
         self._vocabulary_size = 0
         self._thread: ComputingThread | None = None
