@@ -111,19 +111,15 @@ class DistantEngine(ABC):
         *,
         find_ignored: Callable[[Ask, Sequence[int]], Awaitable[frozenset[str]]] = ignored_options,
         probe: Sequence[int] = PROBE_IDS,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        now_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         """`probe`: the prompt of small requests."""
         self._probe = probe
         self.address = address
         self._patience = patience or Patience()
         self._find_ignored = find_ignored
-        self._sleep = sleep
-        self.now_ns = now_ns
         self._limits = Limits(0, 0)
         self._down: str | None = "The engine has not been started."
-        self._last_progress_ns = now_ns()
+        self._last_progress_ns = time.monotonic_ns()
         self._running: dict[Running, None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._watching: asyncio.Task[None] | None = None
@@ -195,11 +191,15 @@ class DistantEngine(ABC):
         self._running.pop(request, None)
         self._last_progress_ns = max(self._last_progress_ns, request.last_step_ns)
 
-    async def _judge(self) -> Trouble | None:
-        """Why the engine accepts no requests. Requests that fail together share one check."""
+    async def _judge(self) -> Loss | None:
+        """Whether the engine of a request that failed is lost, as it is if it accepts no requests.
+        Requests that fail together share one check."""
         if self._judging is None or self._judging.done():
             self._judging = asyncio.create_task(self._trouble())
-        return await asyncio.shield(self._judging)
+        if (trouble := await asyncio.shield(self._judging)) is None:
+            return None
+        self._go_down(f"The engine is unreachable: {trouble.reason}.")
+        return "died"
 
     def _go_down(self, reason: str) -> None:
         if self._down is None:
@@ -232,7 +232,7 @@ class DistantEngine(ABC):
                 if not logged:
                     logger.info("waiting for the engine %s: %s", self.address, away)
                     logged = True
-            await self._sleep(self._patience.look_s)
+            await asyncio.sleep(self._patience.look_s)
 
     async def _up(self, first_answer_s: float) -> None:
         """Discover the engine's limits, test it with a few ids, and accept requests."""
@@ -241,14 +241,14 @@ class DistantEngine(ABC):
         self._limits = await proven_limits(
             limits, self._begin, self._find_ignored, deadline_s, self._probe
         )
-        self._last_progress_ns = self.now_ns()
+        self._last_progress_ns = time.monotonic_ns()
         self._down = None
 
     async def _watch(self) -> None:
         """Watch the engine, which may become unreachable and come back."""
         misses = 0
         while True:
-            await self._sleep(self._patience.look_s)
+            await asyncio.sleep(self._patience.look_s)
             if self._down is not None:
                 misses = 0
                 await self._up_again()
@@ -273,7 +273,7 @@ class DistantEngine(ABC):
 
     async def _ask_for_an_id(self) -> None:
         """Check that a healthy engine also makes progress while requests wait."""
-        now_ns, patience = self.now_ns(), self._patience
+        now_ns, patience = time.monotonic_ns(), self._patience
         for request in tuple(self._running):
             if request.last_step_ns and now_ns - request.last_step_ns >= patience.idle_s * 1e9:
                 request.break_off(

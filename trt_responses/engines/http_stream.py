@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable
+from time import monotonic_ns
 from typing import cast
 
 import httptools
@@ -31,12 +32,10 @@ class Stream(asyncio.Protocol):
         fault: Callable[[bytes, int], str],
         on_chunk: Callable[[Chunk], None],
         on_break: Callable[[str], None],
-        now_ns: Callable[[], int],
     ) -> None:
-        self.last_byte_ns = now_ns()
+        self.last_byte_ns = monotonic_ns()
         self._on_chunk = on_chunk
         self._on_break = on_break
-        self._now_ns = now_ns
         self._over = self._whole = False
         self._read = read
         self._fault = fault
@@ -82,7 +81,7 @@ class Stream(asyncio.Protocol):
             self._request = b""
 
     def data_received(self, data: bytes) -> None:
-        self.last_byte_ns = self._now_ns()
+        self.last_byte_ns = monotonic_ns()
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError:
