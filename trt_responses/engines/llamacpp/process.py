@@ -78,13 +78,11 @@ class Child:
             "saves": bool(model.files),
         }
         child = cls(await _process(model.files), settings)
-        ready = False
         try:
             await child._greet(settings, model.path, deadline_s)
-            ready = True
-        finally:
-            if not ready:
-                await child.end(0)
+        except BaseException:
+            await child.end(0)
+            raise
         return child
 
     async def ended(self) -> str:

@@ -204,8 +204,7 @@ class EngineProcess:
             except TimeoutError:
                 missed += 1
                 if missed == LOOKS:
-                    silence = f"no heartbeat for {self._patience.silence_s:g} s"
-                    self._last_words = silence
+                    self._last_words = f"no heartbeat for {self._patience.silence_s:g} s"
                     _kill(self._process)
                 continue
             if message is None:

@@ -10,6 +10,7 @@ import asyncio
 import random
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from trt_responses.engine import Chunk, Health, Limits
@@ -116,11 +117,9 @@ class TensorRtEngine:
         if self._thread is None:
             return
         self._thread.stop()
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(deadline_s):
                 await self._ended.wait()
-        except TimeoutError:
-            return
 
     def _guided(self, request: Request, guide_grammar: str, thread: ComputingThread) -> None:
         """Compile the guide of a request, on the compiler's thread, since that is slow."""

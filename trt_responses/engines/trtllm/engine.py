@@ -14,20 +14,14 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequen
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from trt_responses.engine import Chunk, Gathered, GenerateOptions, Health, Limits, Loss, Sink
 from trt_responses.engines.admission import room
 from trt_responses.engines.ask import CANARY, PROBE, Ask, ignored_options, last_chunk
-from trt_responses.engines.trtllm.api import (
-    FATAL,
-    LLM,
-    REFUSED,
-    Package,
-    RetentionConfig,
-    names_of,
-)
+from trt_responses.engines.trtllm.api import FATAL, LLM, REFUSED, Package, names_of
 from trt_responses.engines.trtllm.arguments import (
     HARMONY,
     LLGUIDANCE,
@@ -89,26 +83,15 @@ def installed() -> Package:
         GuidedDecodingParams,
         SchedulingParams,
         TorchLlmArgs.model_fields,
-        _lora_request(),
-        _retention_config(),
+        _class("tensorrt_llm.executor.request", "LoRARequest"),
+        _class("tensorrt_llm.llmapi", "KvCacheRetentionConfig"),
     )
 
 
-def _lora_request() -> Callable[..., object] | None:
-    """The class `LoRARequest`, or None if the version lacks it."""
+def _class(module: str, name: str) -> Any:
+    """A class of the package, or None if the version lacks it."""
     with suppress(ImportError):
-        from tensorrt_llm.executor.request import LoRARequest
-
-        return LoRARequest  # type: ignore[no-any-return]
-    return None
-
-
-def _retention_config() -> RetentionConfig | None:
-    """The class `KvCacheRetentionConfig`, or None if the version lacks it."""
-    with suppress(ImportError):
-        from tensorrt_llm.llmapi import KvCacheRetentionConfig
-
-        return KvCacheRetentionConfig  # type: ignore[no-any-return]
+        return getattr(import_module(module), name, None)
     return None
 
 
