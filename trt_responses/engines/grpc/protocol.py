@@ -47,10 +47,8 @@ class IdProtocol(Protocol):
     ids: ModelIds
     """The ids that end a request, and its guide."""
 
-    @property
-    def generate(self) -> Any:
-        """The call that streams the messages of a request."""
-        ...
+    generate: Any
+    """The call that streams the messages of a request."""
 
     async def describe(self, timeout_s: float) -> Limits:
         """The limits that the server reports. Raises a `StartupError` for an unsupported one."""
