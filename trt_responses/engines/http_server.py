@@ -103,7 +103,7 @@ async def query(
 def request_bytes(
     method: str, host: str, port: int, path: str, content: bytes, headers: Sequence[str]
 ) -> bytes:
-    """A request with this JSON, the only one of its connection."""
+    """A request with this JSON, after whose reply the server closes the connection."""
     lines = (
         f"{method} {path} HTTP/1.1",
         f"Host: {host}:{port}",
