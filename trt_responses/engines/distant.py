@@ -36,9 +36,6 @@ from trt_responses.engines.ask import (
 )
 from trt_responses.errors import EngineUnavailable, StartupError
 
-Begin = Callable[[Sequence[int], GenerateOptions, int, Sink], Handle]
-"""Starts a request with a maximum number of ids."""
-
 logger = logging.getLogger(__name__)
 
 
@@ -238,9 +235,7 @@ class DistantEngine(ABC):
         """Discover the engine's limits, test it with a few ids, and accept requests."""
         limits = await self._describe()
         deadline_s = max(first_answer_s, self._patience.token_s)
-        self._limits = await proven_limits(
-            limits, self._begin, self._find_ignored, deadline_s, self._probe
-        )
+        self._limits = await self._proven(limits, deadline_s)
         self._last_progress_ns = time.monotonic_ns()
         self._down = None
 
@@ -283,48 +278,42 @@ class DistantEngine(ABC):
         since_ns = max(last_ns, min((r.begun_ns for r in self._running), default=now_ns))
         if now_ns - since_ns < patience.silent_s * 1e9:
             return
-        end = await last_chunk(
-            lambda sink: self._begin(self._probe, PROBE, 1, sink), patience.token_s
-        )
+        end = await self._ended(self._probe, PROBE, patience.token_s)
         if end.finish == "error" and self.health().last_progress_ns <= last_ns:
             self._lose(f"The engine reports healthy and returns no ids ({end.error}).")
 
+    async def _proven(self, limits: Limits, deadline_s: float) -> Limits:
+        """The limits with working guides only, and with the options that the engine ignores. Raises
+        an `Away` if the engine returns no token."""
 
-async def proven_limits(
-    limits: Limits,
-    begin: Begin,
-    find_ignored: Callable[[Ask, Sequence[int]], Awaitable[frozenset[str]]],
-    deadline_s: float,
-    probe: Sequence[int] = PROBE_IDS,
-) -> Limits:
-    """The limits with working guides only, and with the options that the engine ignores. Raises an
-    `Away` if the engine returns no token."""
+        async def last(options: GenerateOptions) -> Chunk:
+            end = await self._ended(self._probe, options, deadline_s)
+            if end.lost is not None:
+                raise Away(end.error)
+            return end
 
-    async def ended(prompt_ids: Sequence[int], options: GenerateOptions) -> Chunk:
+        async def answer(prompt_ids: Sequence[int], options: GenerateOptions) -> Sequence[int]:
+            end = await self._ended(prompt_ids, options, deadline_s)
+            return () if end.error else end.token_ids
+
+        guides = {
+            kind: ends
+            for kind, ends in limits.guides.items()
+            if (await last(replace(CANARY, guide=GUIDE_CANARIES[kind]))).stop_id in ends
+        }
+        if limits.guides and not guides:
+            logger.warning("guides do not work on this engine: refusing requests with one")
+        if (end := await last(PROBE)).finish == "error":
+            raise Away(f"it returns no token: {end.error}")
+        ignored = await self._find_ignored(answer, self._probe)
+        if ignored:
+            logger.warning("this engine ignores %s", ", ".join(sorted(ignored)))
+        return replace(limits, guides=guides, ignores=limits.ignores | ignored)
+
+    async def _ended(
+        self, prompt_ids: Sequence[int], options: GenerateOptions, deadline_s: float
+    ) -> Chunk:
+        """The last chunk of one of the server's own small requests."""
         return await last_chunk(
-            lambda sink: begin(prompt_ids, options, options.max_tokens, sink), deadline_s
+            lambda sink: self._begin(prompt_ids, options, options.max_tokens, sink), deadline_s
         )
-
-    async def last(options: GenerateOptions) -> Chunk:
-        end = await ended(probe, options)
-        if end.lost is not None:
-            raise Away(end.error)
-        return end
-
-    async def answer(prompt_ids: Sequence[int], options: GenerateOptions) -> Sequence[int]:
-        end = await ended(prompt_ids, options)
-        return () if end.error else end.token_ids
-
-    guides = {
-        kind: ends
-        for kind, ends in limits.guides.items()
-        if (await last(replace(CANARY, guide=GUIDE_CANARIES[kind]))).stop_id in ends
-    }
-    if limits.guides and not guides:
-        logger.warning("guides do not work on this engine: refusing requests with one")
-    if (end := await last(PROBE)).finish == "error":
-        raise Away(f"it returns no token: {end.error}")
-    ignored = await find_ignored(answer, probe)
-    if ignored:
-        logger.warning("this engine ignores %s", ", ".join(sorted(ignored)))
-    return replace(limits, guides=guides, ignores=limits.ignores | ignored)

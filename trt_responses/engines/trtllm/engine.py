@@ -299,9 +299,7 @@ class TrtLlmEngine:
 
     async def _probe(self, deadline_s: float | None = None) -> str | None:
         try:
-            end = await last_chunk(
-                lambda sink: self._begin(self._marks.probe, PROBE, 1, sink), deadline_s
-            )
+            end = await self._ended(self._marks.probe, PROBE, deadline_s)
         finally:
             self.health()  # counts steps of other requests as progress
         return (end.error or "no answer") if end.finish == "error" else None
@@ -312,10 +310,7 @@ class TrtLlmEngine:
         limits, deadline_s = self._limits, self._patience.first_answer_s
         self._takes_bans = self._accepts_bans()
         if limits.guides:
-            end = await last_chunk(
-                lambda sink: self._begin(self._marks.probe, CANARY, CANARY.max_tokens, sink),
-                deadline_s,
-            )
+            end = await self._ended(self._marks.probe, CANARY, deadline_s)
             if end.stop_id not in limits.guides["json_schema"]:
                 logger.warning(
                     "guides do not work on this engine (%s): refusing requests with one",
@@ -344,8 +339,13 @@ class TrtLlmEngine:
         return True
 
     async def _answer(self, prompt_ids: Sequence[int], options: GenerateOptions) -> Sequence[int]:
-        end = await last_chunk(
-            lambda sink: self._begin(prompt_ids, options, options.max_tokens, sink),
-            self._patience.first_answer_s,
-        )
+        end = await self._ended(prompt_ids, options, self._patience.first_answer_s)
         return () if end.error else end.token_ids  # an option that is refused is not ignored
+
+    async def _ended(
+        self, prompt_ids: Sequence[int], options: GenerateOptions, deadline_s: float | None
+    ) -> Chunk:
+        """The last chunk of one of the server's own small requests."""
+        return await last_chunk(
+            lambda sink: self._begin(prompt_ids, options, options.max_tokens, sink), deadline_s
+        )
