@@ -69,7 +69,8 @@ async def ignored_options(ask: Ask, prompt: Sequence[int] = PROBE_IDS) -> frozen
 
 
 async def last_chunk(begin: Callable[[Sink], Handle], deadline_s: float | None) -> Chunk:
-    """The last chunk of a small request; an error if it is refused or too late."""
+    """The last chunk of a small request, with all its ids; an error if it is refused or too
+    late."""
     answer = Gathered()
     try:
         handle = begin(answer)
@@ -77,7 +78,7 @@ async def last_chunk(begin: Callable[[Sink], Handle], deadline_s: float | None) 
         return Chunk(finish="error", error=error.message)
     try:
         async with asyncio.timeout(deadline_s):
-            return await answer.last
+            return (await answer.last)._replace(token_ids=answer.token_ids)
     except TimeoutError:
         return Chunk(finish="error", error=f"no token within {deadline_s:g} s")
     finally:

@@ -16,7 +16,6 @@ from typing import NamedTuple, Protocol
 
 from trt_responses.engine import (
     Chunk,
-    Gathered,
     GenerateOptions,
     Guide,
     GuideKind,
@@ -36,9 +35,6 @@ from trt_responses.engines.ask import (
     last_chunk,
 )
 from trt_responses.errors import EngineUnavailable, StartupError
-
-Begin = Callable[[Sequence[int], GenerateOptions, int, Sink], Handle]
-"""Starts a request with a maximum number of ids."""
 
 logger = logging.getLogger(__name__)
 
@@ -112,19 +108,15 @@ class DistantEngine(ABC):
         *,
         find_ignored: Callable[[Ask, Sequence[int]], Awaitable[frozenset[str]]] = ignored_options,
         probe: Sequence[int] = PROBE_IDS,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        now_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         """`probe`: the prompt of small requests."""
         self._probe = probe
         self.address = address
         self._patience = patience or Patience()
         self._find_ignored = find_ignored
-        self._sleep = sleep
-        self._now_ns = now_ns
         self._limits = Limits(0, 0)
         self._down: str | None = "The engine has not been started."
-        self._last_progress_ns = now_ns()
+        self._last_progress_ns = time.monotonic_ns()
         self._running: dict[Running, None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._watching: asyncio.Task[None] | None = None
@@ -191,15 +183,20 @@ class DistantEngine(ABC):
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _over(self, request: Running) -> None:
+    def over(self, request: Running) -> None:
+        """Forget a request, before its last push."""
         self._running.pop(request, None)
         self._last_progress_ns = max(self._last_progress_ns, request.last_step_ns)
 
-    async def _judge(self) -> Trouble | None:
-        """Why the engine accepts no requests. Requests that fail together share one check."""
+    async def _judge(self) -> Loss | None:
+        """Whether the engine of a request that failed is lost, as it is if it accepts no requests.
+        Requests that fail together share one check."""
         if self._judging is None or self._judging.done():
             self._judging = asyncio.create_task(self._trouble())
-        return await asyncio.shield(self._judging)
+        if (trouble := await asyncio.shield(self._judging)) is None:
+            return None
+        self._go_down(f"The engine is unreachable: {trouble.reason}.")
+        return "died"
 
     def _go_down(self, reason: str) -> None:
         if self._down is None:
@@ -232,23 +229,21 @@ class DistantEngine(ABC):
                 if not logged:
                     logger.info("waiting for the engine %s: %s", self.address, away)
                     logged = True
-            await self._sleep(self._patience.look_s)
+            await asyncio.sleep(self._patience.look_s)
 
     async def _up(self, first_answer_s: float) -> None:
         """Discover the engine's limits, test it with a few ids, and accept requests."""
         limits = await self._describe()
         deadline_s = max(first_answer_s, self._patience.token_s)
-        self._limits = await proven_limits(
-            limits, self._begin, self._find_ignored, deadline_s, self._probe
-        )
-        self._last_progress_ns = self._now_ns()
+        self._limits = await self._proven(limits, deadline_s)
+        self._last_progress_ns = time.monotonic_ns()
         self._down = None
 
     async def _watch(self) -> None:
         """Watch the engine, which may become unreachable and come back."""
         misses = 0
         while True:
-            await self._sleep(self._patience.look_s)
+            await asyncio.sleep(self._patience.look_s)
             if self._down is not None:
                 misses = 0
                 await self._up_again()
@@ -273,7 +268,7 @@ class DistantEngine(ABC):
 
     async def _ask_for_an_id(self) -> None:
         """Check that a healthy engine also makes progress while requests wait."""
-        now_ns, patience = self._now_ns(), self._patience
+        now_ns, patience = time.monotonic_ns(), self._patience
         for request in tuple(self._running):
             if request.last_step_ns and now_ns - request.last_step_ns >= patience.idle_s * 1e9:
                 request.break_off(
@@ -283,53 +278,42 @@ class DistantEngine(ABC):
         since_ns = max(last_ns, min((r.begun_ns for r in self._running), default=now_ns))
         if now_ns - since_ns < patience.silent_s * 1e9:
             return
-        end = await last_chunk(
-            lambda sink: self._begin(self._probe, PROBE, 1, sink), patience.token_s
-        )
+        end = await self._ended(self._probe, PROBE, patience.token_s)
         if end.finish == "error" and self.health().last_progress_ns <= last_ns:
             self._lose(f"The engine reports healthy and returns no ids ({end.error}).")
 
+    async def _proven(self, limits: Limits, deadline_s: float) -> Limits:
+        """The limits with working guides only, and with the options that the engine ignores. Raises
+        an `Away` if the engine returns no token."""
 
-async def proven_limits(
-    limits: Limits,
-    begin: Begin,
-    find_ignored: Callable[[Ask, Sequence[int]], Awaitable[frozenset[str]]],
-    deadline_s: float,
-    probe: Sequence[int] = PROBE_IDS,
-) -> Limits:
-    """The limits with working guides only, and with the options that the engine ignores. Raises an
-    `Away` if the engine returns no token."""
+        async def last(options: GenerateOptions) -> Chunk:
+            end = await self._ended(self._probe, options, deadline_s)
+            if end.lost is not None:
+                raise Away(end.error)
+            return end
 
-    async def last(options: GenerateOptions) -> Chunk:
-        end = await last_chunk(
-            lambda sink: begin(probe, options, options.max_tokens, sink), deadline_s
+        async def answer(prompt_ids: Sequence[int], options: GenerateOptions) -> Sequence[int]:
+            end = await self._ended(prompt_ids, options, deadline_s)
+            return () if end.error else end.token_ids
+
+        guides = {
+            kind: ends
+            for kind, ends in limits.guides.items()
+            if (await last(replace(CANARY, guide=GUIDE_CANARIES[kind]))).stop_id in ends
+        }
+        if limits.guides and not guides:
+            logger.warning("guides do not work on this engine: refusing requests with one")
+        if (end := await last(PROBE)).finish == "error":
+            raise Away(f"it returns no token: {end.error}")
+        ignored = await self._find_ignored(answer, self._probe)
+        if ignored:
+            logger.warning("this engine ignores %s", ", ".join(sorted(ignored)))
+        return replace(limits, guides=guides, ignores=limits.ignores | ignored)
+
+    async def _ended(
+        self, prompt_ids: Sequence[int], options: GenerateOptions, deadline_s: float
+    ) -> Chunk:
+        """The last chunk of one of the server's own small requests."""
+        return await last_chunk(
+            lambda sink: self._begin(prompt_ids, options, options.max_tokens, sink), deadline_s
         )
-        if end.lost is not None:
-            raise Away(end.error)
-        return end
-
-    async def answer(prompt_ids: Sequence[int], options: GenerateOptions) -> Sequence[int]:
-        sink = Gathered()
-        handle = begin(prompt_ids, options, options.max_tokens, sink)
-        try:
-            async with asyncio.timeout(deadline_s):
-                end = await sink.last
-        except TimeoutError:
-            return ()
-        finally:
-            handle.abort()
-        return () if end.error else sink.token_ids
-
-    guides = {
-        kind: ends
-        for kind, ends in limits.guides.items()
-        if (await last(replace(CANARY, guide=GUIDE_CANARIES[kind]))).stop_id in ends
-    }
-    if limits.guides and not guides:
-        logger.warning("guides do not work on this engine: refusing requests with one")
-    if (end := await last(PROBE)).finish == "error":
-        raise Away(f"it returns no token: {end.error}")
-    ignored = await find_ignored(answer, probe)
-    if ignored:
-        logger.warning("this engine ignores %s", ", ".join(sorted(ignored)))
-    return replace(limits, guides=guides, ignores=limits.ignores | ignored)

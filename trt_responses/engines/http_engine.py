@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -128,19 +129,8 @@ class HttpEngine(DistantEngine):
         the engine is lost. A broken connection to a healthy engine loses one request alone."""
         self._spawn(self._failed(request, chunk, "died" if broken else None))
 
-    def ended(self, request: Request) -> None:
-        """Forget a request, before its last push."""
-        self._over(request)
-
-    def now_ns(self) -> int:
-        return self._now_ns()
-
     async def _failed(self, request: Request, chunk: Chunk, lost: Loss | None) -> None:
-        trouble = await self._judge()
-        if trouble is not None:
-            self._go_down(f"The engine is unreachable: {trouble.reason}.")
-            lost = "died"
-        request.end(chunk._replace(lost=lost))
+        request.end(chunk._replace(lost=await self._judge() or lost))
 
     def _begin(
         self, prompt_ids: Sequence[int], options: GenerateOptions, left: int, sink: Sink
@@ -221,7 +211,7 @@ class Request:
         self.options = options
         self.fields = fields
         self.over = False
-        self.begun_ns = engine.now_ns()
+        self.begun_ns = time.monotonic_ns()
         self.last_step_ns = 0
         """The time of the last event, or 0."""
         self.ids: list[int] = []
@@ -230,11 +220,11 @@ class Request:
         self._sink = sink
         self._reader = reader
         self._engine = engine
-        self.stream = Stream(self._feed, _fault, self._push, self._break, engine.now_ns)
+        self.stream = Stream(self._feed, _fault, self._push, self._break)
 
     def _feed(self, data: bytes) -> Chunk | None:
         if not data.startswith(b":"):  # a comment, which says nothing of the engine
-            self.last_step_ns = self._engine.now_ns()
+            self.last_step_ns = time.monotonic_ns()
         return self._reader.feed(data)
 
     def abort(self) -> None:
@@ -272,7 +262,7 @@ class Request:
     def _leave(self) -> None:
         self.over = True
         self.stream.leave()
-        self._engine.ended(self)
+        self._engine.over(self)
 
 
 def _fault(body: bytes, status: int) -> str:

@@ -85,7 +85,7 @@ async def query(
     address: Address,
     method: str,
     path: str,
-    timeout_s: float,
+    timeout_s: float | None,
     content: bytes = b"",
     headers: Sequence[str] = (),
 ) -> Reply:
@@ -100,20 +100,28 @@ async def query(
         return Reply(0, b"", f"{address} does not answer ({why})")
 
 
+def request_bytes(
+    method: str, host: str, port: int, path: str, content: bytes, headers: Sequence[str]
+) -> bytes:
+    """A request with this JSON, after whose reply the server closes the connection."""
+    lines = (
+        f"{method} {path} HTTP/1.1",
+        f"Host: {host}:{port}",
+        *headers,
+        "Content-Type: application/json",
+        f"Content-Length: {len(content)}",
+        "Connection: close",
+    )
+    return "\r\n".join((*lines, "", "")).encode() + content
+
+
 async def _reply(
     address: Address, method: str, path: str, content: bytes, headers: Sequence[str]
 ) -> Reply:
-    reader, writer = await asyncio.open_connection(address.host, address.port, ssl=address.context)
+    host, port = address.host, address.port
+    reader, writer = await asyncio.open_connection(host, port, ssl=address.context)
     try:
-        lines = (
-            f"{method} {path} HTTP/1.1",
-            f"Host: {address.host}:{address.port}",
-            *headers,
-            "Content-Type: application/json",
-            f"Content-Length: {len(content)}",
-            "Connection: close",
-        )
-        writer.write("\r\n".join((*lines, "", "")).encode() + content)
+        writer.write(request_bytes(method, host, port, path, content, headers))
         body = _Body()
         parser = httptools.HttpResponseParser(body)
         while not body.whole and (data := await reader.read(65_536)):

@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable
+from time import monotonic_ns
 from typing import cast
 
 import httptools
 
 from trt_responses.engine import Chunk
+from trt_responses.engines.http_server import request_bytes
 
 BROKEN = "The engine broke the connection before the answer was complete."
 
@@ -30,12 +32,10 @@ class Stream(asyncio.Protocol):
         fault: Callable[[bytes, int], str],
         on_chunk: Callable[[Chunk], None],
         on_break: Callable[[str], None],
-        now_ns: Callable[[], int],
     ) -> None:
-        self.last_byte_ns = now_ns()
+        self.last_byte_ns = monotonic_ns()
         self._on_chunk = on_chunk
         self._on_break = on_break
-        self._now_ns = now_ns
         self._over = self._whole = False
         self._read = read
         self._fault = fault
@@ -55,15 +55,7 @@ class Stream(asyncio.Protocol):
         tls: ssl.SSLContext | None = None,
     ) -> asyncio.Task[None]:
         """Connect and send this JSON, with additional `headers`."""
-        lines = (
-            f"POST {path} HTTP/1.1",
-            f"Host: {host}:{port}",
-            *headers,
-            "Content-Type: application/json",
-            f"Content-Length: {len(content)}",
-            "Connection: close",
-        )
-        self._request = "\r\n".join((*lines, "", "")).encode() + content
+        self._request = request_bytes("POST", host, port, path, content, headers)
         self._task = asyncio.create_task(self._open(host, port, tls))
         return self._task
 
@@ -89,7 +81,7 @@ class Stream(asyncio.Protocol):
             self._request = b""
 
     def data_received(self, data: bytes) -> None:
-        self.last_byte_ns = self._now_ns()
+        self.last_byte_ns = monotonic_ns()
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError:

@@ -106,6 +106,40 @@ def failure(status: int, message: str) -> Chunk:
     return Chunk(finish="error", error=error, refusal=refusal)
 
 
+class Ending:
+    """Finds the end of one request in its ids: at most `left` of them, none after a stop id."""
+
+    def __init__(self, options: GenerateOptions, left: int, ids: ModelIds) -> None:
+        self.seen = 0
+        """The number of ids so far."""
+        self._left = left
+        self._stops = frozenset(stops_of(options, ids))
+        self._cached_sent = False
+
+    def cut(self, part: Part) -> Chunk:
+        """The ids of a part up to the end of the request."""
+        ids = part.token_ids[: self._left - self.seen]
+        finish: Finish | None = None
+        error: str | None = None
+        stop_id = next((token_id for token_id in ids if token_id in self._stops), None)
+        if stop_id is not None:
+            ids, finish = ids[: ids.index(stop_id) + 1], "stop"
+        self.seen += len(ids)
+        if finish is None and self.seen >= self._left:
+            finish = "length"
+        elif finish is None and part.end is not None:
+            finish = FINISHES.get(part.end, "error")
+            error = f"The engine ended the request: {part.end}." if finish == "error" else None
+        return Chunk(ids, part.logprobs[: len(ids)], None, finish, stop_id, error)
+
+    def with_cached(self, chunk: Chunk, part: Part) -> Chunk:
+        """The chunk with the number of cached ids, which is sent once."""
+        if self._cached_sent or part.cached_tokens is None:
+            return chunk
+        self._cached_sent = True
+        return chunk._replace(cached_tokens=part.cached_tokens)
+
+
 class IdEvents:
     """Parses the stream of one request for at most `left` ids; `read` returns an event's part.
     `feed` returns at most one chunk for the new bytes."""
@@ -119,13 +153,9 @@ class IdEvents:
     ) -> None:
         self.held: Chunk | None = None
         """The last chunk, which waits for the event that the server sends after its end."""
-        self._options = options
-        self._left = left
-        self._stops = frozenset(stops_of(options, ids))
+        self._ending = Ending(options, left, ids)
         self._read = read
         self._rest = b""
-        self._seen = 0
-        self._cached_sent = False
 
     def feed(self, data: bytes) -> Chunk | None:
         *events, self._rest = (self._rest + data.replace(b"\r", b"")).split(b"\n\n")
@@ -158,39 +188,16 @@ class IdEvents:
                 code = error.get("code") if isinstance(error, dict) else None
                 status = code if isinstance(code, int) else 500
                 return failure(status, message_of(content)), True
-            part = self._read(event, self._seen)
+            part = self._read(event, self._ending.seen)
         except (ValueError, TypeError, KeyError, IndexError, AttributeError) as fault:
             error = f"The engine sent an event that cannot be read: {content[:100]!r} ({fault!r})."
             return Chunk(finish="error", error=error), True
         if self.held is not None:
-            return self._with_cached(self.held, part), part.whole
-        return self._with_cached(self._cut(part), part), part.whole
-
-    def _cut(self, part: Part) -> Chunk:
-        """The ids up to the end of the request."""
-        ids = part.token_ids[: self._left - self._seen]
-        finish: Finish | None = None
-        error: str | None = None
-        stop_id = next((token_id for token_id in ids if token_id in self._stops), None)
-        if stop_id is not None:
-            ids, finish = ids[: ids.index(stop_id) + 1], "stop"
-        self._seen += len(ids)
-        if finish is None and self._seen >= self._left:
-            finish = "length"
-        elif finish is None and part.end is not None:
-            finish = FINISHES.get(part.end, "error")
-            if finish == "error":
-                error = f"The engine ended the request: {part.end}."
-            elif finish == "stop":  # at an end of its own
-                stop_id = ids[-1] if ids else None
-        return Chunk(ids, part.logprobs[: len(ids)], None, finish, stop_id, error)
-
-    def _with_cached(self, chunk: Chunk, part: Part) -> Chunk:
-        """The chunk with the number of cached ids, which is sent once."""
-        if self._cached_sent or part.cached_tokens is None:
-            return chunk
-        self._cached_sent = True
-        return chunk._replace(cached_tokens=part.cached_tokens)
+            return self._ending.with_cached(self.held, part), part.whole
+        chunk = self._ending.cut(part)
+        if chunk.finish == "stop" and chunk.stop_id is None and chunk.token_ids:
+            chunk = chunk._replace(stop_id=chunk.token_ids[-1])  # at an end of the server's own
+        return self._ending.with_cached(chunk, part), part.whole
 
 
 def spelled_logprob(

@@ -98,7 +98,8 @@ async def read_by_our_client() -> None:
             async for message in protocol.generate(request):
                 part = protocol.read(message, len(seen), options)
                 seen += part.token_ids
-            assert (seen, part.end, part.stop_id) == ([1, 2, 3, RETURN], "stop", RETURN)
+            assert (seen, part.end) == ([1, 2, 3, RETURN], "stop")
+            assert message.complete.matched_token_id == RETURN
     finally:
         await server.stop(0)
 

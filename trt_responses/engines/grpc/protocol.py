@@ -1,4 +1,4 @@
-"""Values of a gRPC engine: parts of answers, and reasons of failures."""
+"""The protocols of gRPC engines, and their reasons of failures."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from trt_responses.errors import EngineUnavailable, InvalidRequest, Unsupported
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trt_responses.engine import Finish, GenerateOptions, Limits, Logprob
+    from trt_responses.engine import GenerateOptions, Limits
+    from trt_responses.engines.id_events import ModelIds, Part
     from trt_responses.errors import ApiError
 
 
@@ -40,24 +41,14 @@ def fault_of(error: Any) -> Fault:
     return Fault(error.code().name, error.details() or "")
 
 
-class Part(NamedTuple):
-    """One message of an answer: new ids, and the end of the request if it ended."""
-
-    token_ids: Sequence[int] = ()
-    logprobs: Sequence[Logprob] = ()
-    cached_tokens: int | None = None
-    end: Finish | str | None = None
-    """The reason in the last message: `stop`, `length`, or a failure."""
-    stop_id: int | None = None
-
-
 class IdProtocol(Protocol):
     """A protocol over one channel. Calls raise gRPC's errors."""
 
-    @property
-    def generate(self) -> Any:
-        """The call that streams the messages of a request."""
-        ...
+    ids: ModelIds
+    """The ids that end a request, and its guide."""
+
+    generate: Any
+    """The call that streams the messages of a request."""
 
     async def describe(self, timeout_s: float) -> Limits:
         """The limits that the server reports. Raises a `StartupError` for an unsupported one."""
@@ -71,10 +62,6 @@ class IdProtocol(Protocol):
         self, request_id: str, prompt_ids: Sequence[int], options: GenerateOptions, left: int
     ) -> Any:
         """The message of a request for at most `left` ids."""
-        ...
-
-    def stops_of(self, options: GenerateOptions) -> Sequence[int]:
-        """The ids that stop a request, with those that end its guide."""
         ...
 
     async def abort(self, request_id: str, timeout_s: float) -> bool:

@@ -13,13 +13,14 @@ from typing import Any
 
 from trt_responses.engine import GenerateOptions, GuideKind, Limits, Logprob
 from trt_responses.engines.grpc.messages import Messages
-from trt_responses.engines.grpc.protocol import Part
+from trt_responses.engines.id_events import ModelIds, Part, spelled_logprob, stops_of
 from trt_responses.errors import StartupError
 from trt_responses.tokens.control import CONTROL, FIRST_PADDING_ID
 
 SERVICE = "trtllm.TrtllmService"
 END_ID = CONTROL.return_
 """The id that ends guided output."""
+IDS = ModelIds(ends=(END_ID,))
 MAX_LOGPROBS = 20
 PENALTY = frozenset({"repetition_penalty"})
 UNLIKELY = -9999.0
@@ -35,6 +36,8 @@ GUIDE_TYPES: Mapping[GuideKind, str] = {
 
 class TrtLlmProtocol:
     """TensorRT-LLM's protocol over one channel."""
+
+    ids = IDS
 
     def __init__(self, channel: Any) -> None:
         messages = Messages("trtllm")
@@ -74,7 +77,7 @@ class TrtLlmProtocol:
             sampling_config=_sampling(options),
             max_tokens=left,
             streaming=True,
-            stop_token_ids=stops_of(options),
+            stop_token_ids=stops_of(options, IDS),
             bad_token_ids=_banned(options),
             ignore_eos=True,  # stop ids are explicit
             include_stop_token_in_output=True,
@@ -88,10 +91,6 @@ class TrtLlmProtocol:
         if options.cache_salt is not None:
             request.cache_salt_id = _number(options.cache_salt)
         return request
-
-    def stops_of(self, options: GenerateOptions) -> Sequence[int]:
-        """The ids that stop a request, with the guide's end id."""
-        return stops_of(options)
 
     async def abort(self, request_id: str, timeout_s: float) -> bool:
         """Abort a request on the engine, which ends its stream. Returns whether the engine had it.
@@ -108,15 +107,11 @@ class TrtLlmProtocol:
                 return Part(list(chunk.token_ids), logprobs, chunk.cached_tokens)
             case "complete":
                 whole = message.complete  # repeats all ids; the stream had most of them
-                stop_id = None
-                if whole.WhichOneof("matched_stop") == "matched_token_id":
-                    stop_id = whole.matched_token_id
                 return Part(
                     list(whole.output_token_ids[seen:]),
                     _logprobs(whole.logprobs[seen:], options),
                     whole.cached_tokens,
                     whole.finish_reason or "it did not say why",
-                    stop_id,
                 )
         return Part()
 
@@ -143,12 +138,6 @@ def _sampling(options: GenerateOptions) -> Mapping[str, float | int]:
     return sampling
 
 
-def stops_of(options: GenerateOptions) -> tuple[int, ...]:
-    """The ids that stop a request, with the guide's end id."""
-    ends = () if options.guide is None else (END_ID,)
-    return tuple(dict.fromkeys((*options.stop_ids, *ends)))
-
-
 def _banned(options: GenerateOptions) -> tuple[int, ...]:
     """The ids to ban. Under a grammar a control id could pass as its spelling in a string. Padding
     ids have no spelling, and each ban costs time at every step."""
@@ -162,14 +151,14 @@ def _banned(options: GenerateOptions) -> tuple[int, ...]:
 def _logprobs(reply: Sequence[Any], options: GenerateOptions) -> list[Logprob]:
     """Log probabilities with sorted alternatives. The engine reports an id that is not among them
     as certain, which is wrong."""
-    if (count := options.logprobs) is None:
+    if options.logprobs is None:
         return []
     result = []
     for entry in reply:
-        top = sorted(((e.token_id, e.logprob) for e in entry.top_logprobs), key=lambda e: -e[1])
+        top = [(other.token_id, other.logprob) for other in entry.top_logprobs]
         listed = not top or any(token_id == entry.token_id for token_id, _ in top)
         chosen = entry.logprob if listed else UNLIKELY
-        result.append(Logprob(entry.token_id, chosen, tuple(top[:count])))
+        result.append(spelled_logprob(entry.token_id, chosen, top, options))
     return result
 
 

@@ -11,8 +11,14 @@ from typing import TYPE_CHECKING, Any, get_args
 from trt_responses.engine import EXTRAS, GuideKind, Limits
 from trt_responses.engines.grammar import grammar
 from trt_responses.engines.grpc.messages import Messages
-from trt_responses.engines.grpc.protocol import Part
-from trt_responses.engines.id_events import ENDS, biases_of, sampling_of, spelled_logprob, stops_of
+from trt_responses.engines.id_events import (
+    ENDS,
+    GPT_OSS,
+    Part,
+    biases_of,
+    sampling_of,
+    spelled_logprob,
+)
 from trt_responses.errors import StartupError
 
 if TYPE_CHECKING:
@@ -30,6 +36,8 @@ BAN = -100.0
 
 class VllmProtocol:
     """The protocol of vLLM over one channel."""
+
+    ids = GPT_OSS
 
     def __init__(self, channel: Any) -> None:
         self._messages = messages = Messages("vllm")
@@ -72,10 +80,6 @@ class VllmProtocol:
             sampling_params=_sampling(options, left),
             stream=True,
         )
-
-    def stops_of(self, options: GenerateOptions) -> Sequence[int]:
-        """The ids that stop a request."""
-        return stops_of(options)
 
     async def abort(self, request_id: str, timeout_s: float) -> bool:
         """Abort a request on the engine, which ends its stream if it has arrived there; the reply

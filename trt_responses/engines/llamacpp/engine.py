@@ -29,7 +29,7 @@ from trt_responses.engine import (
     Sink,
 )
 from trt_responses.engines.admission import room
-from trt_responses.engines.ask import CANARY, last_chunk
+from trt_responses.engines.ask import CANARY, PROBE, last_chunk
 from trt_responses.engines.cores import spare_cores
 from trt_responses.engines.llamacpp import body
 from trt_responses.engines.llamacpp.blame import Blame
@@ -44,7 +44,6 @@ from trt_responses.errors import EngineUnavailable, StartupError
 logger = logging.getLogger(__name__)
 
 MAX_LOGPROBS = 20
-PROBE = GenerateOptions(max_tokens=1, stop_ids=(), temperature=0.0)
 PROBE_IDS = (0,)
 LAST_MOMENT_S = 0.5
 """Time for a child that broke a connection to end by itself and report why."""
@@ -67,7 +66,6 @@ class LlamaCppEngine:
         threads: int | None = None,
         patience: Patience | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        now_ns: Callable[[], int] = time.monotonic_ns,
         seeds: random.Random | None = None,
         spelled: Callable[[str], str] = str,
         marks: body.Marks = body.HARMONY,
@@ -101,7 +99,6 @@ class LlamaCppEngine:
             on_down=self._fell,
             sleep=sleep,
         )
-        self._now_ns = now_ns
         self._seeds = seeds or random.Random()
         self._spelled = spelled
         self._blame = Blame()
@@ -125,7 +122,7 @@ class LlamaCppEngine:
         self._restarts = 0
         self._down: str | None = "The engine has not been started."
         self._changed = asyncio.Event()
-        self._last_progress_ns = self._busy_since_ns = now_ns()
+        self._last_progress_ns = self._busy_since_ns = time.monotonic_ns()
 
     @property
     def child(self) -> Child | None:
@@ -160,7 +157,6 @@ class LlamaCppEngine:
             options,
             words,
             sink,
-            now_ns=self._now_ns,
             stops=self._marks.stops,
             on_over=self._over,
             on_begun=self._begun,
@@ -210,7 +206,7 @@ class LlamaCppEngine:
         self._restarting = False
         self._probing = False
         self._changed.set()
-        self._last_progress_ns = self._now_ns()
+        self._last_progress_ns = time.monotonic_ns()
         self._watch_on()
         self._dispatch()
 
@@ -285,7 +281,7 @@ class LlamaCppEngine:
         assert child is not None
         slot = self._slots.take(request.read_ids, request.options.salt)
         if not self._running:
-            self._busy_since_ns = self._now_ns()
+            self._busy_since_ns = time.monotonic_ns()
         change = self._prompts.claim(child, slot, request, beside=bool(self._running))
         self._running[request] = None
         ready = None if change is None else asyncio.create_task(change)
@@ -345,7 +341,7 @@ class LlamaCppEngine:
             self._own(self._seeing)
         starved_s = STARVED * self._patience.idle_timeout_s
         for request in tuple(self._running):
-            if self._now_ns() - request.waits_since_ns >= starved_s * 1e9:
+            if time.monotonic_ns() - request.waits_since_ns >= starved_s * 1e9:
                 self._stalled(request, starved_s)
         self._watch_on()
 
@@ -353,7 +349,7 @@ class LlamaCppEngine:
         """Seconds without a byte from a child that has work."""
         if not self._running:
             return 0.0
-        return (self._now_ns() - max(self._moved_ns, self._busy_since_ns)) / 1e9
+        return (time.monotonic_ns() - max(self._moved_ns, self._busy_since_ns)) / 1e9
 
     async def _check_child(self, child: Child) -> None:
         """Replace a frozen child, without blame: all requests resume in the next one. Give a busy
@@ -433,7 +429,6 @@ class LlamaCppEngine:
                     adapters=self._limits.adapters,
                 ),
                 sink,
-                now_ns=self._now_ns,
                 stops=self._marks.stops,
                 on_over=lambda request: slots.give_back(slot, request.given_ids),
                 on_begun=lambda request: None,

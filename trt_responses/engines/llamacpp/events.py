@@ -62,6 +62,8 @@ class Events:
     """Parses the stream of one request. `feed` returns at most one chunk for the new bytes."""
 
     __slots__ = ("_cached", "_count", "_ids", "_logprobs", "_rest", "_stops", "_top")
+    held: Chunk | None = None
+    """Not used: the stream of a request ends at once."""
 
     def __init__(self, options: GenerateOptions, stops: frozenset[int] = STOPS_BY_ITSELF) -> None:
         self._stops = stops.union(options.stop_ids)

@@ -76,14 +76,12 @@ class Keeper:
         if self.child is not None:
             await self.child.end(deadline_s)
 
-    async def _keep(self, child: Child) -> None:
-        while True:
+    async def _keep(self, child: Child | None) -> None:
+        while child is not None:
             self._fell(f"The engine's process ended: {await child.ended()}.")
-            again = await self._again()
-            if again is None:
-                return
-            child = again
-            self._on_up()
+            child = await self._again()
+            if child is not None:
+                self._on_up()
 
     async def _again(self) -> Child | None:
         while self.alive:

@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
+from trt_responses.engines.http_server import Address, query
 from trt_responses.errors import StartupError
 
 if TYPE_CHECKING:
@@ -77,13 +78,11 @@ class Child:
             "saves": bool(model.files),
         }
         child = cls(await _process(model.files), settings)
-        ready = False
         try:
             await child._greet(settings, model.path, deadline_s)
-            ready = True
-        finally:
-            if not ready:
-                await child.end(0)
+        except BaseException:
+            await child.end(0)
+            raise
         return child
 
     async def ended(self) -> str:
@@ -104,21 +103,12 @@ class Child:
     async def post(self, path: str, fields: Mapping[str, object]) -> dict[str, Any]:
         """The reply to a small request of the server's own, or the child's refusal. Raises an
         `OSError` if there is neither."""
+        address, key = Address(self.host, self.port), f"Authorization: Bearer {self.api_key}"
         content = orjson.dumps(fields)
-        reader, writer = await asyncio.open_connection(self.host, self.port)
-        try:
-            head = (
-                f"POST {self.prefix}{path} HTTP/1.1\r\nHost: {self.host}\r\nConnection: close\r\n"
-                f"Authorization: Bearer {self.api_key}\r\nContent-Type: application/json\r\n"
-                f"Content-Length: {len(content)}\r\n\r\n"
-            )
-            writer.write(head.encode() + content)
-            reply: dict[str, Any] = orjson.loads((await reader.read()).partition(b"\r\n\r\n")[2])
-        except orjson.JSONDecodeError:
-            raise ConnectionError("The engine broke the connection.") from None
-        finally:
-            writer.close()
-        return reply
+        reply = await query(address, "POST", f"{self.prefix}{path}", None, content, (key,))
+        if not reply.fields:
+            raise ConnectionError("The engine broke the connection.")
+        return dict(reply.fields)
 
     async def is_frozen(self, deadline_s: float) -> bool:
         """Whether the child neither answers nor uses CPU time within the deadline. A child in a

@@ -36,7 +36,6 @@ class Request:
         words: Words,
         sink: Sink,
         *,
-        now_ns: Callable[[], int],
         on_over: Callable[[Request], None],
         on_begun: Callable[[Request], None],
         on_broken: Callable[[Request, str], None],
@@ -59,7 +58,6 @@ class Request:
         self._words = words
         self._stops = stops
         self._sink = sink
-        self._now_ns = now_ns
         self._on_over = on_over
         self._on_begun = on_begun
         self._on_broken = on_broken
@@ -111,7 +109,7 @@ class Request:
         self.silent = True
         self._before = len(self.ids)
         events = Events(self.options, self._stops)
-        self._stream = Stream(events.feed, fault, self._push, self._break, self._now_ns)
+        self._stream = Stream(events.feed, fault, self._push, self._break)
         self._begun_ns = self._stream.last_byte_ns
         if ready is None:
             return self._send(child, slot, self._stream)

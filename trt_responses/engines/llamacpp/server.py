@@ -48,8 +48,8 @@ class LlamaServerEngine(HttpEngine):
             request.fields = {**request.fields, **place}
             super().send(request)
 
-    def _over(self, request: Any) -> None:
-        super()._over(request)
+    def over(self, request: Any) -> None:
+        super().over(request)
         if request.slot is not None:
             slots, slot = request.slot
             request.slot = None

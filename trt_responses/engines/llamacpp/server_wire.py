@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any
 
-from trt_responses.engine import EXTRAS, Chunk, Limits
+from trt_responses.engine import EXTRAS, Limits
 from trt_responses.engines.http_engine import Found
 from trt_responses.engines.llamacpp.body import HARMONY, words
 from trt_responses.engines.llamacpp.events import Events
@@ -25,12 +25,6 @@ if TYPE_CHECKING:
 
 MAX_LOGPROBS = 20
 BANNED_IN_GUIDES = tuple(n for n in HARMONY.banned_in_guides if n < FIRST_PADDING_ID)
-
-
-class LlamaEvents(Events):
-    """The stream of one request, which ends at once."""
-
-    held: Chunk | None = None
 
 
 class LlamaServerWire:
@@ -70,8 +64,8 @@ class LlamaServerWire:
             prompt_ids, options, left, seed, self._spelled, BANNED_IN_GUIDES, self._adapters
         )
 
-    def reader(self, options: GenerateOptions, left: int) -> LlamaEvents:
-        return LlamaEvents(options)
+    def reader(self, options: GenerateOptions, left: int) -> Events:
+        return Events(options)
 
 
 def _name(path: str) -> str:

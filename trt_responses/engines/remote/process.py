@@ -15,7 +15,7 @@ import shutil
 import signal
 import socket
 import tempfile
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,8 +54,6 @@ class EngineProcess:
         command: Sequence[str],
         given: Mapping[str, object],
         patience: Patience | None = None,
-        *,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.path = ""
         """The path of the engine's socket, set by `start`."""
@@ -66,7 +64,6 @@ class EngineProcess:
         self._command = command
         self._given = given
         self._patience = patience or Patience()
-        self._sleep = sleep
         self._failures = 0
         self._folder = ""
         self._listening: socket.socket | None = None
@@ -143,7 +140,7 @@ class EngineProcess:
             what = "restarting the engine's process" if self.alive else "giving up on the engine"
             logger.warning("%s: %s Failure %d in a row.", what, fault, self._failures)
             if self.alive:
-                await self._sleep(self._backoff_s())
+                await asyncio.sleep(self._backoff_s())
         self._lost.set()
 
     def _backoff_s(self) -> float:
@@ -207,8 +204,7 @@ class EngineProcess:
             except TimeoutError:
                 missed += 1
                 if missed == LOOKS:
-                    silence = f"no heartbeat for {self._patience.silence_s:g} s"
-                    self._last_words = silence
+                    self._last_words = f"no heartbeat for {self._patience.silence_s:g} s"
                     _kill(self._process)
                 continue
             if message is None:

@@ -21,7 +21,7 @@ from trt_responses.engines.remote.frames import Kind, Splitter
 from trt_responses.errors import ApiError
 
 if TYPE_CHECKING:
-    from trt_responses.engine import Engine, GenerateOptions, Handle, Sink
+    from trt_responses.engine import Engine, GenerateOptions, Handle
 
 logger = logging.getLogger(__name__)
 
@@ -215,7 +215,7 @@ class FrontEnd(asyncio.Protocol):
 
     def _generate(self, number: int, prompt_ids: list[int], options: GenerateOptions) -> None:
         try:
-            handle = self._engine.generate(prompt_ids, options, self._sink(number))
+            handle = self._engine.generate(prompt_ids, options, RemoteSink(self, number))
         except ApiError as error:
             self.push(number, Chunk(finish="error", error=error.message, refusal=error))
         except Exception as fault:  # one request's failure must not end the others
@@ -224,9 +224,6 @@ class FrontEnd(asyncio.Protocol):
             self.push(number, Chunk(finish="error", error=reason))
         else:
             self._handles[number] = handle
-
-    def _sink(self, number: int) -> Sink:
-        return RemoteSink(self, number)
 
     def _abort(self, number: int) -> None:
         self._behind.drop(number)

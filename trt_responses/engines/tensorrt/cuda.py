@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.generic]
 
+DEVICE = 0
 NEEDS_EXTRA = (
     "TensorRT plans need cuda-bindings, which is not installed: "
     "pip install 'trt-responses[tensorrt]'."
@@ -36,7 +37,7 @@ def runtime() -> ModuleType:
 class Cuda:
     """One GPU and one stream. `close` frees all allocated memory."""
 
-    def __init__(self, module: ModuleType, device: int = 0) -> None:
+    def __init__(self, module: ModuleType) -> None:
         self._cuda = module
         status, count = module.cudaGetDeviceCount()
         if status != module.cudaError_t.cudaSuccess or not count:
@@ -45,15 +46,14 @@ class Cuda:
                 f"({_name(status)}): serve the graph on the CPU instead, prepared with KIND=onnx."
             )
         self._memory: list[int] = []
-        self._did(module.cudaSetDevice(device))
-        self._device = device
+        self._did(module.cudaSetDevice(DEVICE))
         self.stream = int(self._did(module.cudaStreamCreate()))
 
     def target(self) -> str:
         """The GPU's compute capability in the form of engine names: `sm120`."""
         kinds = self._cuda.cudaDeviceAttr
         major, minor = (
-            self._did(self._cuda.cudaDeviceGetAttribute(kind, self._device))
+            self._did(self._cuda.cudaDeviceGetAttribute(kind, DEVICE))
             for kind in (
                 kinds.cudaDevAttrComputeCapabilityMajor,
                 kinds.cudaDevAttrComputeCapabilityMinor,

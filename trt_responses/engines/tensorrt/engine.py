@@ -10,6 +10,7 @@ import asyncio
 import random
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from trt_responses.engine import Chunk, Health, Limits
@@ -49,7 +50,6 @@ class TensorRtEngine:
         top: int,
         stall_s: float = STALL_S,
         now_ns: Callable[[], int] = time.monotonic_ns,
-        seeds: random.Random | None = None,
     ) -> None:
         self._make = make
         most = min(MAX_LOGPROBS, top)
@@ -58,7 +58,7 @@ class TensorRtEngine:
         self._compiler = ThreadPoolExecutor(1, "guides")
         self._stall_s = stall_s
         self._now_ns = now_ns
-        self._seeds = seeds or random.Random()
+        self._seeds = random.Random()
         self._requests: dict[Request, None] = {}
         self._vocabulary_size = 0
         self._thread: ComputingThread | None = None
@@ -117,11 +117,9 @@ class TensorRtEngine:
         if self._thread is None:
             return
         self._thread.stop()
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(deadline_s):
                 await self._ended.wait()
-        except TimeoutError:
-            return
 
     def _guided(self, request: Request, guide_grammar: str, thread: ComputingThread) -> None:
         """Compile the guide of a request, on the compiler's thread, since that is slow."""

@@ -45,26 +45,14 @@ class Executor(Protocol):
     """N static slots. Token t of a slot is in its row t, and rows after `lens` or `at` are ignored:
     a slot is rewound by passing a smaller length."""
 
-    @property
-    def slots(self) -> int: ...
-
-    @property
-    def length(self) -> int:
-        """The capacity of a slot in tokens."""
-        ...
-
-    @property
-    def chunk(self) -> int:
-        """The maximum tokens of one `prefill`."""
-        ...
-
-    @property
-    def top(self) -> int:
-        """The number of candidates in a row."""
-        ...
-
-    @property
-    def vocabulary(self) -> int: ...
+    slots: int
+    length: int
+    """The capacity of a slot in tokens."""
+    chunk: int
+    """The maximum tokens of one `prefill`."""
+    top: int
+    """The number of candidates in a row."""
+    vocabulary: int
 
     def decode(self, ids: Ids, lens: Ids, needed: range | None = None) -> Rows:
         """Compute one more token for every slot, one row each; idle slots write after their end.

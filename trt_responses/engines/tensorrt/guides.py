@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 ENDS = frozenset({CONTROL.return_, CONTROL.call, CONTROL.end, CONTROL.endoftext})
 """The ids that may end a guide. No other control id is allowed inside one."""
 GUIDES: Mapping[GuideKind, frozenset[int]] = dict.fromkeys(("json_schema", "regex", "lark"), ENDS)
+KEPT = 64
+"""Maximum compiled grammars."""
 NEEDS_EXTRA = (
     "Guides need llguidance, which is not installed: pip install 'trt-responses[tensorrt]'."
 )
@@ -60,9 +62,8 @@ class Following:
 class Guides:
     """Compiles grammars to matchers, with a cache, since headers repeat."""
 
-    def __init__(self, vocabulary: Vocabulary, *, kept: int = 64) -> None:
+    def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
-        self._kept = kept
         self._fresh: OrderedDict[str, LLMatcher] = OrderedDict()
 
     def load(self) -> None:
@@ -76,7 +77,7 @@ class Guides:
         """The start state of a guide with this grammar. Slow: never call it on the event loop."""
         matcher = self._fresh.pop(grammar, None) or self._compile(grammar)
         self._fresh[grammar] = matcher
-        if len(self._fresh) > self._kept:
+        if len(self._fresh) > KEPT:
             self._fresh.popitem(last=False)
         return Following(matcher.deep_copy())
 

@@ -34,9 +34,9 @@ class Tensor(NamedTuple):
     shape: tuple[int, ...]
     element_bytes: int
 
-    def bytes_of(self, rows: int, steps: int = 1) -> int:
-        """The size in bytes for this number of slots and tokens."""
-        return math.prod(self.filled(rows, steps)) * self.element_bytes
+    def bytes_of(self, rows: int) -> int:
+        """The size in bytes for this number of slots, with one token each."""
+        return math.prod(self.filled(rows, 1)) * self.element_bytes
 
     def filled(self, rows: int, steps: int) -> tuple[int, ...]:
         """The shape for this number of slots and tokens."""

@@ -87,9 +87,7 @@ class ComputingThread:
             finally:
                 executor.close()
             reason = ENDED
-        except StartupError as error:
-            reason = str(error)
-        except ExecutorFault as fault:
+        except (StartupError, ExecutorFault) as fault:
             reason = str(fault)
         finally:
             self._post(self._callbacks.lost, reason)

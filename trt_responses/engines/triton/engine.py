@@ -64,15 +64,13 @@ class TritonEngine:
         *,
         answer_s: float = ANSWER_S,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        now_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self.address = address
         self._answer_s = answer_s
         self._sleep = sleep
-        self._now_ns = now_ns
         self._limits = Limits(0, 0)
         self.down: str | None = "The engine has not been started."
-        self._last_progress_ns = now_ns()
+        self._last_progress_ns = time.monotonic_ns()
         self._running: dict[_Request, None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._looking: asyncio.Task[None] | None = None
@@ -143,7 +141,7 @@ class TritonEngine:
             misses = misses + 1 if status == 0 and not moved else 0
             if status == 200:
                 self.down = None
-                self._last_progress_ns = self._now_ns()
+                self._last_progress_ns = time.monotonic_ns()
             elif not (status == 0 and moved):
                 self.down = fault(reply_body, status).replace("refused the request", "is not ready")
             if misses >= MISSES:
@@ -165,7 +163,7 @@ class _Request:
     def __init__(self, engine: TritonEngine, sink: Sink) -> None:
         self._engine = engine
         self._sink = sink
-        self.stream = Stream(Events().feed, fault, self.push, self.break_off, time.monotonic_ns)
+        self.stream = Stream(Events().feed, fault, self.push, self.break_off)
         self._over = False
 
     def push(self, chunk: Chunk) -> None:

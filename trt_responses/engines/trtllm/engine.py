@@ -14,20 +14,14 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequen
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from trt_responses.engine import Chunk, Gathered, GenerateOptions, Health, Limits, Loss, Sink
 from trt_responses.engines.admission import room
 from trt_responses.engines.ask import CANARY, PROBE, Ask, ignored_options, last_chunk
-from trt_responses.engines.trtllm.api import (
-    FATAL,
-    LLM,
-    REFUSED,
-    Package,
-    RetentionConfig,
-    names_of,
-)
+from trt_responses.engines.trtllm.api import FATAL, LLM, REFUSED, Package, names_of
 from trt_responses.engines.trtllm.arguments import (
     HARMONY,
     LLGUIDANCE,
@@ -89,26 +83,15 @@ def installed() -> Package:
         GuidedDecodingParams,
         SchedulingParams,
         TorchLlmArgs.model_fields,
-        _lora_request(),
-        _retention_config(),
+        _class("tensorrt_llm.executor.request", "LoRARequest"),
+        _class("tensorrt_llm.llmapi", "KvCacheRetentionConfig"),
     )
 
 
-def _lora_request() -> Callable[..., object] | None:
-    """The class `LoRARequest`, or None if the version lacks it."""
+def _class(module: str, name: str) -> Any:
+    """A class of the package, or None if the version lacks it."""
     with suppress(ImportError):
-        from tensorrt_llm.executor.request import LoRARequest
-
-        return LoRARequest  # type: ignore[no-any-return]
-    return None
-
-
-def _retention_config() -> RetentionConfig | None:
-    """The class `KvCacheRetentionConfig`, or None if the version lacks it."""
-    with suppress(ImportError):
-        from tensorrt_llm.llmapi import KvCacheRetentionConfig
-
-        return KvCacheRetentionConfig  # type: ignore[no-any-return]
+        return getattr(import_module(module), name, None)
     return None
 
 
@@ -316,9 +299,7 @@ class TrtLlmEngine:
 
     async def _probe(self, deadline_s: float | None = None) -> str | None:
         try:
-            end = await last_chunk(
-                lambda sink: self._begin(self._marks.probe, PROBE, 1, sink), deadline_s
-            )
+            end = await self._ended(self._marks.probe, PROBE, deadline_s)
         finally:
             self.health()  # counts steps of other requests as progress
         return (end.error or "no answer") if end.finish == "error" else None
@@ -329,10 +310,7 @@ class TrtLlmEngine:
         limits, deadline_s = self._limits, self._patience.first_answer_s
         self._takes_bans = self._accepts_bans()
         if limits.guides:
-            end = await last_chunk(
-                lambda sink: self._begin(self._marks.probe, CANARY, CANARY.max_tokens, sink),
-                deadline_s,
-            )
+            end = await self._ended(self._marks.probe, CANARY, deadline_s)
             if end.stop_id not in limits.guides["json_schema"]:
                 logger.warning(
                     "guides do not work on this engine (%s): refusing requests with one",
@@ -361,16 +339,13 @@ class TrtLlmEngine:
         return True
 
     async def _answer(self, prompt_ids: Sequence[int], options: GenerateOptions) -> Sequence[int]:
-        sink = Gathered()
-        try:
-            handle = self._begin(prompt_ids, options, options.max_tokens, sink)
-        except ApiError:  # refused, so not ignored
-            return ()
-        try:
-            async with asyncio.timeout(self._patience.first_answer_s):
-                await sink.last
-        except TimeoutError:
-            return ()
-        finally:
-            handle.abort()
-        return () if sink.last.result().error else sink.token_ids
+        end = await self._ended(prompt_ids, options, self._patience.first_answer_s)
+        return () if end.error else end.token_ids  # an option that is refused is not ignored
+
+    async def _ended(
+        self, prompt_ids: Sequence[int], options: GenerateOptions, deadline_s: float | None
+    ) -> Chunk:
+        """The last chunk of one of the server's own small requests."""
+        return await last_chunk(
+            lambda sink: self._begin(prompt_ids, options, options.max_tokens, sink), deadline_s
+        )

@@ -20,7 +20,6 @@ def request(adapter: str | None = None, *, given: int = 0, guided: bool = False)
         options,
         words((1,), options, 100, 0, adapters=("a", "b")),
         Quiet(),
-        now_ns=lambda: 0,
         on_over=lambda request: None,
         on_begun=lambda request: None,
         on_broken=lambda request, reason: None,

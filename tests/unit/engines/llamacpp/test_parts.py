@@ -290,7 +290,6 @@ class Asked(Gather):
             options,
             words(prompt, options, 10, 0),
             self,
-            now_ns=lambda: 0,
             on_over=lambda request: None,
             on_begun=lambda request: None,
             on_broken=lambda request, reason: None,

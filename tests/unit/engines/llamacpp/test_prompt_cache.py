@@ -110,7 +110,6 @@ class Bench:
             options,
             fields,
             Gather(),
-            now_ns=int,
             on_over=print,
             on_begun=print,
             on_broken=print,

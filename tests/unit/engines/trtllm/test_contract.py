@@ -27,6 +27,7 @@ from tests.support.differences import changes, differences
 from tests.support.double import contract as names
 from tests.support.double.llm import Double, RequestError
 from tests.support.double.results import Fail, Hang, Script
+from trt_responses.engine import Chunk
 from trt_responses.engines.trtllm import api
 from trt_responses.tokens.control import CONTROL
 
@@ -51,7 +52,7 @@ LIBRARY = (
     *(asyncio.Task, asyncio.Future, asyncio.Event, asyncio.AbstractEventLoop, logging.Logger),
     *(threading.Thread, inspect.Parameter, inspect.Signature, collections.abc.MutableMapping),
     *(array.array, collections.OrderedDict, hashlib, hashlib.blake2b()),
-    *(str, list, dict, set, frozenset, tuple, type, BaseException),
+    *(str, list, dict, set, frozenset, tuple, type, BaseException, Chunk),
 )
 ENVIRONMENT = {"TRTLLM_NO_USAGE_STATS", "TELEMETRY_DISABLED", "DO_NOT_TRACK"}
 GUIDE_KINDS = {"json_schema", "regex"}
