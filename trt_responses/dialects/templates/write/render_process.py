@@ -14,10 +14,9 @@ import resource
 import struct
 import sys
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trt_responses.children import die_with
+from trt_responses.children import die_with, main_of
 from trt_responses.dialects.templates.write.template import (
     Template,
     TemplateError,
@@ -38,11 +37,6 @@ MEMORY_BYTES = 1 << 30
 """Limit of the process's address space. Python and jinja use a tenth of it."""
 
 _LENGTH = struct.Struct("<I")
-_SOURCE = str(Path(__file__).parents[4])
-_BEGIN = (
-    f"import sys; sys.path.insert(0, {_SOURCE!r}); "
-    "from trt_responses.dialects.templates.write.render_process import main; main()"
-)
 
 
 class TemplateProcess:
@@ -123,7 +117,7 @@ class TemplateProcess:
 async def _begun() -> Process:
     pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
     return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-I", "-X", "utf8", "-c", _BEGIN),
+        *main_of("trt_responses.dialects.templates.write.render_process"),
         stdin=pipe,
         stdout=pipe,
         stderr=nothing,
