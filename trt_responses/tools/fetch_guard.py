@@ -215,7 +215,8 @@ class Fetcher:
             url = url.copy_with(fragment=None)
             if (fault := permit(url)) is not None:
                 raise Refused(fault)
-            response = await self._transport.handle_async_request(_request(url))
+            request = httpx2.Request("GET", url, headers=HEADERS)
+            response = await self._transport.handle_async_request(request)
             try:
                 target = response.headers.get("location")
                 if response.status_code in REDIRECTS and target is not None:
@@ -236,10 +237,6 @@ class Fetcher:
             raise Refused(f"documents of the type '{kind:.64}' are not read")
         body, cut = await bounded(response, self.bounds.max_bytes)
         return Document(str(url), kind, response.charset_encoding, body, cut)
-
-
-def _request(url: httpx2.URL) -> httpx2.Request:
-    return httpx2.Request("GET", url, headers=HEADERS)
 
 
 async def bounded(response: httpx2.Response, most: int) -> tuple[bytes, bool]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from trt_responses.dialects.templates.families import Calls, Family
     from trt_responses.dialects.templates.tokeniser import Tokeniser
     from trt_responses.language.reader import Reader
-    from trt_responses.language.steering import Choice, Guides, Name, SteeringPlan, Turn
+    from trt_responses.language.steering import Choice, Guides, Name, Turn
     from trt_responses.schema.compile import Form
 
 SIGNS = re.compile(r"[\\.+*?()|\[\]{}^$]")
@@ -43,7 +43,7 @@ class Places:
 
     def __init__(self, family: Family, tokeniser: Tokeniser, stop_ids: Sequence[int]) -> None:
         self._encode = tokeniser.encode
-        self._plain = tokeniser.plain
+        self._plain = tokeniser.marks.shielded
         self.family = family
         self.stops = tuple(dict.fromkeys(stop_ids))
         """Ids that end a turn, the template's first."""
@@ -136,17 +136,11 @@ class Places:
         return (*self.ids(words), *self.call_close)
 
 
-def plan_of(
-    turn: Turn, places: Places, guides: Guides, tokens: int, written: int = 0
-) -> SteeringPlan:
-    """The plan of a turn, for up to `tokens` more tokens after those already written."""
-    return TurnPlan(turn, places, guides, written + tokens)
-
-
 class TurnPlan:
     """The plan of one turn: its thought, then its answer or its calls."""
 
     def __init__(self, turn: Turn, places: Places, guides: Guides, tokens: int) -> None:
+        """`tokens`: the most of the whole turn, with those already written."""
         self._turn = turn
         self._places = places
         self._guides = guides
