@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from trt_responses.dialects.guided import RESERVE, GuidedGate, Words
 from trt_responses.dialects.templates.call_form import CallForms
-from trt_responses.dialects.templates.gates import CallBegins, MarkedGate, Signs
+from trt_responses.dialects.templates.gates import CallBegins, Signs
 from trt_responses.dialects.templates.pieces import core, is_mark, pieces
 from trt_responses.dialects.templates.read.reader import TemplateReader
 from trt_responses.engine import Guide
@@ -33,7 +33,6 @@ SIGNS = re.compile(r"[\\.+*?()|\[\]{}^$]")
 """The special characters of regular expressions."""
 LEAST_TOKENS = 16
 """The tokens of a short call; with fewer left, none is begun."""
-NO_MARKS: Mapping[int, bytes] = {}
 BEFORE_CALL = 8
 """Maximum ids of white space before a call's mark."""
 
@@ -62,9 +61,13 @@ class Places:
         self.thought = None if thought is None else tuple(map(self.ids, thought))
         self.call_open = () if calls is None else self.ids(calls.open)
         self.call_close = () if calls is None else self.ids(calls.close)
-        in_text = calls is not None and calls.tags is not None
-        self.forms = CallForms(calls, tokeniser.id_of) if calls is not None and in_text else None
+        self.forms = CallForms(calls, tokeniser.id_of) if calls and calls.tags else None
         """Forms of arguments that are not JSON."""
+        self.marks: Mapping[int, bytes] = {} if self.forms is None else self.forms.marks
+        """Control ids that arguments may contain, with their stand-ins in a followed text."""
+        self.argument_bytes = [*self.token_bytes]
+        for token_id, stand_in in self.marks.items():
+            self.argument_bytes[token_id] = stand_in
         self.several = calls is not None and calls.several and bool(calls.open)
         """Whether a steered turn may have several calls."""
         self.first_call = self.call_open
@@ -311,11 +314,10 @@ class TurnPlan:
 
     def _arguments(self, call: Choice, forced: tuple[int, ...]) -> Segment:
         places = self._places
-        marks = NO_MARKS if places.forms is None else places.forms.marks
         if call.form is not None:
-            return self._guided(call.form, forced, places.tail, call.what, marks)
+            return self._guided(call.form, forced, places.tail, call.what, places.marks)
         close = {*places.call_close[-1:]}
-        if not close & {*places.controls} - {*marks}:  # text, or a mark inside calls too
+        if not close & {*places.controls} - {*places.marks}:  # text, or a mark inside calls too
             return self._free(forced)
         ends = places.ends | close
         gate = Gate(ends, places.call_close)
@@ -329,12 +331,13 @@ class TurnPlan:
         forced: tuple[int, ...],
         closing: tuple[int, ...],
         what: str,
-        marks: Mapping[int, bytes] = NO_MARKS,
+        marks: Collection[int] = (),
     ) -> Segment:
-        """A guided segment. `marks`: control ids allowed in the text, with their stand-ins."""
-        guide = Guide(form.kind, form.source)
-        ends = self._guides[form.kind] | self._places.ends
-        gate = MarkedGate(marks, ends, closing, form.follow(), self._places.token_bytes, what)
+        """A guided segment. `marks`: control ids allowed in the text."""
+        guide, places = Guide(form.kind, form.source), self._places
+        ends = self._guides[form.kind] | places.ends
+        token_bytes = places.argument_bytes if marks else places.token_bytes
+        gate = GuidedGate(ends, closing, form.follow(), token_bytes, what)
         most = self._left(forced) - len(closing)
         return self._segment(guide, gate, forced, "body", most, marks)
 
