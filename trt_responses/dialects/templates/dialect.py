@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from trt_responses.dialect import NO_TOOLS, Takes
@@ -103,7 +104,7 @@ class TemplateDialect:
         """The results of probing the template. Raises a `StartupError` if they contradict the
         family. Must not be called inside an event loop."""
         with self._rendering() as render:
-            return probe(render, self._family).to_dict()
+            return asdict(probe(render, self._family))
 
     @contextmanager
     def _rendering(self) -> Iterator[Callable[..., str]]:

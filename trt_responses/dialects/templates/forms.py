@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from trt_responses.dialects.templates.families import READ, TEXT_ONLY, Calls, Family, Switch, Tags
 from trt_responses.dialects.templates.pieces import CALL_ID, common, core, is_mark, pieces
-from trt_responses.dialects.templates.probes import contradictions, results_of
+from trt_responses.dialects.templates.probes import contradictions, rendered, results_of
+from trt_responses.dialects.templates.write.conversation import THOUGHT_KEYS
 from trt_responses.dialects.templates.write.template import TemplateError, TemplateLimitError
 from trt_responses.frozen import dataclass
 
@@ -31,7 +32,6 @@ ARGUMENTS = {KEY: VALUE, OTHER_KEY: NUMBER}
 SWITCHES = (Switch("enable_thinking"), Switch("thinking"))
 LONGEST_END = 80
 """Maximum length of the marks that end a turn."""
-THOUGHT_KEYS = ("reasoning_content", "reasoning", "thinking")
 KNOWN_THOUGHTS = (("<think>", "</think>"), ("[THINK]", "[/THINK]"))
 """Marks of thoughts in templates that show the thoughts of no earlier turn."""
 
@@ -196,8 +196,7 @@ class _Form:
         two = self._part(user, answer, [self._call(FIRST), self._call(SECOND)])
         if two is not None and not (FIRST in two and SECOND in two):
             two = None
-        empty = self._part(user, answer, [_call(FIRST, self._arguments({}), CALL_ID)])
-        calls = _json(one, two) or _named(one, two) or _tagged(one, two, empty)
+        calls = _json(one, two) or _named(one, two) or _tagged(one, two)
         if calls is not None and calls.body == "tags":
             calls = self._with_values(calls, user, answer)
         return None if calls is None else (one, calls)
@@ -277,18 +276,8 @@ class _Form:
         """The render; None if the template refuses the conversation. A prompt follows a user."""
         if prompts is None:
             prompts = messages[-1]["role"] == "user"
-        try:
-            return self._render(
-                messages,
-                tools,
-                add_generation_prompt=prompts,
-                **self._empty,
-                **switches,
-            )
-        except TemplateLimitError:
-            raise
-        except TemplateError:
-            return None
+        options = {"add_generation_prompt": prompts, **self._empty, **switches}
+        return rendered(self._render, messages, tools, **options)
 
 
 def _own(text: str, **fields: object) -> Json:
@@ -407,19 +396,20 @@ def _object_end(text: str, at: int) -> int:
 
 def _named(one: str, two: str | None) -> Calls | None:
     """A name, and the arguments as an object behind it."""
-    found = _named_place(one, FIRST, 0)
+    found = _named_place(one)
     if found is None:
         return None
     name, value, end = found
     between = None
-    if two is not None and (first := _named_place(two, FIRST, 0)) is not None:
+    if two is not None and (first := _named_place(two)) is not None:
         between = two[first[2] : two.index(SECOND)]
     around = _Around(one[:name], one[end:], between)
     return _form("named", around, "", one[name + len(FIRST) : value])
 
 
-def _named_place(text: str, name: str, begin: int) -> tuple[int, int, int] | None:
-    at = text.index(name, begin)
+def _named_place(text: str) -> tuple[int, int, int] | None:
+    """The places of the first call's name and arguments, and their end."""
+    at = text.index(FIRST)
     for match in re.finditer(r"\{", text[at:]):
         value = at + match.start()
         try:
@@ -430,10 +420,10 @@ def _named_place(text: str, name: str, begin: int) -> tuple[int, int, int] | Non
     return None
 
 
-def _tagged(one: str, two: str | None, empty: str | None) -> Calls | None:
+def _tagged(one: str, two: str | None) -> Calls | None:
     """A name, and keys and values as text behind it."""
     parts = re.split(f"({FIRST}|{KEY}|{re.escape(VALUE)}|{OTHER_KEY}|{NUMBER})", one)
-    named = [part for part in parts[1::2] if part != KEY or part not in parts[:0]]
+    named = parts[1::2]
     words = [FIRST, KEY, VALUE, OTHER_KEY, str(NUMBER)]
     if named[:5] != words and named != [FIRST, KEY, VALUE, KEY, OTHER_KEY, str(NUMBER), OTHER_KEY]:
         return None
@@ -510,8 +500,8 @@ def _first_mark(text: str, whole: str) -> tuple[str, str]:
     """The mark that begins a call, and the text behind it."""
     marks = [one for one in pieces(text) if is_mark(one)]
     if not marks:
-        return "", text.lstrip() if text.strip() else ""
-    if any(whole.count(mark) > 1 for mark in marks[:1]):
+        return "", text.lstrip()
+    if whole.count(marks[0]) > 1:
         return text.strip(), ""
     begin = text.index(marks[0])
     return text[begin : begin + len(marks[0])], text[begin + len(marks[0]) :]

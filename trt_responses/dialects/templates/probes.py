@@ -8,10 +8,10 @@ results.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal
 
 from trt_responses.dialects.templates.pieces import CALL_ID
+from trt_responses.dialects.templates.write.conversation import THOUGHT_KEYS
 from trt_responses.dialects.templates.write.template import TemplateError, TemplateLimitError
 from trt_responses.errors import StartupError
 from trt_responses.frozen import dataclass
@@ -63,10 +63,6 @@ class Probes:
     """Whether thoughts are still shown after the next user message."""
     switches: bool
     """Whether thinking off gives another prompt than thinking on."""
-
-    def to_dict(self) -> dict[str, str | bool]:
-        """The results for a card."""
-        return asdict(self)
 
 
 def probe(render: Render, family: Family) -> Probes:
@@ -183,9 +179,9 @@ class _Probe:
 
     def _own(self, arguments: object) -> Json:
         """A model turn with a thought, a text and a call."""
-        call = {"type": "function", "id": CALL_ID, "function": {"name": TOOL}}
-        call["function"] |= {"arguments": arguments}  # type: ignore[operator]  # a dict
-        thoughts = dict.fromkeys(("reasoning_content", "reasoning", "thinking"), THOUGHT)
+        function = {"name": TOOL, "arguments": arguments}
+        call = {"type": "function", "id": CALL_ID, "function": function}
+        thoughts = dict.fromkeys(THOUGHT_KEYS, THOUGHT)
         return {"role": "assistant", "content": TEXT, **thoughts, "tool_calls": [call]}
 
     def _result(self) -> Json:
@@ -198,12 +194,7 @@ class _Probe:
         switch = self._switch
         switches = {} if switch is None else {switch.name: switch.on if thinks else switch.off}
         switches |= self._needed
-        try:
-            return self._render(messages, tools, **switches)
-        except TemplateLimitError:
-            raise
-        except TemplateError:
-            return None
+        return rendered(self._render, messages, tools, **switches)
 
     def _fault(self, messages: Sequence[Json]) -> str:
         try:
@@ -220,4 +211,14 @@ class _Probe:
 
 
 def _without_thought(own: Json) -> Json:
-    return own | dict.fromkeys(("reasoning_content", "reasoning", "thinking"), "")
+    return own | dict.fromkeys(THOUGHT_KEYS, "")
+
+
+def rendered(render: Render, *conversation: object, **options: object) -> str | None:
+    """The prompt; None if the template refuses the conversation."""
+    try:
+        return render(*conversation, **options)
+    except TemplateLimitError:
+        raise
+    except TemplateError:
+        return None
