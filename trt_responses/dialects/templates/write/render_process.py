@@ -109,34 +109,25 @@ class TemplateProcess:
         """The process, started if needed."""
         process = self._process
         if process is None or process.returncode is not None:
-            process = self._process = await _begun()
+            process = self._process = await asyncio.create_subprocess_exec(
+                *main_of("trt_responses.dialects.templates.write.render_process"),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.DEVNULL,
+            )
             await _answered(process, self._begin)
         return process
 
 
-async def _begun() -> Process:
-    pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
-    return await asyncio.create_subprocess_exec(
-        *main_of("trt_responses.dialects.templates.write.render_process"),
-        stdin=pipe,
-        stdout=pipe,
-        stderr=nothing,
-    )
-
-
 async def _answered(process: Process, message: Json) -> Json:
     """The answer to one message."""
-    await _send(process, message)
+    assert process.stdin is not None
     assert process.stdout is not None
+    process.stdin.write(_framed(message))
+    await process.stdin.drain()
     size = _LENGTH.unpack(await process.stdout.readexactly(_LENGTH.size))[0]
     answer: Json = json.loads(await process.stdout.readexactly(size))
     return answer
-
-
-async def _send(process: Process, message: Json) -> None:
-    assert process.stdin is not None
-    process.stdin.write(_framed(message))
-    await process.stdin.drain()
 
 
 def _framed(message: Json) -> bytes:

@@ -62,7 +62,6 @@ class Renderer:
         new_reader: NewReader,
     ) -> None:
         self._template = template
-        self._control = {text: token_id for token_id, text in tokeniser.controls.items()}
         self._tokeniser = tokeniser
         self._family = family
         self._ends = frozenset(stop_ids)
@@ -291,7 +290,7 @@ class Renderer:
         ids = array("I")
         for piece, is_control in self._tokeniser.pieces(text):
             if is_control:
-                ids.append(self._control[piece])
+                ids.append(self._tokeniser.control_id(piece))
             else:
                 ids += await self._plain(piece)
         return ids
