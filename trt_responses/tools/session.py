@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from orjson import Fragment
@@ -44,7 +44,6 @@ class Source(NamedTuple):
     title: str
 
 
-@runtime_checkable
 class CitedSession(Protocol):
     """A session whose displays can be cited: `【3†L5】` is line 5 of the display with cursor 3."""
 
@@ -53,7 +52,6 @@ class CitedSession(Protocol):
         ...
 
 
-@runtime_checkable
 class Lists(Protocol):
     """A session that had to find out what its tool offers."""
 

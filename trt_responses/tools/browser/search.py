@@ -10,17 +10,17 @@ import html
 import json
 import re
 from collections.abc import Mapping, Sequence
+from ipaddress import ip_network
 from typing import Any, NamedTuple, Protocol
 
 import httpx2
 
-from trt_responses.tools.addresses import network
 from trt_responses.tools.fetch_guard import GuardedTransport, Reach, bounded
 
 MAX_BYTES = 2 * 1024 * 1024
 MAX_RESULTS = 20
 MAX_TEXT = 600
-EVERYWHERE = Reach((network("0.0.0.0/0"), network("::/0")), ports=None)
+EVERYWHERE = Reach((ip_network("0.0.0.0/0"), ip_network("::/0")), ports=None)
 _TAG = re.compile("</?[a-zA-Z][^<>]{0,200}>")
 
 
