@@ -93,7 +93,7 @@ async def addresses_of(host: str, port: int) -> list[str]:
 
 
 class _Backend(httpcore2.AsyncNetworkBackend):
-    """Connects to judged addresses; TLS and `Host` still use the name."""
+    """Connects to judged addresses, and to no UNIX socket; TLS and `Host` still use the name."""
 
     def __init__(self, reach: Reach, resolve: Resolve) -> None:
         self._reach = reach
@@ -126,17 +126,6 @@ class _Backend(httpcore2.AsyncNetworkBackend):
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
                 fault = error
         raise fault
-
-    async def connect_unix_socket(
-        self,
-        path: str,
-        timeout: float | None = None,  # noqa: ASYNC109 (the name is httpcore2's)
-        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
-    ) -> httpcore2.AsyncNetworkStream:
-        raise Refused("UNIX sockets are not allowed")
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
 
 
 class GuardedTransport(httpx2.AsyncHTTPTransport):
