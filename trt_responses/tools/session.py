@@ -27,6 +27,13 @@ NO_ITEMS = "no_items"
 """The option of a tool whose client sees all that the model reads, but no item of a failed list."""
 
 
+NO_JSON = (
+    "Error parsing tool arguments as JSON: {}. Please ensure the tool call arguments are valid "
+    "JSON and try again."
+)
+"""An answer for the model to a call that cannot be read."""
+
+
 class Listing(NamedTuple):
     """What a session has found out that the tool offers; the client gets it first."""
 

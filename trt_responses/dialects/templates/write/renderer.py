@@ -21,11 +21,10 @@ from trt_responses.dialects.templates.write.conversation import (
     call_example,
     tool_specs,
 )
-from trt_responses.dialects.templates.write.decoder import Decoder
+from trt_responses.dialects.templates.write.decoder import Decoder, messages_in
 from trt_responses.dialects.templates.write.parts import join_parts, split_parts
 from trt_responses.dialects.templates.write.template import TemplateError
 from trt_responses.errors import InvalidRequest, refuse_longer
-from trt_responses.language.fragments import Opened, Text
 from trt_responses.tasks import give_way
 
 if TYPE_CHECKING:
@@ -208,7 +207,10 @@ class Renderer:
             cut = cut and written[-1] not in self._ends
             while len(written) and written[-1] in self._ends:
                 written.pop()
-            if not len(written) or not self._same(ids[begin:end], opening, author, written, tools):
+            if not len(written):
+                continue
+            read = self._read_back(opening, written, tools)
+            if read is None or read != self._read_back(author, ids[begin:end], tools):
                 continue
             joined += ids[done : places[number]] + opening + written
             done = end
@@ -224,35 +226,15 @@ class Renderer:
         closed = None if thought is None else self._tokeniser.id_of(thought[1])
         return opening[: next((n for n, i in enumerate(opening) if i in (mark, closed)), None)]
 
-    def _same(
-        self,
-        rendered: array[int],
-        opening: array[int],
-        author: array[int],
-        written: array[int],
-        tools: Sequence[FunctionTool],
-    ) -> bool:
-        """Whether the template's ids of a turn and the model's read back to the same fragments."""
-        own = self._read_back(opening, written, tools)
-        return own is not None and own == self._read_back(author, rendered, tools)
-
     def _read_back(
         self, before: array[int], ids: array[int], tools: Sequence[FunctionTool]
     ) -> list[object] | None:
         """The headers and texts of a turn's ids, in order; None if the reader repaired them."""
         reader = self._new_reader(before, tools)
-        parts: list[object] = []
-        text: list[bytes] = []
-        for fragment in (*reader.feed(ids), *reader.feed((self._end,))):
-            if isinstance(fragment, Opened):
-                parts.append(fragment)
-                text = []
-                parts.append(text)
-            elif isinstance(fragment, Text):
-                text += fragment.pieces
+        found = messages_in((*reader.feed(ids), *reader.feed((self._end,))))
         if any(span.repaired for span in reader.messages):
             return None
-        return [_value(part) if isinstance(part, list) else part for part in parts]
+        return [(head, _value(text)) for head, text in found]
 
     # --- ids ----------------------------------------------------------------------------------
 
