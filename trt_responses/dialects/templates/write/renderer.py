@@ -247,10 +247,6 @@ class Renderer:
         prompts: bool = True,
     ) -> array[int]:
         family, marks = self._family, self._tokeniser.marks
-        switch = family.switch
-        switches = {} if switch is None else {switch.name: switch.on if thinks else switch.off}
-        if family.empty_tools:
-            switches["empty_tools"] = True
         tools = () if developer is None or family.describes_tools else developer.tools
         shown = marks.shielded_messages(messages)
         if family.describes_tools and family.calls is not None and shown:
@@ -261,7 +257,7 @@ class Renderer:
                 shown,
                 marks.shielded_tools(tool_specs(tools)) or None,
                 add_generation_prompt=prompts,
-                **switches,
+                **family.variables(thinks=thinks),
             )
         except TemplateError as error:
             raise InvalidRequest(
