@@ -98,11 +98,10 @@ class TemplateProcess:
         process, self._process = self._process, None
         if process is None:
             return
-        if process.returncode is None:
-            with suppress(ProcessLookupError):
-                process.kill()
-        if process.stdin is not None:
-            process.stdin.close()
+        with suppress(ProcessLookupError):
+            process.kill()
+        assert process.stdin is not None
+        process.stdin.close()
         await asyncio.shield(process.wait())
 
     async def _running(self) -> Process:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from array import array
 from collections import OrderedDict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -291,6 +292,7 @@ class Renderer:
         return ids[:]
 
 
+@dataclass(eq=False)
 class Continuation:
     """The continuation of one response.
 
@@ -299,25 +301,16 @@ class Continuation:
     result. Otherwise the next turn continues from the whole new prompt.
     """
 
-    def __init__(
-        self,
-        renderer: Renderer,
-        prompt: array[int],
-        system: System,
-        developer: Developer,
-        blocks: Sequence[Block],
-        entries: Entries,
-    ) -> None:
-        self._renderer = renderer
-        self._system = system
-        self._developer = developer
-        self._blocks = blocks
-        self._entries = entries
-        self._history: list[Entry] | None = None
-        self._prompt = prompt
-        """The prompt of the current turn."""
-        self._read = 0
-        """The number of counted ids in that prompt."""
+    _renderer: Renderer
+    _prompt: array[int]
+    """The prompt of the current turn."""
+    _system: System
+    _developer: Developer
+    _blocks: Sequence[Block]
+    _entries: Entries
+    _history: list[Entry] | None = None
+    _read: int = 0
+    """The number of counted ids in that prompt."""
 
     async def answer(
         self, message: Message, reader: Reader, at_most: int | None = None
