@@ -144,12 +144,9 @@ def _results(answer: Any, path: Sequence[str], text: str) -> list[Result]:
         if isinstance(url, str) and url.startswith(("http://", "https://")) and " " not in url:
             extra = each.get("extra_snippets")
             texts = [each.get(text), *(extra if isinstance(extra, list) else ())]
-            results.append(Result(url, _plain(title), _plain(" ".join(filter(_is_text, texts)))))
+            shown = " ".join(one for one in texts if isinstance(one, str))
+            results.append(Result(url, _plain(title), _plain(shown)))
     return results
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
 
 
 def _plain(text: object) -> str:
