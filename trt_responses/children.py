@@ -13,11 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 PR_SET_PDEATHSIG = 1
-_SOURCE = str(Path(__file__).parents[1])
-_BEGIN = (
-    f"import sys; sys.path.insert(0, {_SOURCE!r}); "
-    "from trt_responses.children import become; become()"
-)
+SOURCE = str(Path(__file__).parents[1])
+"""The directory of this package, for the import in a child."""
 
 
 def die_with(parent: int, number: signal.Signals = signal.SIGKILL) -> None:
@@ -32,7 +29,18 @@ def die_with(parent: int, number: signal.Signals = signal.SIGKILL) -> None:
 def dying_with_us(command: Sequence[str]) -> list[str]:
     """The command, begun so that it ends with this process. A program that cannot be begun is an
     exit status of 127."""
-    return [sys.executable, "-I", "-S", "-c", _BEGIN, str(os.getpid()), *command]
+    begin = _call("trt_responses.children", "become")
+    return [sys.executable, "-I", "-S", "-c", begin, str(os.getpid()), *command]
+
+
+def main_of(module: str, python: str = sys.executable) -> list[str]:
+    """The command that runs `main` of a module of this package, isolated from the server's
+    environment and directory; texts are UTF-8."""
+    return [python, "-I", "-X", "utf8", "-c", _call(module, "main")]
+
+
+def _call(module: str, name: str) -> str:
+    return f"import sys; sys.path.insert(0, {SOURCE!r}); from {module} import {name}; {name}()"
 
 
 def become() -> None:

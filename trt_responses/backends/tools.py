@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from ipaddress import ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -94,10 +95,8 @@ def search_service(settings: Settings) -> tuple[str, str]:
 
 def private_networks(settings: Settings) -> tuple[Network, ...]:
     """The networks that tools may reach for a model or a client, besides public addresses."""
-    from trt_responses.tools.addresses import network
-
     try:
-        return tuple(map(network, ToolSettings.of(settings).private_networks))
+        return tuple(map(ip_network, ToolSettings.of(settings).private_networks))
     except ValueError as fault:
         raise StartupError(f"{PREFIX}PRIVATE_NETWORKS: {fault}.") from None
 

@@ -34,12 +34,6 @@ NOT_PUBLIC = tuple(
 """Networks beyond those that `is_global` excludes, which depends on Python's version."""
 
 
-def network(text: str) -> Network:
-    """The network in a text such as `10.0.0.0/8`, or one address. Raises a readable
-    `ValueError`."""
-    return ip_network(text)
-
-
 def is_reachable(text: str, allowed: Sequence[Network]) -> bool:
     """Whether connections to an address are allowed: it is public or in an `allowed` network. An
     address that embeds an IPv4 address is judged by that one."""

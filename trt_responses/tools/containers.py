@@ -5,7 +5,7 @@ A tool that keeps such places has them as `containers`. Knows no tool and no rou
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -48,7 +48,6 @@ class WrittenFile(NamedTuple):
     path: str
 
 
-@runtime_checkable
 class WritesFiles(Protocol):
     """A session whose calls write files that their owner can fetch."""
 

@@ -94,7 +94,7 @@ async def addresses_of(host: str, port: int) -> list[str]:
 
 
 class _Backend(httpcore2.AsyncNetworkBackend):
-    """Connects to judged addresses; TLS and `Host` still use the name."""
+    """Connects to judged addresses, and to no UNIX socket; TLS and `Host` still use the name."""
 
     def __init__(self, reach: Reach, resolve: Resolve) -> None:
         self._reach = reach
@@ -133,17 +133,6 @@ class _Backend(httpcore2.AsyncNetworkBackend):
     def _opens(self, port: int, addresses: Sequence[str]) -> bool:
         ports, allowed = self._reach.ports, self._reach.allowed
         return ports is None or port in ports or all(is_within(a, allowed) for a in addresses)
-
-    async def connect_unix_socket(
-        self,
-        path: str,
-        timeout: float | None = None,  # noqa: ASYNC109 (the name is httpcore2's)
-        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
-    ) -> httpcore2.AsyncNetworkStream:
-        raise Refused("UNIX sockets are not allowed")
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
 
 
 class GuardedTransport(httpx2.AsyncHTTPTransport):
@@ -218,7 +207,8 @@ class Fetcher:
             url = url.copy_with(fragment=None)
             if (fault := permit(url)) is not None:
                 raise Refused(fault)
-            response = await self._transport.handle_async_request(_request(url))
+            request = httpx2.Request("GET", url, headers=HEADERS)
+            response = await self._transport.handle_async_request(request)
             try:
                 target = response.headers.get("location")
                 if response.status_code in REDIRECTS and target is not None:
@@ -239,10 +229,6 @@ class Fetcher:
             raise Refused(f"documents of the type '{kind:.64}' are not read")
         body, cut = await bounded(response, self.bounds.max_bytes)
         return Document(str(url), kind, response.charset_encoding, body, cut)
-
-
-def _request(url: httpx2.URL) -> httpx2.Request:
-    return httpx2.Request("GET", url, headers=HEADERS)
 
 
 async def bounded(response: httpx2.Response, most: int) -> tuple[bytes, bool]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from orjson import Fragment
@@ -27,6 +27,13 @@ NO_ITEMS = "no_items"
 """The option of a tool whose client sees all that the model reads, but no item of a failed list."""
 
 
+NO_JSON = (
+    "Error parsing tool arguments as JSON: {}. Please ensure the tool call arguments are valid "
+    "JSON and try again."
+)
+"""An answer for the model to a call that cannot be read."""
+
+
 class Listing(NamedTuple):
     """What a session has found out that the tool offers; the client gets it first."""
 
@@ -44,7 +51,6 @@ class Source(NamedTuple):
     title: str
 
 
-@runtime_checkable
 class CitedSession(Protocol):
     """A session whose displays can be cited: `【3†L5】` is line 5 of the display with cursor 3."""
 
@@ -53,7 +59,6 @@ class CitedSession(Protocol):
         ...
 
 
-@runtime_checkable
 class Lists(Protocol):
     """A session that had to find out what its tool offers."""
 

@@ -99,6 +99,8 @@ MACHINES = {"x86_64": Machine(1, 0xC000003E), "aarch64": Machine(2, 0xC00000B7)}
 
 Instruction = tuple[int, int, int, int]
 """Operation, jump if true, jump if false, value."""
+TO_ALLOW: Instruction = (RETURN, 0, 0, ALLOW)
+TO_ASK: Instruction = (RETURN, 0, 0, ASK)
 
 
 def _load(argument: int, *, high: bool = False) -> Instruction:
@@ -107,19 +109,11 @@ def _load(argument: int, *, high: bool = False) -> Instruction:
 
 def _one_of(argument: int, values: tuple[int, ...]) -> list[Instruction]:
     checks = [(JUMP_EQUAL, len(values) - place, 0, value) for place, value in enumerate(values)]
-    return [_load(argument), *checks, _deny(), _allow()]
+    return [_load(argument), *checks, _deny(), TO_ALLOW]
 
 
 def _deny(error: int = errno.EPERM) -> Instruction:
     return (RETURN, 0, 0, ERRNO | error)
-
-
-def _allow() -> Instruction:
-    return (RETURN, 0, 0, ALLOW)
-
-
-def _ask() -> Instruction:
-    return (RETURN, 0, 0, ASK)
 
 
 def _of_one_process(pid: int) -> list[tuple[str, list[Instruction]]]:
@@ -130,7 +124,7 @@ def _of_one_process(pid: int) -> list[tuple[str, list[Instruction]]]:
         _deny(),
         (JUMP_ANY, 1, 0, CLONE_THREAD),
         _deny(),
-        _allow(),
+        TO_ALLOW,
     ]
     return [
         ("clone:56:220", new_thread),
@@ -145,15 +139,15 @@ def _of_a_tree() -> list[tuple[str, list[Instruction]]]:
     """Rules for a tree: the listener counts new processes and judges targets of signals. No process
     can leave the group, so that a signal to the group reaches all."""
     return [
-        ("clone:56:220", [_load(0), (JUMP_ANY, 0, 1, CLONE_NEW), _deny(), _ask()]),
-        *((row, [_ask()]) for row in ("fork:57:-", "vfork:58:-", "kill:62:129", "tgkill:234:131")),
+        ("clone:56:220", [_load(0), (JUMP_ANY, 0, 1, CLONE_NEW), _deny(), TO_ASK]),
+        *((row, [TO_ASK]) for row in ("fork:57:-", "vfork:58:-", "kill:62:129", "tgkill:234:131")),
         ("prlimit64:302:261", _one_of(0, (0,))),
     ]
 
 
 def _guarded(pid: int | None) -> list[tuple[str, list[Instruction]]]:
     """Calls judged by their arguments; each block ends with a return."""
-    no_truncation = [(AND, 0, 0, O_ACCMODE_TRUNC), (JUMP_EQUAL, 0, 1, O_TRUNC), _deny(), _allow()]
+    no_truncation = [(AND, 0, 0, O_ACCMODE_TRUNC), (JUMP_EQUAL, 0, 1, O_TRUNC), _deny(), TO_ALLOW]
     stream_pair = [
         _load(0),
         (JUMP_EQUAL, 1, 0, AF_UNIX),
@@ -162,7 +156,7 @@ def _guarded(pid: int | None) -> list[tuple[str, list[Instruction]]]:
         (AND, 0, 0, SOCK_TYPE),
         (JUMP_EQUAL, 1, 0, SOCK_STREAM),
         _deny(),
-        _allow(),
+        TO_ALLOW,
     ]
     no_address = [
         _load(4),
@@ -171,7 +165,7 @@ def _guarded(pid: int | None) -> list[tuple[str, list[Instruction]]]:
         _load(4, high=True),
         (JUMP_EQUAL, 1, 0, 0),
         _deny(),
-        _allow(),
+        TO_ALLOW,
     ]
     return [
         *(_of_a_tree() if pid is None else _of_one_process(pid)),
@@ -199,8 +193,8 @@ def instructions(machine: str, pid: int | None) -> list[Instruction]:
     for row, block in _guarded(pid):
         program += _block(row, column, block)
     for table, answer in (
-        (ALLOWED, _allow()),
-        ("" if pid is not None else IN_TREES, _allow()),
+        (ALLOWED, TO_ALLOW),
+        ("" if pid is not None else IN_TREES, TO_ALLOW),
         (PRETENDED, _deny(0)),
         (UNSUPPORTED, _deny(errno.ENOTSUP)),
         (ABSENT, _deny(errno.ENOSYS)),

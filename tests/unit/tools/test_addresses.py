@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_network
+
 import pytest
 
-from trt_responses.tools.addresses import is_reachable, network
+from trt_responses.tools.addresses import is_reachable
 
 PUBLIC = (
     "1.1.1.1",
@@ -69,7 +71,7 @@ def test_another_is_not(address: str) -> None:
 
 
 def test_an_allowed_network_is_reached_by_its_addresses_alone() -> None:
-    allowed = (network("10.1.0.0/16"), network("::1"))
+    allowed = (ip_network("10.1.0.0/16"), ip_network("::1"))
     for address in ("10.1.2.3", "::1", "::ffff:10.1.0.1", "64:ff9b::10.1.0.1"):
         assert is_reachable(address, allowed)
     for address in ("10.2.0.1", "127.0.0.1", "169.254.169.254", "::2"):

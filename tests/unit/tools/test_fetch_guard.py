@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import zlib
 from contextlib import asynccontextmanager
+from ipaddress import ip_network
 from typing import TYPE_CHECKING
 
 import httpx2
@@ -13,7 +14,6 @@ import pytest
 from tests.support.idle import beside
 from tests.support.small_site import Page, drip, endless_gzip, redirect, site_of
 from tests.support.story import story
-from trt_responses.tools.addresses import network
 from trt_responses.tools.fetch_guard import (
     Bounds,
     Fetcher,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
     from pathlib import Path
 
-LOOPBACK = Reach((network("127.0.0.1"),), None)
+LOOPBACK = Reach((ip_network("127.0.0.1"),), None)
 MIB = 2**20
 
 
@@ -176,7 +176,7 @@ async def test_any_port_of_a_private_network_is_opened_and_two_of_public_address
         "both.test": ["127.0.0.1", "1.1.1.1"],
         "mapped.test": ["::ffff:127.0.0.1"],
     }
-    reach = Reach((network("127.0.0.1"),))
+    reach = Reach((ip_network("127.0.0.1"),))
     async with site_of({"/": Page(b"hello")}) as site, fetcher(reach, names=names) as fetch:
         assert (await fetch.get(site.url())).body == b"hello"
         assert (await fetch.get(site.url("/", "own.test"))).body == b"hello"

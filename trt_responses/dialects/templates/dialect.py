@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from trt_responses.dialect import NO_TOOLS, Takes
@@ -12,7 +13,7 @@ from trt_responses.dialects.templates.families import to_dict
 from trt_responses.dialects.templates.forms import fitted
 from trt_responses.dialects.templates.probes import probe
 from trt_responses.dialects.templates.read.reader import TemplateReader
-from trt_responses.dialects.templates.steer import Places, plan_of
+from trt_responses.dialects.templates.steer import Places, TurnPlan
 from trt_responses.dialects.templates.tables import Tables
 from trt_responses.dialects.templates.write.render_process import TemplateProcess
 from trt_responses.dialects.templates.write.renderer import Renderer
@@ -103,7 +104,7 @@ class TemplateDialect:
         """The results of probing the template. Raises a `StartupError` if they contradict the
         family. Must not be called inside an event loop."""
         with self._rendering() as render:
-            return probe(render, self._family).to_dict()
+            return asdict(probe(render, self._family))
 
     @contextmanager
     def _rendering(self) -> Iterator[Callable[..., str]]:
@@ -131,7 +132,7 @@ class TemplateDialect:
     def plan(
         self, turn: Turn, guides: Guides, tokens: int, *, written: int = 0, after_tool: bool = False
     ) -> SteeringPlan:
-        return plan_of(turn, self.places, guides, tokens, written)
+        return TurnPlan(turn, self.places, guides, written + tokens)
 
     def arguments(self, of_json: Form, tool: FunctionTool) -> Form:
         forms, bare = self.places.forms, self.places.bare

@@ -137,6 +137,13 @@ class Family:
     seen_in: tuple[str, ...] = ()
     """Texts that identify the family: all occur in its templates."""
 
+    def variables(self, *, thinks: bool) -> dict[str, bool]:
+        """The template's variables for a prompt with or without thinking."""
+        needed = {"empty_tools": True} if self.empty_tools else {}
+        if self.switch is not None:
+            needed[self.switch.name] = self.switch.on if thinks else self.switch.off
+        return needed
+
 
 class OtherForm(StartupError):
     """A card's form that another release wrote."""

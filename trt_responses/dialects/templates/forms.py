@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from trt_responses.dialects.templates.families import READ, TEXT_ONLY, Calls, Family, Switch, Tags
 from trt_responses.dialects.templates.pieces import CALL_ID, common, core, is_mark, pieces
-from trt_responses.dialects.templates.probes import contradictions, results_of
+from trt_responses.dialects.templates.probes import contradictions, rendered, results_of
+from trt_responses.dialects.templates.write.conversation import THOUGHT_KEYS
 from trt_responses.dialects.templates.write.template import TemplateError, TemplateLimitError
 from trt_responses.frozen import dataclass
 
@@ -27,11 +28,11 @@ if TYPE_CHECKING:
 TEXT, THOUGHT, USER = "~Text~", "~Thought~", "~Question~"
 FIRST, SECOND = "probe_one", "probe_two"
 KEY, OTHER_KEY, VALUE, NUMBER = "kappa", "lambda", "~Value~", 404
-ARGUMENTS = {KEY: VALUE, OTHER_KEY: NUMBER}
+ARGUMENTS: Json = {KEY: VALUE, OTHER_KEY: NUMBER}
+QUESTION: Json = {"role": "user", "content": USER}
 SWITCHES = (Switch("enable_thinking"), Switch("thinking"))
 LONGEST_END = 80
 """Maximum length of the marks that end a turn."""
-THOUGHT_KEYS = ("reasoning_content", "reasoning", "thinking")
 KNOWN_THOUGHTS = (("<think>", "</think>"), ("[THINK]", "[/THINK]"))
 """Marks of thoughts in templates that show the thoughts of no earlier turn."""
 
@@ -120,19 +121,18 @@ class _Form:
         self._arguments: Callable[[Json], object] = dict
 
     def family(self, name: str) -> Family:
-        user = [{"role": "user", "content": USER}]
-        if self._try(user) is None:
+        if self._try([QUESTION]) is None:
             self._empty = {"empty_tools": True}
-        plain, prompt = self._try(user, prompts=False), self._try(user)
-        answer = self._try([*user, _own(TEXT)])
+        plain, prompt = self._try([QUESTION], prompts=False), self._try([QUESTION])
+        answer = self._try([QUESTION, _own(TEXT)])
         opening, answer = _opened(plain or "", prompt or "", answer or "")
         switch = next((one for one in SWITCHES if self.switches(one)), None)
-        thought = self._thought(user, opening)
+        thought = self._thought(opening)
         before, _, end = answer.partition(TEXT)
         header = before.removeprefix(plain or "")
         if header == before:  # the template writes the question otherwise
             header = "".join(pieces(before)[-1:])
-        terminator, frame = self._end(user, end)
+        terminator, frame = self._end(end)
         parts = pieces(frame)
         frames = (
             _frame(header, opening, thought),
@@ -146,24 +146,24 @@ class _Form:
             switch=switch,
             frames=tuple(one for one in frames if any(map(is_mark, pieces(one)))),
             empty_tools=bool(self._empty),
-            folds_system=self._folds(user),
-            merges_users=self._try([*user, *user]) is None,
+            folds_system=self._folds(),
+            merges_users=self._try([QUESTION, QUESTION]) is None,
         )
-        return _settled(self._with_calls(own, user, answer))
+        return _settled(self._with_calls(own, answer))
 
     # --- calls ----------------------------------------------------------------------------------
 
-    def _with_calls(self, own: Family, user: list[Json], answer: str) -> Family:
+    def _with_calls(self, own: Family, answer: str) -> Family:
         """The family with the form of its calls, or the same if the template shows none."""
         forms: tuple[tuple[Literal["object", "string"], Callable[[Json], object]], ...]
         forms = (("object", dict), ("string", json.dumps))
         for form, arguments in forms:
             self._arguments = arguments
-            calls = self._calls(user, answer)
+            calls = self._calls(answer)
             if calls is not None:
                 text, found = calls
                 numbers = re.search(rf"functions\.{FIRST}:\d", text) is not None
-                short = self._part(user, answer, [_call(FIRST, arguments({}), "call_0")]) is None
+                short = self._part(answer, self._call(FIRST, {}, "call_0")) is None
                 found, ends = _bounded(found, text, (*own.frames, *(own.thought or ())))
                 return replace(
                     own,
@@ -174,13 +174,14 @@ class _Form:
                     terminators=tuple(dict.fromkeys((*own.terminators, *ends))),
                 )
         self._arguments = dict
-        return replace(own, no_calls=self._why(user))
+        return replace(own, no_calls=self._why())
 
-    def _why(self, user: list[Json]) -> str:
+    def _why(self) -> str:
         """Why no calls were found."""
         call = _own("", tool_calls=[self._call(FIRST)])
         try:
-            shown = self._render([*user, call], TOOLS, add_generation_prompt=False, **self._empty)
+            turns = [QUESTION, call]
+            shown = self._render(turns, TOOLS, add_generation_prompt=False, **self._empty)
         except TemplateLimitError:
             raise
         except TemplateError as error:
@@ -189,37 +190,35 @@ class _Form:
             return "its template shows no earlier calls"
         return "its template writes calls in a form that is not read"
 
-    def _calls(self, user: list[Json], answer: str) -> tuple[str, Calls] | None:
-        one = self._part(user, answer, [self._call(FIRST)])
+    def _calls(self, answer: str) -> tuple[str, Calls] | None:
+        one = self._part(answer, self._call(FIRST))
         if one is None or FIRST not in one or VALUE not in one:
             return None
-        two = self._part(user, answer, [self._call(FIRST), self._call(SECOND)])
+        two = self._part(answer, self._call(FIRST), self._call(SECOND))
         if two is not None and not (FIRST in two and SECOND in two):
             two = None
-        empty = self._part(user, answer, [_call(FIRST, self._arguments({}), CALL_ID)])
-        calls = _json(one, two) or _named(one, two) or _tagged(one, two, empty)
+        calls = _json(one, two) or _named(one, two) or _tagged(one, two)
         if calls is not None and calls.body == "tags":
-            calls = self._with_values(calls, user, answer)
+            calls = self._with_values(calls, answer)
         return None if calls is None else (one, calls)
 
-    def _with_values(self, calls: Calls, user: list[Json], answer: str) -> Calls | None:
+    def _with_values(self, calls: Calls, answer: str) -> Calls | None:
         """The form, with how texts of special signs are written; None if lists are no JSON."""
-        listed, special = (
-            self._part(user, answer, [_call(FIRST, self._arguments({KEY: value}), CALL_ID)])
-            for value in ([1, 2], "<&>")
-        )
+        listed = self._part(answer, self._call(FIRST, {KEY: [1, 2]}))
+        special = self._part(answer, self._call(FIRST, {KEY: "<&>"}))
         if listed is None or "[1, 2]" not in listed or calls.tags is None:
             return None
         quoted = special is not None and "<![CDATA[<&>]]>" in special
         return replace(calls, tags=replace(calls.tags, cdata=quoted))
 
-    def _call(self, name: str) -> Json:
-        return _call(name, self._arguments(ARGUMENTS), CALL_ID)
+    def _call(self, name: str, arguments: Json = ARGUMENTS, call_id: str = CALL_ID) -> Json:
+        function = {"name": name, "arguments": self._arguments(arguments)}
+        return {"type": "function", "id": call_id, "function": function}
 
-    def _part(self, user: list[Json], answer: str, calls: list[Json]) -> str | None:
+    def _part(self, answer: str, *calls: Json) -> str | None:
         """The text of calls in a turn, without what stands around the text of an answer."""
-        turn = self._try([*user, _own("", tool_calls=calls)], tools=TOOLS)
-        with_tools = self._try([*user, _own(TEXT)], tools=TOOLS) or answer
+        turn = self._try([QUESTION, _own("", tool_calls=[*calls])], tools=TOOLS)
+        with_tools = self._try([QUESTION, _own(TEXT)], tools=TOOLS) or answer
         if turn is None:
             return None
         begin, _, end = map(pieces, with_tools.partition(TEXT))
@@ -230,13 +229,13 @@ class _Form:
 
     # --- thoughts and turns ---------------------------------------------------------------------
 
-    def _thought(self, user: list[Json], opening: str) -> tuple[str, str] | None:
+    def _thought(self, opening: str) -> tuple[str, str] | None:
         """The marks around a thought."""
         thinks = dict.fromkeys(THOUGHT_KEYS, THOUGHT)
-        call = [_call(FIRST, self._arguments({}), CALL_ID)]
+        call = [self._call(FIRST, {})]
         result = {"role": "tool", "content": "1", "name": FIRST, "tool_call_id": CALL_ID}
         for turn in ([_own(TEXT, **thinks)], [_own("", **thinks, tool_calls=call), result]):
-            shown = self._try([*user, *turn], tools=TOOLS) or ""
+            shown = self._try([QUESTION, *turn], tools=TOOLS) or ""
             before, found, behind = shown.partition(THOUGHT)
             if found:
                 begun = opening.rstrip().rpartition("\n")[2]
@@ -247,23 +246,22 @@ class _Form:
         known = (marks for marks in KNOWN_THOUGHTS if all(mark in self._source for mark in marks))
         return next(known, None)
 
-    def _end(self, user: list[Json], end: str) -> tuple[str, str]:
+    def _end(self, end: str) -> tuple[str, str]:
         """The mark that ends a turn, and the text between an answer and that mark."""
         marks = [one for one in pieces(end) if is_mark(one)]
         if not marks:
-            text = self._try([*user, _own(TEXT), *user]) or ""
+            text = self._try([QUESTION, _own(TEXT), QUESTION]) or ""
             return next(filter(is_mark, pieces(text.partition(TEXT)[2])), ""), ""
         return marks[-1], end[: end.rindex(marks[-1])].strip()
 
     def switches(self, switch: Switch) -> bool:
         """Whether this variable changes a prompt."""
-        user = [{"role": "user", "content": USER}]
         on: Json = {switch.name: switch.on}
         off: Json = {switch.name: switch.off}
-        return self._try(user, **on) != self._try(user, **off)
+        return self._try([QUESTION], **on) != self._try([QUESTION], **off)
 
-    def _folds(self, user: list[Json]) -> bool:
-        shown = self._try([{"role": "system", "content": TEXT}, *user])
+    def _folds(self) -> bool:
+        shown = self._try([{"role": "system", "content": TEXT}, QUESTION])
         return shown is None or TEXT not in shown
 
     def _try(
@@ -277,26 +275,12 @@ class _Form:
         """The render; None if the template refuses the conversation. A prompt follows a user."""
         if prompts is None:
             prompts = messages[-1]["role"] == "user"
-        try:
-            return self._render(
-                messages,
-                tools,
-                add_generation_prompt=prompts,
-                **self._empty,
-                **switches,
-            )
-        except TemplateLimitError:
-            raise
-        except TemplateError:
-            return None
+        options = {"add_generation_prompt": prompts, **self._empty, **switches}
+        return rendered(self._render, messages, tools, **options)
 
 
 def _own(text: str, **fields: object) -> Json:
     return {"role": "assistant", "content": text, **fields}
-
-
-def _call(name: str, arguments: object, call_id: str) -> Json:
-    return {"type": "function", "id": call_id, "function": {"name": name, "arguments": arguments}}
 
 
 def _bounded(calls: Calls, text: str, others: Sequence[str]) -> tuple[Calls, list[str]]:
@@ -407,19 +391,20 @@ def _object_end(text: str, at: int) -> int:
 
 def _named(one: str, two: str | None) -> Calls | None:
     """A name, and the arguments as an object behind it."""
-    found = _named_place(one, FIRST, 0)
+    found = _named_place(one)
     if found is None:
         return None
     name, value, end = found
     between = None
-    if two is not None and (first := _named_place(two, FIRST, 0)) is not None:
+    if two is not None and (first := _named_place(two)) is not None:
         between = two[first[2] : two.index(SECOND)]
     around = _Around(one[:name], one[end:], between)
     return _form("named", around, "", one[name + len(FIRST) : value])
 
 
-def _named_place(text: str, name: str, begin: int) -> tuple[int, int, int] | None:
-    at = text.index(name, begin)
+def _named_place(text: str) -> tuple[int, int, int] | None:
+    """The places of the first call's name and arguments, and their end."""
+    at = text.index(FIRST)
     for match in re.finditer(r"\{", text[at:]):
         value = at + match.start()
         try:
@@ -430,10 +415,10 @@ def _named_place(text: str, name: str, begin: int) -> tuple[int, int, int] | Non
     return None
 
 
-def _tagged(one: str, two: str | None, empty: str | None) -> Calls | None:
+def _tagged(one: str, two: str | None) -> Calls | None:
     """A name, and keys and values as text behind it."""
     parts = re.split(f"({FIRST}|{KEY}|{re.escape(VALUE)}|{OTHER_KEY}|{NUMBER})", one)
-    named = [part for part in parts[1::2] if part != KEY or part not in parts[:0]]
+    named = parts[1::2]
     words = [FIRST, KEY, VALUE, OTHER_KEY, str(NUMBER)]
     if named[:5] != words and named != [FIRST, KEY, VALUE, KEY, OTHER_KEY, str(NUMBER), OTHER_KEY]:
         return None
@@ -510,8 +495,8 @@ def _first_mark(text: str, whole: str) -> tuple[str, str]:
     """The mark that begins a call, and the text behind it."""
     marks = [one for one in pieces(text) if is_mark(one)]
     if not marks:
-        return "", text.lstrip() if text.strip() else ""
-    if any(whole.count(mark) > 1 for mark in marks[:1]):
+        return "", text.lstrip()
+    if whole.count(marks[0]) > 1:
         return text.strip(), ""
     begin = text.index(marks[0])
     return text[begin : begin + len(marks[0])], text[begin + len(marks[0]) :]

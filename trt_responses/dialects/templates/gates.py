@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from trt_responses.dialects.guided import GuidedGate
 from trt_responses.language.gate import Gate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
-    from trt_responses.dialects.guided import Follower
     from trt_responses.engine import Finish
 
 CONTROL = 0x100
@@ -126,22 +124,3 @@ def _remaining(head: str, spelled: str) -> str:
         left -= ord(head[at]) not in _WHITE
         at += 1
     return head[at:].lstrip() if spelled[-1:].isspace() else head[at:]
-
-
-class MarkedGate(GuidedGate):
-    """Follows a text that may contain some control ids."""
-
-    def __init__(
-        self,
-        marks: Mapping[int, bytes],
-        ends: frozenset[int],
-        closing: tuple[int, ...],
-        follower: Follower,
-        token_bytes: Sequence[bytes],
-        what: str,
-    ) -> None:
-        super().__init__(ends, closing, follower, token_bytes, what)
-        self._marks = marks
-
-    def _bytes_of(self, token_id: int) -> bytes:
-        return self._marks.get(token_id) or super()._bytes_of(token_id)

@@ -8,10 +8,10 @@ results.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal
 
 from trt_responses.dialects.templates.pieces import CALL_ID
+from trt_responses.dialects.templates.write.conversation import THOUGHT_KEYS
 from trt_responses.dialects.templates.write.template import TemplateError, TemplateLimitError
 from trt_responses.errors import StartupError
 from trt_responses.frozen import dataclass
@@ -30,6 +30,7 @@ USER, AGAIN = "probe-question", "probe-again"
 THOUGHT, TEXT, RESULT = "probe-thought", "probe-text", "probe-result"
 EXTRA, TOOL, VALUE = "probe-extra", "probe_tool", "probe-value"
 
+OWN_RESULT: Json = {"role": "tool", "content": RESULT, "name": TOOL, "tool_call_id": CALL_ID}
 TOOLS: list[Json] = [
     {
         "type": "function",
@@ -63,10 +64,6 @@ class Probes:
     """Whether thoughts are still shown after the next user message."""
     switches: bool
     """Whether thinking off gives another prompt than thinking on."""
-
-    def to_dict(self) -> dict[str, str | bool]:
-        """The results for a card."""
-        return asdict(self)
 
 
 def probe(render: Render, family: Family) -> Probes:
@@ -116,10 +113,7 @@ class _Probe:
     """The probes of one template."""
 
     def __init__(self, render: Render, family: Family) -> None:
-        self._render = render
-        self._switch = family.switch
-        self._needed = {"empty_tools": True} if family.empty_tools else {}
-        self._system: Json = {"role": "system", "content": "probe-system"}
+        self._render, self._family = render, family
         self._user: Json = {"role": "user", "content": USER}
 
     def results(self) -> Probes:
@@ -130,42 +124,34 @@ class _Probe:
                 f"{self._fault([self._user])}"
             )
         arguments = self._arguments()
-        own = self._own("{}" if arguments == "string" else {"key": VALUE})
-        loop = [self._user, own, self._result()]
-        answer = {"role": "assistant", "content": TEXT}
+        own = _own("{}" if arguments == "string" else {"key": VALUE})
+        loop = [self._user, own, OWN_RESULT]
+        answer, system = {"role": "assistant", "content": TEXT}, _system("probe-system")
+        switches = self._family.switch is not None
         behind = self._rendered([*loop, answer, {"role": "user", "content": AGAIN}])
         keeps = self._keeps_prefix(own, thinks=True)
         return Probes(
-            tools=self._seen(TOOL, self._rendered([self._user], tools=TOOLS)),
+            tools=self._seen(TOOL, [self._user], TOOLS),
             arguments=arguments,
-            developer=self._seen(
-                EXTRA, self._rendered([{"role": "developer", "content": EXTRA}, self._user])
-            ),
+            developer=self._seen(EXTRA, [{"role": "developer", "content": EXTRA}, self._user]),
             second_system=self._seen(
-                EXTRA,
-                self._rendered(
-                    [
-                        *(self._system, self._user, answer),
-                        *({"role": "system", "content": EXTRA}, self._user),
-                    ]
-                ),
+                EXTRA, [system, self._user, answer, _system(EXTRA), self._user]
             ),
-            results=self._seen(RESULT, self._rendered(loop, tools=TOOLS)),
+            results=self._seen(RESULT, loop, TOOLS),
             keeps_prefix=keeps,
             keeps_prefix_without_thinking=(
-                keeps if self._switch is None else self._keeps_prefix(own, thinks=False)
+                self._keeps_prefix(own, thinks=False) if switches else keeps
             ),
             thoughts_in_loop=THOUGHT in (self._rendered(loop, tools=TOOLS) or ""),
             thoughts_behind_turn=THOUGHT in (behind or ""),
-            switches=self._switch is not None
-            and plain != self._rendered([self._user], thinks=False),
+            switches=switches and plain != self._rendered([self._user], thinks=False),
         )
 
     def _arguments(self) -> Literal["object", "string", "neither"]:
         """The accepted form of arguments. An object comes first: a template that accepts both
         writes an object itself."""
         for kind, value in (("object", {"key": VALUE}), ("string", json.dumps({"key": VALUE}))):
-            text = self._rendered([self._user, self._own(value), self._result()], tools=TOOLS)
+            text = self._rendered([self._user, _own(value), OWN_RESULT], tools=TOOLS)
             if VALUE in (text or ""):
                 return kind  # type: ignore[return-value]  # one of the two
         return "neither"
@@ -175,35 +161,18 @@ class _Probe:
         prompts = []
         for _ in range(3):
             prompts.append(self._rendered(turns, tools=TOOLS, thinks=thinks))
-            turns = [*turns, own if thinks else _without_thought(own), self._result()]
+            turns = [*turns, own if thinks else _without_thought(own), OWN_RESULT]
         first, second, third = prompts
         if first is None or second is None or third is None:
             return False
         return second.startswith(first) and third.startswith(second)
 
-    def _own(self, arguments: object) -> Json:
-        """A model turn with a thought, a text and a call."""
-        call = {"type": "function", "id": CALL_ID, "function": {"name": TOOL}}
-        call["function"] |= {"arguments": arguments}  # type: ignore[operator]  # a dict
-        thoughts = dict.fromkeys(("reasoning_content", "reasoning", "thinking"), THOUGHT)
-        return {"role": "assistant", "content": TEXT, **thoughts, "tool_calls": [call]}
-
-    def _result(self) -> Json:
-        return {"role": "tool", "content": RESULT, "name": TOOL, "tool_call_id": CALL_ID}
-
     def _rendered(
         self, messages: Sequence[Json], tools: list[Json] | None = None, *, thinks: bool = True
     ) -> str | None:
         """The prompt; None if the template refuses the conversation."""
-        switch = self._switch
-        switches = {} if switch is None else {switch.name: switch.on if thinks else switch.off}
-        switches |= self._needed
-        try:
-            return self._render(messages, tools, **switches)
-        except TemplateLimitError:
-            raise
-        except TemplateError:
-            return None
+        variables = self._family.variables(thinks=thinks)
+        return rendered(self._render, messages, tools, **variables)
 
     def _fault(self, messages: Sequence[Json]) -> str:
         try:
@@ -212,12 +181,34 @@ class _Probe:
             return str(error)
         return "it accepts the message only without the variable that switches thinking."
 
-    @staticmethod
-    def _seen(word: str, prompt: str | None) -> Seen:
+    def _seen(self, word: str, messages: Sequence[Json], tools: list[Json] | None = None) -> Seen:
+        prompt = self._rendered(messages, tools)
         if prompt is None:
             return "refused"
         return "shown" if word in prompt else "dropped"
 
 
+def _system(text: str) -> Json:
+    return {"role": "system", "content": text}
+
+
+def _own(arguments: object) -> Json:
+    """A model turn with a thought, a text and a call."""
+    function = {"name": TOOL, "arguments": arguments}
+    call = {"type": "function", "id": CALL_ID, "function": function}
+    thoughts = dict.fromkeys(THOUGHT_KEYS, THOUGHT)
+    return {"role": "assistant", "content": TEXT, **thoughts, "tool_calls": [call]}
+
+
 def _without_thought(own: Json) -> Json:
-    return own | dict.fromkeys(("reasoning_content", "reasoning", "thinking"), "")
+    return own | dict.fromkeys(THOUGHT_KEYS, "")
+
+
+def rendered(render: Render, *conversation: object, **options: object) -> str | None:
+    """The prompt; None if the template refuses the conversation."""
+    try:
+        return render(*conversation, **options)
+    except TemplateLimitError:
+        raise
+    except TemplateError:
+        return None

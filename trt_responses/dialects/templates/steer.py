@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from trt_responses.dialects.guided import RESERVE, GuidedGate, Words
 from trt_responses.dialects.templates.call_form import CallForms
-from trt_responses.dialects.templates.gates import CallBegins, MarkedGate, Signs
+from trt_responses.dialects.templates.families import Calls
+from trt_responses.dialects.templates.gates import CallBegins, Signs
 from trt_responses.dialects.templates.pieces import core, is_mark, pieces
 from trt_responses.dialects.templates.read.reader import TemplateReader
 from trt_responses.engine import Guide
@@ -23,17 +24,18 @@ from trt_responses.language.steering import Segment
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from trt_responses.dialects.templates.families import Calls, Family
+    from trt_responses.dialects.templates.families import Family
     from trt_responses.dialects.templates.tokeniser import Tokeniser
     from trt_responses.language.reader import Reader
-    from trt_responses.language.steering import Choice, Guides, Name, SteeringPlan, Turn
+    from trt_responses.language.steering import Choice, Guides, Name, Turn
     from trt_responses.schema.compile import Form
 
 SIGNS = re.compile(r"[\\.+*?()|\[\]{}^$]")
 """The special characters of regular expressions."""
 LEAST_TOKENS = 16
 """The tokens of a short call; with fewer left, none is begun."""
-NO_MARKS: Mapping[int, bytes] = {}
+NO_CALLS = Calls("", "", "json")
+"""The form of a family without calls: it has no marks."""
 BEFORE_CALL = 8
 """Maximum ids of white space before a call's mark."""
 
@@ -43,7 +45,7 @@ class Places:
 
     def __init__(self, family: Family, tokeniser: Tokeniser, stop_ids: Sequence[int]) -> None:
         self._encode = tokeniser.encode
-        self._plain = tokeniser.plain
+        self._plain = tokeniser.marks.shielded
         self.family = family
         self.stops = tuple(dict.fromkeys(stop_ids))
         """Ids that end a turn, the template's first."""
@@ -58,22 +60,34 @@ class Places:
             b"" if token_id in controls else raw
             for token_id, raw in enumerate(tokeniser.token_bytes)
         )
-        thought, calls = family.thought, family.calls
+        thought, calls = family.thought, family.calls or NO_CALLS
         self.thought = None if thought is None else tuple(map(self.ids, thought))
-        self.call_open = () if calls is None else self.ids(calls.open)
-        self.call_close = () if calls is None else self.ids(calls.close)
-        in_text = calls is not None and calls.tags is not None
-        self.forms = CallForms(calls, tokeniser.id_of) if calls is not None and in_text else None
+        self.call_open, self.call_close = self.ids(calls.open), self.ids(calls.close)
+        self.around = calls.before_name, calls.after_name
+        """The texts before and after a call's name."""
+        self.forms = CallForms(calls, tokeniser.id_of) if calls.tags else None
         """Forms of arguments that are not JSON."""
-        self.several = calls is not None and calls.several and bool(calls.open)
+        self.marks: Mapping[int, bytes] = {} if self.forms is None else self.forms.marks
+        """Control ids that arguments may contain, with their stand-ins in a followed text."""
+        self.argument_bytes = [*self.token_bytes]
+        for token_id, stand_in in self.marks.items():
+            self.argument_bytes[token_id] = stand_in
+        self.several = calls.several and bool(calls.open)
         """Whether a steered turn may have several calls."""
         self.first_call = self.call_open
-        self._lead = ""
-        """The text between the mark and what precedes a name."""
-        if calls is not None and calls.section is not None:
+        if calls.section is not None:
             self._begin_section(calls, calls.section, tokeniser.id_of(calls.open) is not None)
+        self.bare = not self.call_open
+        """Whether the name of a tool shows that a call begins."""
         self.marked = len(self.call_open) == 1 and self.call_open[0] in controls
         """Whether a token shows that a call begins; else the text does."""
+        self.banned = self.call_open[:1] if self.marked else ()
+        """The id without which no call begins, where there is one."""
+        self.separated = calls.body == "named" or any(map(is_mark, pieces(calls.after_name)))
+        """Whether a mark of its own follows a call's name."""
+        words = "" if calls.tags is not None else calls.after_arguments
+        self.tail = (*self.ids(words), *self.call_close)
+        """The ids that close a call after its arguments."""
 
     def _begin_section(self, calls: Calls, section: tuple[str, str], marked: bool) -> None:
         """Take the section's mark for the mark of a call, unless each call has one of its own."""
@@ -82,14 +96,10 @@ class Places:
             self.first_call = (*self.ids(section[0].lstrip()), *self.call_open)
             return
         self.call_open = self.first_call = self.ids(mark)
-        self._lead = section[0].partition(mark)[2] + calls.open
+        before = section[0].partition(mark)[2] + calls.open + calls.before_name
+        self.around = before, calls.after_name
         self.call_close = self.ids(calls.close + section[1])
         self.several = False
-
-    @property
-    def bare(self) -> bool:
-        """Whether the name of a tool shows that a call begins."""
-        return not self.call_open
 
     def heads(self, calls: Sequence[Choice], *, first: bool = True) -> list[str]:
         """The texts that begin one of these calls, as `signs` spells them."""
@@ -98,18 +108,6 @@ class Places:
             return [self.signs.text(self.ids(f"{before}{one.name}{behind[:1]}")) for one in calls]
         ways = (self.first_call, self.call_open) if first else (self.call_open,)
         return [*dict.fromkeys(map(self.signs.text, ways))]
-
-    @property
-    def separated(self) -> bool:
-        """Whether a mark of its own follows a call's name."""
-        calls = self.family.calls
-        assert calls is not None
-        return calls.body == "named" or any(map(is_mark, pieces(calls.after_name)))
-
-    @property
-    def banned(self) -> tuple[int, ...]:
-        """The id without which no call begins, where there is one."""
-        return self.call_open[:1] if self.marked else ()
 
     def ids(self, text: str) -> tuple[int, ...]:
         """The ids of a text of the family, marks included."""
@@ -120,33 +118,12 @@ class Places:
         before, behind = self.around
         return self.ids(before + self._plain(name) + behind)
 
-    @property
-    def around(self) -> tuple[str, str]:
-        """The texts before and after a call's name."""
-        calls = self.family.calls
-        assert calls is not None
-        return self._lead + calls.before_name, calls.after_name
-
-    @property
-    def tail(self) -> tuple[int, ...]:
-        """The ids that close a call after its arguments."""
-        calls = self.family.calls
-        assert calls is not None
-        words = "" if calls.tags is not None else calls.after_arguments
-        return (*self.ids(words), *self.call_close)
-
-
-def plan_of(
-    turn: Turn, places: Places, guides: Guides, tokens: int, written: int = 0
-) -> SteeringPlan:
-    """The plan of a turn, for up to `tokens` more tokens after those already written."""
-    return TurnPlan(turn, places, guides, written + tokens)
-
 
 class TurnPlan:
     """The plan of one turn: its thought, then its answer or its calls."""
 
     def __init__(self, turn: Turn, places: Places, guides: Guides, tokens: int) -> None:
+        """`tokens`: the most of the whole turn, with those already written."""
         self._turn = turn
         self._places = places
         self._guides = guides
@@ -317,11 +294,10 @@ class TurnPlan:
 
     def _arguments(self, call: Choice, forced: tuple[int, ...]) -> Segment:
         places = self._places
-        marks = NO_MARKS if places.forms is None else places.forms.marks
         if call.form is not None:
-            return self._guided(call.form, forced, places.tail, call.what, marks)
+            return self._guided(call.form, forced, places.tail, call.what, places.marks)
         close = {*places.call_close[-1:]}
-        if not close & {*places.controls} - {*marks}:  # text, or a mark inside calls too
+        if not close & {*places.controls} - {*places.marks}:  # text, or a mark inside calls too
             return self._free(forced)
         ends = places.ends | close
         gate = Gate(ends, places.call_close)
@@ -335,12 +311,13 @@ class TurnPlan:
         forced: tuple[int, ...],
         closing: tuple[int, ...],
         what: str,
-        marks: Mapping[int, bytes] = NO_MARKS,
+        marks: Collection[int] = (),
     ) -> Segment:
-        """A guided segment. `marks`: control ids allowed in the text, with their stand-ins."""
-        guide = Guide(form.kind, form.source)
-        ends = self._guides[form.kind] | self._places.ends
-        gate = MarkedGate(marks, ends, closing, form.follow(), self._places.token_bytes, what)
+        """A guided segment. `marks`: control ids allowed in the text."""
+        guide, places = Guide(form.kind, form.source), self._places
+        ends = self._guides[form.kind] | places.ends
+        token_bytes = places.argument_bytes if marks else places.token_bytes
+        gate = GuidedGate(ends, closing, form.follow(), token_bytes, what)
         most = self._left(forced) - len(closing)
         return self._segment(guide, gate, forced, "body", most, marks)
 

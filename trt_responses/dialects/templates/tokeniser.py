@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import orjson
@@ -26,8 +25,6 @@ from trt_responses.dialects.templates.pretokens import (
 from trt_responses.errors import StartupError
 
 Json = dict[str, Any]
-
-TOKENIZER_FILE = "tokenizer.json"
 
 CONTROL_TYPE, USER_TYPE, UNUSED_TYPE = 3, 4, 5
 """Values of `tokenizer.ggml.token_type` for tokens that are not ordinary text."""
@@ -48,7 +45,7 @@ class Control(NamedTuple):
 
 
 class Tokeniser:
-    """One vocabulary. Build it with `from_json` or `from_gguf`."""
+    """One vocabulary. Build it with `from_settings` or `from_gguf`."""
 
     def __init__(self, settings: Json, controls: Iterable[Control]) -> None:
         """`settings`: a tokenizer.json without its added tokens."""
@@ -74,16 +71,6 @@ class Tokeniser:
             self._tokenizer = Tokenizer.from_str(orjson.dumps(bare).decode())
         except Exception as error:  # `tokenizers` raises nothing narrower
             raise StartupError(f"The tokeniser's data cannot be used: {error}") from None
-
-    @classmethod
-    def from_json(cls, path: Path) -> Tokeniser:
-        """The tokeniser of a Hugging Face directory, or of its `tokenizer.json`."""
-        path = path / TOKENIZER_FILE if path.is_dir() else path
-        try:
-            settings = orjson.loads(path.read_bytes())
-        except (OSError, ValueError) as error:
-            raise StartupError(f"{path} cannot be read: {error}") from None
-        return cls.from_settings(settings, str(path))
 
     @classmethod
     def from_settings(cls, settings: Json, where: str) -> Tokeniser:
@@ -155,10 +142,6 @@ class Tokeniser:
         """A control string's id, or None."""
         control = self._controls.get(spelling)
         return None if control is None else control.token_id
-
-    def plain(self, text: str) -> str:
-        """A user's text, shielded for a template."""
-        return self.marks.shielded(text)
 
     def encode(self, rendered: str) -> list[int]:
         """A rendered prompt's ids: control ids for the template's control strings, else plain

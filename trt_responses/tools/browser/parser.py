@@ -43,16 +43,13 @@ def main() -> None:
         _write({"why": str(fault)})
         return
     try:
-        read = _read(document, body.decode(charset, "replace"))
+        text, url = body.decode(charset, "replace"), document["url"]
+        of = extract.of_html if document["kind"] in HTML else extract.of_text
+        read = of(text, url)
     except MemoryError:
         _write({"why": "it needs too much memory"})
         return
     _write(read._asdict())
-
-
-def _read(document: dict[str, str], text: str) -> extract.Extracted:
-    kind, url = document["kind"], document["url"]
-    return extract.of_html(text, url) if kind in HTML else extract.of_text(text, url)
 
 
 def charset_of(declared_charset: str | None, body: bytes) -> str:

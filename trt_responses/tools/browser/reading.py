@@ -8,11 +8,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import sys
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trt_responses.children import main_of
 from trt_responses.frozen import dataclass
 from trt_responses.tasks import beside
 from trt_responses.tools.browser.page import Page
@@ -20,13 +19,7 @@ from trt_responses.tools.browser.page import Page
 if TYPE_CHECKING:
     from trt_responses.tools.fetch_guard import Document
 
-SOURCE = Path(__file__).parents[3]
-"""The directory of this package, for the import before the sandbox."""
 ANSWER_BYTES = 32 * 1024 * 1024
-BEGIN = (
-    f"import sys; sys.path.insert(0, {str(SOURCE)!r}); "
-    "from trt_responses.tools.browser.parser import main; main()"
-)
 
 
 class Unreadable(Exception):
@@ -82,7 +75,8 @@ class Reader:
             "parent": os.getpid(),
         }
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-I", "-X", "utf8", "-c", BEGIN, json.dumps(request)),
+            *main_of("trt_responses.tools.browser.parser"),
+            json.dumps(request),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,

@@ -10,17 +10,17 @@ import html
 import json
 import re
 from collections.abc import Mapping, Sequence
+from ipaddress import ip_network
 from typing import Any, NamedTuple, Protocol
 
 import httpx2
 
-from trt_responses.tools.addresses import network
 from trt_responses.tools.fetch_guard import GuardedTransport, Reach, bounded
 
 MAX_BYTES = 2 * 1024 * 1024
 MAX_RESULTS = 20
 MAX_TEXT = 600
-EVERYWHERE = Reach((network("0.0.0.0/0"), network("::/0")), ports=None)
+EVERYWHERE = Reach((ip_network("0.0.0.0/0"), ip_network("::/0")), ports=None)
 _TAG = re.compile("</?[a-zA-Z][^<>]{0,200}>")
 
 
@@ -60,21 +60,18 @@ class SearchService(Protocol):
     async def close(self) -> None: ...
 
 
-class _Http:
-    """GET requests for JSON, with limits."""
+class _Service:
+    """A service that answers GET requests in JSON, with limits."""
 
-    def __init__(self, deadline_s: float) -> None:
+    def __init__(self, url: str, headers: Mapping[str, str], deadline_s: float) -> None:
+        self._url = url
+        self._headers = {"accept": "application/json", "accept-encoding": "gzip", **headers}
         self._deadline_s = deadline_s
         self._transport = GuardedTransport(EVERYWHERE, keep_alive=True)
 
-    async def json(
-        self, url: str, parameters: Mapping[str, str], headers: Mapping[str, str]
-    ) -> Any:
-        request = httpx2.Request(
-            "GET",
-            httpx2.URL(url).copy_merge_params(parameters),
-            headers={"accept": "application/json", "accept-encoding": "gzip", **headers},
-        )
+    async def _json(self, parameters: Mapping[str, str]) -> Any:
+        url = httpx2.URL(self._url).copy_merge_params(parameters)
+        request = httpx2.Request("GET", url, headers=self._headers)
         try:
             async with asyncio.timeout(self._deadline_s):
                 response = await self._transport.handle_async_request(request)
@@ -98,44 +95,34 @@ class _Http:
         await self._transport.aclose()
 
 
-class SearXNG:
+class SearXNG(_Service):
     """A SearXNG server with `json` in its `search.formats`."""
 
     knows_country = False
 
     def __init__(self, url: str, key: str | None, deadline_s: float) -> None:
-        self._url = url.rstrip("/") + "/search"
-        self._headers = {"authorization": f"Bearer {key}"} if key else {}
-        self._http = _Http(deadline_s)
+        headers = {"authorization": f"Bearer {key}"} if key else {}
+        super().__init__(url.rstrip("/") + "/search", headers, deadline_s)
 
     async def results(self, query: Query) -> list[Result]:
-        parameters = {"q": _text(query), "format": "json"}
-        answer = await self._http.json(self._url, parameters, self._headers)
+        answer = await self._json({"q": _text(query), "format": "json"})
         return _results(answer, ("results",), "content")
 
-    async def close(self) -> None:
-        await self._http.close()
 
-
-class Brave:
+class Brave(_Service):
     """The Brave Search API."""
 
     knows_country = True
 
     def __init__(self, url: str, key: str | None, deadline_s: float) -> None:
-        self._url = url.rstrip("/") + "/res/v1/web/search"
-        self._headers = {"x-subscription-token": key or ""}
-        self._http = _Http(deadline_s)
+        headers = {"x-subscription-token": key or ""}
+        super().__init__(url.rstrip("/") + "/res/v1/web/search", headers, deadline_s)
 
     async def results(self, query: Query) -> list[Result]:
         parameters = {"q": _text(query), "count": str(min(query.most, 20))}
         if query.country:
             parameters["country"] = query.country
-        answer = await self._http.json(self._url, parameters, self._headers)
-        return _results(answer, ("web", "results"), "description")
-
-    async def close(self) -> None:
-        await self._http.close()
+        return _results(await self._json(parameters), ("web", "results"), "description")
 
 
 SERVICES: Mapping[str, type[SearXNG] | type[Brave]] = {"searxng": SearXNG, "brave": Brave}
@@ -157,12 +144,9 @@ def _results(answer: Any, path: Sequence[str], text: str) -> list[Result]:
         if isinstance(url, str) and url.startswith(("http://", "https://")) and " " not in url:
             extra = each.get("extra_snippets")
             texts = [each.get(text), *(extra if isinstance(extra, list) else ())]
-            results.append(Result(url, _plain(title), _plain(" ".join(filter(_is_text, texts)))))
+            shown = " ".join(one for one in texts if isinstance(one, str))
+            results.append(Result(url, _plain(title), _plain(shown)))
     return results
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
 
 
 def _plain(text: object) -> str:

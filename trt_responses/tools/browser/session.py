@@ -21,7 +21,7 @@ from trt_responses.tools.browser.reading import Unreadable
 from trt_responses.tools.browser.results import results_page
 from trt_responses.tools.browser.search import Query, SearchFailed
 from trt_responses.tools.browser.urls import Seen, host_is_allowed
-from trt_responses.tools.session import Source
+from trt_responses.tools.session import NO_JSON, Source
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -92,12 +92,11 @@ class BrowserSession:
         self._next = max(pages, default=-1) + 1
         for page in pages.values():
             self._note(page)
-        calls: dict[str, Callable[[dict[str, Any]], Awaitable[ToolAnswer]]] = {
+        self._calls: dict[str, Callable[[dict[str, Any]], Awaitable[ToolAnswer]]] = {
             "browser.search": self._search,
             "browser.open": self._open,
             "browser.find": self._find,
         }
-        self._calls = calls
 
     @property
     def recipients(self) -> Mapping[str, Recipient]:
@@ -282,9 +281,9 @@ def _arguments(text: str) -> dict[str, Any]:
     try:
         arguments = json.loads(text or "{}")
     except (ValueError, RecursionError) as fault:
-        raise CallFailed(texts.NO_JSON.format(fault)) from None
+        raise CallFailed(NO_JSON.format(fault)) from None
     if not isinstance(arguments, dict):
-        raise CallFailed(texts.NO_JSON.format("expected an object"))
+        raise CallFailed(NO_JSON.format("expected an object"))
     return arguments
 
 

@@ -92,10 +92,6 @@ NOT_FETCHED = "Error fetching URL `{}`: {}."
 NOT_SEARCHED = "Error during search for `{}`: {}."
 NOT_FOUND = "No `find` results for pattern: `{}`"
 NOT_TO_BE_FOUND_IN = "Cannot run `find` on search results page or find results page"
-NO_JSON = (
-    "Error parsing tool arguments as JSON: {}. Please ensure the tool call arguments are valid "
-    "JSON and try again."
-)
 BAD_ARGUMENT = "The argument `{}` is missing, or is no {}."
 UNSEEN = (
     "it is not among the results, the links of opened pages and the URLs of the user's messages, "

@@ -120,10 +120,11 @@ def _is_textual(kind: str) -> bool:
 
 def search_options(options: Any) -> SearchOptions:
     """The search options of a validated request."""
-    domains = (options.get("filters") or {}).get("allowed_domains") or ()
+    named = (options.get("filters") or {}).get("allowed_domains") or ()
+    domains = tuple(domain.strip().rstrip(".").lower() for domain in named)
     country = (options.get("user_location") or {}).get("country")
     size = options.get("search_context_size") or "medium"
-    return SearchOptions(tuple(map(domain_of, domains)), country, WINDOWS[size])
+    return SearchOptions(domains, country, WINDOWS[size])
 
 
 def ignored_options(options: Mapping[str, Any], service: SearchService) -> list[str]:
@@ -135,8 +136,3 @@ def ignored_options(options: Mapping[str, Any], service: SearchService) -> list[
         for name, value in location.items()
         if value and name not in supported
     ]
-
-
-def domain_of(written: str) -> str:
-    """A domain in canonical form."""
-    return written.strip().rstrip(".").lower()

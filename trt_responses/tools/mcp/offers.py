@@ -101,11 +101,8 @@ def _offered(
     requested, excluded = options.get("allowed_tools"), options.get("excluded_tools", ())
     offered: dict[str, Listed] = {}
     for tool in listed:
-        if (configured is not None and tool.name not in configured) or not _allowed(
-            tool, requested
-        ):
-            continue
-        if tool.name in excluded:
+        is_barred = configured is not None and tool.name not in configured
+        if is_barred or tool.name in excluded or not _allowed(tool, requested):
             continue
         name = function_name(options["server_label"], tool.name)
         other = offered.setdefault(name, tool)

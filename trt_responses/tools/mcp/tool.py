@@ -25,7 +25,7 @@ from trt_responses.tools.mcp.words import (
     schema_of,
     texts_of,
 )
-from trt_responses.tools.session import NO_ITEMS, Listing
+from trt_responses.tools.session import NO_ITEMS, NO_JSON, Listing
 
 LISTS = 256
 """Cached lists of tools."""
@@ -238,11 +238,7 @@ class McpSession:
         try:
             arguments = json.loads(call.text or "{}")
         except (ValueError, RecursionError) as error:
-            return _failed(
-                f"Error parsing tool arguments as JSON: {error}. Please ensure the tool call "
-                "arguments are valid JSON and try again.",
-                -32602,
-            )
+            return _failed(NO_JSON.format(error), -32602)
         if not isinstance(arguments, dict):
             return _failed("The arguments should be a JSON object. Please try again.", -32602)
         try:

@@ -11,15 +11,15 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from trt_responses.children import main_of
 from trt_responses.frozen import dataclass
 from trt_responses.tools.python.keeper import members
-from trt_responses.tools.python.process import SOURCE, Bounded, Ended, send
+from trt_responses.tools.python.process import Bounded, Ended, drain, send
 
 PROGRAMS = (
     *("/bin", "/sbin", "/lib", "/lib64", "/usr/bin", "/usr/sbin", "/usr/lib", "/usr/lib64"),
@@ -92,7 +92,7 @@ class Command:
         self._results, self._stdout, self._stderr = self._pipes = [read for read, _ in pipes]
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-X", "utf8", "-c", BEGIN, str(pipes[0][1])],
+                [*main_of("trt_responses.tools.python.keeper"), str(pipes[0][1])],
                 stdin=subprocess.PIPE,
                 stdout=pipes[1][1],
                 stderr=pipes[2][1],
@@ -117,7 +117,7 @@ class Command:
         outputs = Bounded(), Bounded()
         loop.add_reader(self._results, self._read_report, end)
         for pipe, output in zip(self._pipes[1:], outputs, strict=True):
-            loop.add_reader(pipe, _drain, pipe, output, 1)
+            loop.add_reader(pipe, drain, pipe, output, 1)
         assert self._process.stdin is not None
         sending = asyncio.create_task(send(self._process.stdin, self._request))
         timed_out = False
@@ -136,7 +136,7 @@ class Command:
             for pipe in self._pipes:
                 loop.remove_reader(pipe)
         for pipe, output in zip(self._pipes[1:], outputs, strict=True):
-            _drain(pipe, output)
+            drain(pipe, output)
         ended_for = "time" if timed_out else report["ended_for"]
         return Finished(outputs[0].text(), outputs[1].text(), report["status"], ended_for)
 
@@ -194,25 +194,6 @@ class Command:
                 end.set_result(report)
 
 
-BEGIN = (
-    f"import sys; sys.path.insert(0, {str(SOURCE)!r}); "
-    "from trt_responses.tools.python.keeper import main; main()"
-)
-
-
 def _fail(end: asyncio.Future[dict[str, Any]], why: str) -> None:
     if not end.done():
         end.set_exception(Ended(why))
-
-
-def _drain(pipe: int, output: Bounded, at_most: int = 1 << 30) -> None:
-    """Read what has been written so far, up to the end of the pipe."""
-    for _ in range(at_most):
-        try:
-            read = os.read(pipe, 65536)
-        except BlockingIOError:
-            return
-        if not read:
-            asyncio.get_running_loop().remove_reader(pipe)
-            return
-        output.add(read)

@@ -92,10 +92,8 @@ class ContainerFiles:
 
     async def _copied(self, container: Container, file_id: str, upload: Upload) -> FileFacts:
         facts = await self.add(container.owner, container.id, upload.name, upload)
-        replaced = [one for one, name in container.copied.items() if name == upload.name]
-        for one in replaced:
-            del container.copied[one]
-        container.copied[file_id] = upload.name
+        others = {one: name for one, name in container.copied.items() if name != upload.name}
+        container.copied = others | {file_id: upload.name}
         return facts
 
     def _upload(self, owner: str, file_id: str) -> Upload:

@@ -88,10 +88,9 @@ class Containers:
             raise not_found(container.id)
         if container.id in self._by_id:
             return
-        mine = [each for each in self._by_id.values() if each.owner == container.owner]
         bounds = self.bounds
         for some, most in (
-            (mine, bounds.most_per_owner),
+            (self.of(container.owner), bounds.most_per_owner),
             (list(self._by_id.values()), bounds.most),
         ):
             if len(some) >= most:

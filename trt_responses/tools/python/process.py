@@ -19,11 +19,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+from trt_responses.children import SOURCE, main_of
 from trt_responses.frozen import dataclass
 from trt_responses.tasks import beside
 
-SOURCE = Path(__file__).parents[3]
-"""The directory of this package, for the import before the sandbox."""
 START_S = 60.0
 """Timeout until it is sandboxed, which takes a tenth of a second on an idle machine."""
 READ_BYTES = 64 * 1024
@@ -34,8 +33,6 @@ ANSWER_BYTES = 4096
 FLOOD_BYTES = 256 * 1024
 """Maximum bytes on the answer pipe per call, which needs a hundred; a process that writes more is
 killed, since reading costs the server."""
-OPTIONS = ("-I", "-X", "utf8")
-"""Isolates the interpreter from the server's environment and directory; texts are UTF-8."""
 SYSTEM_LIBRARIES = ("/usr/lib", "/lib", "/lib64", "/usr/share/zoneinfo", "/etc/localtime")
 
 
@@ -110,12 +107,7 @@ class PythonProcess:
         try:
             self._process = subprocess.Popen(
                 [
-                    how.executable,
-                    "-I",
-                    "-X",
-                    "utf8",
-                    "-c",
-                    _begin(),
+                    *main_of("trt_responses.tools.python.interpreter", how.executable),
                     _arguments(directory, how, results),
                 ],
                 stdin=subprocess.PIPE,
@@ -161,7 +153,7 @@ class PythonProcess:
     async def call(self, code: str) -> Output:
         """Run code to its end. Raises `Ended` with the output if the process ends."""
         number, output = secrets.token_hex(16), Bounded()
-        self._drain(Bounded())
+        drain(self._output, Bounded())
         self._answer_bytes = 0
         self._signal(signal.SIGCONT)
         assert self._process.stdin is not None
@@ -170,7 +162,7 @@ class PythonProcess:
                 answer = await self._answer(lambda each: each.get("call") == number, output)
             finally:
                 self._signal(signal.SIGSTOP)
-        self._drain(output)
+        drain(self._output, output)
         return Output(output.text(), bool(answer.get("fine")))
 
     def kill_group(self) -> None:
@@ -209,7 +201,7 @@ class PythonProcess:
                 done.set_exception(Ended("The code wrote to the interpreter's own pipe."))
 
         loop.add_reader(self._results, read)
-        loop.add_reader(self._output, lambda: self._drain(output, at_most=1))
+        loop.add_reader(self._output, drain, self._output, output, 1)
         try:
             answer: dict[str, Any] = await done
             return answer
@@ -234,23 +226,12 @@ class PythonProcess:
                 values.append(json.loads(line))
         return [each for each in values if isinstance(each, dict)]
 
-    def _drain(self, output: Bounded, *, at_most: int = 1 << 30) -> None:
-        """Read what has been written so far."""
-        for _ in range(at_most):
-            try:
-                read = os.read(self._output, READ_BYTES)
-            except BlockingIOError:
-                return
-            if not read:
-                return
-            output.add(read)
-
     def _signal(self, number: int) -> None:
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, number)
 
     def _how(self, output: Bounded) -> str:
-        self._drain(output)
+        drain(self._output, output)
         status = self._process.wait()
         how = f"by signal {signal.Signals(-status).name}" if status < 0 else f"with status {status}"
         return f"{output.text()}\nThe interpreter ended {how}.".lstrip()
@@ -279,6 +260,19 @@ class Bounded:
         return f"{head}\n{note}\n{tail}"
 
 
+def drain(pipe: int, output: Bounded, at_most: int = 1 << 30) -> None:
+    """Read what has been written so far, up to the end of the pipe."""
+    for _ in range(at_most):
+        try:
+            read = os.read(pipe, READ_BYTES)
+        except BlockingIOError:
+            return
+        if not read:
+            asyncio.get_running_loop().remove_reader(pipe)
+            return
+        output.add(read)
+
+
 ENVIRONMENT = {
     "PATH": "/usr/bin:/bin",
     "LANG": "C.UTF-8",
@@ -286,13 +280,6 @@ ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
 }
-
-
-def _begin() -> str:
-    return (
-        f"import sys; sys.path.insert(0, {str(SOURCE)!r}); "
-        "from trt_responses.tools.python.interpreter import main; main()"
-    )
 
 
 def _arguments(directory: Path, how: Interpreter, results: int) -> str:
@@ -306,6 +293,6 @@ def _arguments(directory: Path, how: Interpreter, results: int) -> str:
             "abi": how.at_most_abi,
             "parent": os.getpid(),
             "results": results,
-            "source": str(SOURCE),
+            "source": SOURCE,
         }
     )

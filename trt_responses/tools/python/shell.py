@@ -15,6 +15,7 @@ from trt_responses.tool import Function, Recipient, ToolAnswer
 from trt_responses.tools.containers import wanted_files
 from trt_responses.tools.python.container import Full
 from trt_responses.tools.python.process import Ended
+from trt_responses.tools.session import NO_JSON
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -68,10 +69,6 @@ ARGUMENTS = {
     "additionalProperties": False,
 }
 
-BROKEN = (
-    "Error parsing tool arguments as JSON: {}. Please ensure the tool call arguments are valid "
-    "JSON and try again."
-)
 NOT_BUILT = ("session_name", "user")
 LOGIN = ["-lc"]
 """The option of a login shell, which would read system settings that a sandbox lacks."""
@@ -210,7 +207,7 @@ def parse_call(text: str) -> ShellCall | str:
     try:
         arguments = json.loads(text)
     except (ValueError, RecursionError) as error:
-        return BROKEN.format(error)
+        return NO_JSON.format(error)
     if not isinstance(arguments, dict):
         return 'The arguments are no object: send {"cmd": [...]}.'
     cmd, env = arguments.get("cmd"), arguments.get("env") or {}

@@ -131,10 +131,6 @@ class PythonSession:
         return [*self._written.values()]
 
     @property
-    def container_id(self) -> str:
-        return self._container.id
-
-    @property
     def recipients(self) -> Mapping[str, Recipient]:
         facts = {"container_id": self._container.id}
         return {PythonTool.name: Recipient(PythonTool.kind, facts)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -50,7 +50,7 @@ USUAL = {
 )
 def test_what_real_templates_do(name: str, others: dict[str, Any]) -> None:
     one = checkpoint(name)
-    assert probe(one.template.render, one.family).to_dict() == USUAL | others
+    assert asdict(probe(one.template.render, one.family)) == USUAL | others
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 from contextlib import asynccontextmanager
+from ipaddress import ip_network
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,7 +18,6 @@ from tests.support.processes import children_of
 from tests.support.small_site import Page, drip, endless_gzip, redirect, site_of
 from tests.support.story import story
 from trt_responses.tool import Opening, ToolAnswer, ToolCall
-from trt_responses.tools.addresses import network
 from trt_responses.tools.browser.reading import Reading
 from trt_responses.tools.browser.tool import BrowserTool
 from trt_responses.tools.fetch_guard import Bounds, Reach
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.skipif(no_box() is not None, reason=f"no box here: {no_
 async def browser(
     site: Site, bounds: Bounds | None = None, reading: Reading | None = None
 ) -> AsyncIterator[BrowserTool]:
-    reach = Reach((network("127.0.0.1"),))
+    reach = Reach((ip_network("127.0.0.1"),))
     tool = BrowserTool(Service(), reach, bounds or Bounds(), reading or Reading(deadline_s=60))
     await tool.start()
     try:

@@ -27,6 +27,7 @@ from trt_responses.tools.python.shell import ShellTool
 from trt_responses.tools.python.tool import PythonTool, code_of
 
 if TYPE_CHECKING:
+    from trt_responses.tool import Session
     from trt_responses.tools.python.container import Container
 
 pytestmark = pytest.mark.skipif(no_box() is not None, reason=f"no box here: {no_box()}")
@@ -77,6 +78,10 @@ def state_of(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
+def id_of(session: Session) -> str:
+    return session.recipients["python"].facts["container_id"]
+
+
 def process_of(container: Container) -> int:
     assert container.process is not None
     return container.process.pid
@@ -88,9 +93,9 @@ async def test_state_lives_on_from_call_to_call_and_ends_with_the_server(tmp_pat
     await tool.start()
     session = await opened(tool)
     assert (await session.call(ToolCall("x = 6"))).text == ""
-    again = await opened(tool, container_id=session.container_id)
+    again = await opened(tool, container_id=id_of(session))
     assert (await again.call(ToolCall("x * 7"))).text == "42\n"
-    found = tool.containers.get("ann", session.container_id)
+    found = tool.containers.get("ann", id_of(session))
     pid = process_of(found)
     await until(lambda: state_of(pid) == "T")  # it is stopped between calls
     await tool.stop()
@@ -105,17 +110,17 @@ async def test_a_container_is_its_owners_alone(tmp_path: Path) -> None:
     session = await opened(tool)
     await session.call(ToolCall("x = 6"))
     faults = []
-    for owner, asked in (("bob", session.container_id), ("bob", "cntr_" + "0" * 48)):
+    for owner, asked in (("bob", id_of(session)), ("bob", "cntr_" + "0" * 48)):
         with pytest.raises(InvalidRequest) as caught:
             await opened(tool, owner, asked)
         faults.append(caught.value.message.replace(asked, "ID"))
     assert faults[0] == faults[1]
     assert tool.containers.of("bob") == []
-    used = [{"container_id": session.container_id}]
+    used = [{"container_id": id_of(session)}]
     reused = await tool.open(Opening("ann", items=used))
-    assert reused.container_id == session.container_id
+    assert id_of(reused) == id_of(session)
     other = await tool.open(Opening("bob", items=used))
-    assert other.container_id != session.container_id
+    assert id_of(other) != id_of(session)
     await tool.stop()
 
 
@@ -141,9 +146,9 @@ async def test_a_call_that_is_broken_off_leaves_no_process(tmp_path: Path) -> No
     await tool.start()
     session = await opened(tool)
     await session.call(ToolCall("0"))
-    pid = process_of(tool.containers.get("ann", session.container_id))
+    pid = process_of(tool.containers.get("ann", id_of(session)))
     endless = asyncio.create_task(session.call(ToolCall("open('begun', 'w')\nwhile True: pass")))
-    directory = tool.containers.get("ann", session.container_id).directory
+    directory = tool.containers.get("ann", id_of(session)).directory
     await until((directory / "begun").exists)
     endless.cancel()
     await asyncio.wait((endless,))
@@ -207,7 +212,7 @@ async def test_a_full_disk_ends_the_call_and_its_files(tmp_path: Path, code: str
     answer = await session.call(ToolCall(code))
     assert answer.failed
     assert "variables and files are lost" in answer.text
-    assert not tool.containers.get("ann", session.container_id).directory.exists()
+    assert not tool.containers.get("ann", id_of(session)).directory.exists()
     assert (await session.call(ToolCall("1"))).text == "1\n"
     await tool.stop()
 
@@ -247,9 +252,9 @@ async def test_code_can_end_its_own_call_early_and_no_other(tmp_path: Path) -> N
     session = await opened(tool)
     early = FORGE + "forge({'call': number, 'fine': True})\nwhile True: pass"
     assert (await session.call(ToolCall(early))).text == ""
-    pid = process_of(tool.containers.get("ann", session.container_id))
+    pid = process_of(tool.containers.get("ann", id_of(session)))
     await until(lambda: state_of(pid) == "T")  # what goes on behind its answer is stopped
-    tool.containers.get("ann", session.container_id).end_process()
+    tool.containers.get("ann", id_of(session)).end_process()
     guess = FORGE + "forge({'call': 'next', 'fine': True}); os.write(1, b'x' * 10); 'mine'"
     assert (await session.call(ToolCall(guess))).text == "xxxxxxxxxx'mine'\n"
     assert (await session.call(ToolCall("'next'"))).text == "'next'\n"
@@ -304,7 +309,7 @@ async def test_idle_containers_expire_and_the_oldest_makes_room(tmp_path: Path) 
         clock.now_s += 1
         await session.call(ToolCall("1"))
     held = [container.id for container in tool.containers.of("ann")]
-    assert held == [session.container_id for session in sessions[1:]]
+    assert held == [id_of(session) for session in sessions[1:]]
     pids = [process_of(container) for container in tool.containers.of("ann")]
     clock.now_s += 61
     clock.rang.set()
@@ -318,7 +323,7 @@ async def test_a_deleted_container_is_gone_for_a_response_that_goes_on(tmp_path:
     await tool.start()
     session = await opened(tool)
     await session.call(ToolCall("1"))
-    await tool.containers.delete("ann", session.container_id)
+    await tool.containers.delete("ann", id_of(session))
     answer = await session.call(ToolCall("1"))
     assert answer.failed
     assert "not found" in answer.text

@@ -49,20 +49,19 @@ class JsonValue:
     def __init__(self, depth: int = 0) -> None:
         """`depth`: the number of open brackets before the text."""
         self._depth = depth
-        self._in_string = False
+        self.in_string = False
         self._escaped = False
         self.begun, self.over = depth > 0, False
 
     def take(self, text: str) -> int:
         """The number of characters of this text that belong to the value."""
         at = 0
-        if text and not self.begun:
-            self.begun = True
+        self.begun = self.begun or bool(text)
         while at < len(text) and not self.over:
             if self._escaped:
                 self._escaped, at = False, at + 1
                 continue
-            sign = (_IN_STRING if self._in_string else _STRUCTURE).search(text, at)
+            sign = (_IN_STRING if self.in_string else _STRUCTURE).search(text, at)
             if sign is None:
                 return len(text)
             if sign[0] in "}]" and self._depth == 0:
@@ -72,16 +71,12 @@ class JsonValue:
             self._sign(sign[0])
         return at
 
-    @property
-    def in_string(self) -> bool:
-        return self._in_string
-
     def _sign(self, sign: str) -> None:
         if sign == "\\":
             self._escaped = True
         elif sign == '"':
-            self._in_string = not self._in_string
-            self.over = not self._in_string and self._depth == 0
+            self.in_string = not self.in_string
+            self.over = not self.in_string and self._depth == 0
         elif sign in "{[":
             self._depth += 1
         else:

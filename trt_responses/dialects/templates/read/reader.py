@@ -158,7 +158,7 @@ class TemplateReader(Messages):
             self._end(None, whole=True, explained=True)
             self.ended = True
         elif self._body is not None:
-            self._sign_in_call(token_id, sign, spelling)
+            self._sign_in_call(self._body, token_id, sign, spelling)
         elif sign == "call":
             self._begin_call(spelling, marked=True)
         elif sign == "thought" and self._state != "thought":
@@ -177,21 +177,19 @@ class TemplateReader(Messages):
         else:
             self._repair("stray_control")
 
-    def _sign_in_call(self, token_id: int, sign: Sign, spelling: str) -> None:
-        body = self._body
-        assert body is not None
+    def _sign_in_call(self, body: Body, token_id: int, sign: Sign, spelling: str) -> None:
         if sign == "call_end" and body.closes():
-            self._end_call(token_id, closed=True)
+            self._end_call(body, token_id)
         elif sign == "call" and body.whole:
-            self._begin_next_call(token_id, spelling)
+            self._begin_next_call(body, token_id, spelling)
         elif sign == "section_end" and body.closes():
-            self._end_call(None, closed=True, before_mark=True)
+            self._end_call(body, None, before_mark=True)
             self._in_section = False
         elif sign == "inner" and body.mark(spelling):
             if self._raw:
                 self._raw.append(spelling)
             if body.over:
-                self._end_call(token_id, closed=True)
+                self._end_call(body, token_id)
         else:
             self._repaired = True
             self._take(spelling)
@@ -274,10 +272,10 @@ class TemplateReader(Messages):
         self._raw = [spelling]
         self._body = BODIES[calls.body](calls, self._schemas, self, self._tables.inner)
 
-    def _begin_next_call(self, token_id: int, spelling: str) -> None:
+    def _begin_next_call(self, body: Body, token_id: int, spelling: str) -> None:
         """Close a call with complete arguments that the model did not close, and begin the next."""
         self._repair("missing_terminator")
-        self._end_call(None, closed=True, before_mark=True)
+        self._end_call(body, None, before_mark=True)
         if self.ended:
             self._forget(token_id)
         else:
@@ -292,22 +290,21 @@ class TemplateReader(Messages):
         rest = body.rest
         if self._raw and rest:
             self._raw[-1] = self._raw[-1].removesuffix(rest)
-        self._end_call(None, closed=True)
+        self._end_call(body, None)
         return rest
 
-    def _end_call(self, token_id: int | None, *, closed: bool, before_mark: bool = False) -> None:
-        body = self._body
-        assert body is not None
+    def _end_call(self, body: Body, token_id: int | None, *, before_mark: bool = False) -> None:
+        """End a call at its closing mark, or where it closes itself."""
         if not body.over:
-            body.finish(closed=closed)
+            body.finish(closed=True)
         self._body = None
         if self._raw and self._bare:
             self._answer_after_all()
             return
         if self._raw:
-            self._unread(closed=closed)
+            self._unread(closed=True)
         recipient = self.recipient
-        self._close(token_id, whole=closed or body.whole, before_mark=before_mark)
+        self._close(token_id, whole=True, before_mark=before_mark)
         if recipient is None:
             self._state = "between"
         else:
@@ -358,7 +355,7 @@ class TemplateReader(Messages):
         if token_id is None:
             self._take(self._decoder.decode(b"", final=True))
         if self._body is not None:
-            self._end_of_cut_call(token_id, whole=whole)
+            self._end_of_cut_call(self._body, token_id, whole=whole)
         else:
             held, self._held = self._held, ""
             self._say(held if self._opened is not None else held.rstrip(WHITE))
@@ -372,10 +369,8 @@ class TemplateReader(Messages):
         self.clear, self.ended = False, self.ended or token_id is not None
         self._state = "done"
 
-    def _end_of_cut_call(self, token_id: int | None, *, whole: bool) -> None:
+    def _end_of_cut_call(self, body: Body, token_id: int | None, *, whole: bool) -> None:
         """End a call that has no closing mark, with the text written so far."""
-        body = self._body
-        assert body is not None
         body.finish(closed=False)
         self._body = None
         if self._raw and self._bare:

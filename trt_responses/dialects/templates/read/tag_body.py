@@ -126,25 +126,26 @@ class TagBody(SignedBody):
     # --- steps ----------------------------------------------------------------------------------
 
     def _seek(self, *marks: str) -> tuple[str, str | None]:
-        """The text before the first of these marks, and the mark; the text stays if there is
-        none."""
-        before, mark, behind = split(self._text, [one for one in marks if one])
-        if mark is not None:
-            self._text = behind
+        """The text before the first of these marks, and the mark. None: the text has none yet, and
+        stays, or it closes the call, which ends."""
+        before, mark, behind = split(self._text, (*marks, self._marks.close))
+        if mark is None:
+            return before, None
+        self._text = behind
+        if mark == self._marks.close:
+            self._close(before)
+            return before, None
         return before, mark
 
-    def _closed(self, before: str) -> bool:
+    def _close(self, before: str) -> None:
         behind, self._text = self._text, before
         self.finish(closed=True)
         self._text, self.over = behind, True
-        return False
 
     def _head_step(self) -> bool:
-        before, mark = self._seek(self._marks.before_name, self._marks.close)
+        before, mark = self._seek(self._marks.before_name)
         if mark is None:
             return False
-        if mark == self._marks.close:
-            return self._closed(before)
         self._at = "name"
         self._key = before
         return True
@@ -152,12 +153,16 @@ class TagBody(SignedBody):
     def _name_step(self) -> bool:
         marks = self._marks
         line = "\n" if marks.after_name else ""
-        before, mark = self._seek(marks.after_name, line, marks.open, marks.end, marks.close)
+        ends = marks.after_name, line, marks.open, marks.end, marks.close
+        before, mark, behind = split(self._text, ends)
         if mark is None:
             return False
+        self._text = behind
         if not self._open(before):
             self._at = "lost"
-            return mark == marks.close and self._closed("")
+            if mark == marks.close:
+                self._close("")
+            return False
         self._stray(self._key)
         self._key, self._at = "", "between"
         if mark == marks.after_name and marks.index_end:
@@ -167,11 +172,9 @@ class TagBody(SignedBody):
         return True
 
     def _number_step(self) -> bool:
-        before, mark = self._seek(self._marks.index_end, self._marks.close)
+        before, mark = self._seek(self._marks.index_end)
         if mark is None:
             return False
-        if mark == self._marks.close:
-            return self._closed(before)
         if not before.strip().isdigit():
             self._sink.fault()
         self._at = "between"
@@ -179,11 +182,9 @@ class TagBody(SignedBody):
 
     def _between_step(self) -> bool:
         marks = self._marks
-        before, mark = self._seek(marks.open, marks.end, marks.close)
+        before, mark = self._seek(marks.open, marks.end)
         if mark is None:
             return False
-        if mark == marks.close:
-            return self._closed(before)
         self._stray(before)
         if mark == marks.open:
             self._at = "key"
@@ -194,11 +195,9 @@ class TagBody(SignedBody):
     def _key_step(self) -> bool:
         marks = self._marks
         line = "" if marks.value else "\n"
-        before, mark = self._seek(marks.key_end, line, marks.value, marks.close)
+        before, mark = self._seek(marks.key_end, line, marks.value)
         if mark is None:
             return False
-        if mark == marks.close:
-            return self._closed(before)
         self._key = before
         if mark == marks.key_end and marks.value:
             self._at = "gap"
@@ -209,11 +208,9 @@ class TagBody(SignedBody):
 
     def _gap_step(self) -> bool:
         marks = self._marks
-        before, mark = self._seek(marks.value, marks.open, marks.close)
+        before, mark = self._seek(marks.value, marks.open)
         if mark is None:
             return False
-        if mark == marks.close:
-            return self._closed(before)
         if mark == marks.open:
             self._sink.fault()
             self._key, self._at = "", "key"

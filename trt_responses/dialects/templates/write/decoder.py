@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from trt_responses.dialects.templates.families import Family
     from trt_responses.dialects.templates.read.reader import TemplateReader
     from trt_responses.dialects.templates.tokeniser import Tokeniser
+    from trt_responses.language.fragments import Fragment
     from trt_responses.language.messages import FunctionTool
     from trt_responses.store import Kind
 
@@ -86,14 +87,7 @@ class Decoder:
     ) -> list[Entry]:
         """The model's messages in these ids, one entry each."""
         reader = self._new_reader(before, tools)
-        heads: list[Opened] = []
-        texts: list[list[bytes]] = []
-        for fragment in (*reader.feed(ids), *reader.finish(stopped=True)):
-            if isinstance(fragment, Opened):
-                heads.append(fragment)
-                texts.append([])
-            elif isinstance(fragment, Text):
-                texts[-1] += fragment.pieces
+        found = messages_in((*reader.feed(ids), *reader.finish(stopped=True)))
         return [
             Entry(
                 "call"
@@ -105,5 +99,16 @@ class Decoder:
                 None,
                 array("I", reader.kept[span.start : span.end]).tobytes(),
             )
-            for head, text, span in zip(heads, texts, reader.messages, strict=True)
+            for (head, text), span in zip(found, reader.messages, strict=True)
         ]
+
+
+def messages_in(fragments: Sequence[Fragment]) -> list[tuple[Opened, list[bytes]]]:
+    """The header of each message, and its text as pieces of JSON."""
+    found: list[tuple[Opened, list[bytes]]] = []
+    for fragment in fragments:
+        if isinstance(fragment, Opened):
+            found.append((fragment, []))
+        elif isinstance(fragment, Text):
+            found[-1][1].extend(fragment.pieces)
+    return found

@@ -14,10 +14,9 @@ import resource
 import struct
 import sys
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trt_responses.children import die_with
+from trt_responses.children import die_with, main_of
 from trt_responses.dialects.templates.write.template import (
     Template,
     TemplateError,
@@ -38,11 +37,6 @@ MEMORY_BYTES = 1 << 30
 """Limit of the process's address space. Python and jinja use a tenth of it."""
 
 _LENGTH = struct.Struct("<I")
-_SOURCE = str(Path(__file__).parents[4])
-_BEGIN = (
-    f"import sys; sys.path.insert(0, {_SOURCE!r}); "
-    "from trt_responses.dialects.templates.write.render_process import main; main()"
-)
 
 
 class TemplateProcess:
@@ -104,45 +98,35 @@ class TemplateProcess:
         process, self._process = self._process, None
         if process is None:
             return
-        if process.returncode is None:
-            with suppress(ProcessLookupError):
-                process.kill()
-        if process.stdin is not None:
-            process.stdin.close()
+        with suppress(ProcessLookupError):
+            process.kill()
+        assert process.stdin is not None
+        process.stdin.close()
         await asyncio.shield(process.wait())
 
     async def _running(self) -> Process:
         """The process, started if needed."""
         process = self._process
         if process is None or process.returncode is not None:
-            process = self._process = await _begun()
+            process = self._process = await asyncio.create_subprocess_exec(
+                *main_of("trt_responses.dialects.templates.write.render_process"),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.DEVNULL,
+            )
             await _answered(process, self._begin)
         return process
 
 
-async def _begun() -> Process:
-    pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
-    return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-I", "-X", "utf8", "-c", _BEGIN),
-        stdin=pipe,
-        stdout=pipe,
-        stderr=nothing,
-    )
-
-
 async def _answered(process: Process, message: Json) -> Json:
     """The answer to one message."""
-    await _send(process, message)
+    assert process.stdin is not None
     assert process.stdout is not None
+    process.stdin.write(_framed(message))
+    await process.stdin.drain()
     size = _LENGTH.unpack(await process.stdout.readexactly(_LENGTH.size))[0]
     answer: Json = json.loads(await process.stdout.readexactly(size))
     return answer
-
-
-async def _send(process: Process, message: Json) -> None:
-    assert process.stdin is not None
-    process.stdin.write(_framed(message))
-    await process.stdin.drain()
 
 
 def _framed(message: Json) -> bytes:

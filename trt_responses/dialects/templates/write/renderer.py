@@ -10,35 +10,34 @@ from __future__ import annotations
 import asyncio
 from array import array
 from collections import OrderedDict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from trt_responses.dialect import uncompacted
-from trt_responses.dialects.templates.write.continuation import Continuation
+from trt_responses.dialect import Answered, Entry, uncompacted
 from trt_responses.dialects.templates.write.conversation import (
     EXAMPLE,
     Conversation,
     call_example,
     tool_specs,
 )
-from trt_responses.dialects.templates.write.decoder import Decoder
+from trt_responses.dialects.templates.write.decoder import Decoder, messages_in
 from trt_responses.dialects.templates.write.parts import join_parts, split_parts
 from trt_responses.dialects.templates.write.template import TemplateError
 from trt_responses.errors import InvalidRequest, refuse_longer
-from trt_responses.language.fragments import Opened, Text
 from trt_responses.tasks import give_way
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trt_responses.dialect import Entries, Entry, Place
+    from trt_responses.dialect import Entries, Place
     from trt_responses.dialects.templates.families import Family
     from trt_responses.dialects.templates.tokeniser import Tokeniser
     from trt_responses.dialects.templates.write.decoder import NewReader
     from trt_responses.dialects.templates.write.render_process import TemplateProcess
     from trt_responses.language.messages import Developer, FunctionTool, Message, System
-    from trt_responses.language.reader import Span
+    from trt_responses.language.reader import Reader, Span
     from trt_responses.store import Block, Kind
 
     Json = dict[str, Any]
@@ -63,7 +62,6 @@ class Renderer:
         new_reader: NewReader,
     ) -> None:
         self._template = template
-        self._control = {text: token_id for token_id, text in tokeniser.controls.items()}
         self._tokeniser = tokeniser
         self._family = family
         self._ends = frozenset(stop_ids)
@@ -210,7 +208,10 @@ class Renderer:
             cut = cut and written[-1] not in self._ends
             while len(written) and written[-1] in self._ends:
                 written.pop()
-            if not len(written) or not self._same(ids[begin:end], opening, author, written, tools):
+            if not len(written):
+                continue
+            read = self._read_back(opening, written, tools)
+            if read is None or read != self._read_back(author, ids[begin:end], tools):
                 continue
             joined += ids[done : places[number]] + opening + written
             done = end
@@ -226,35 +227,15 @@ class Renderer:
         closed = None if thought is None else self._tokeniser.id_of(thought[1])
         return opening[: next((n for n, i in enumerate(opening) if i in (mark, closed)), None)]
 
-    def _same(
-        self,
-        rendered: array[int],
-        opening: array[int],
-        author: array[int],
-        written: array[int],
-        tools: Sequence[FunctionTool],
-    ) -> bool:
-        """Whether the template's ids of a turn and the model's read back to the same fragments."""
-        own = self._read_back(opening, written, tools)
-        return own is not None and own == self._read_back(author, rendered, tools)
-
     def _read_back(
         self, before: array[int], ids: array[int], tools: Sequence[FunctionTool]
     ) -> list[object] | None:
         """The headers and texts of a turn's ids, in order; None if the reader repaired them."""
         reader = self._new_reader(before, tools)
-        parts: list[object] = []
-        text: list[bytes] = []
-        for fragment in (*reader.feed(ids), *reader.feed((self._end,))):
-            if isinstance(fragment, Opened):
-                parts.append(fragment)
-                text = []
-                parts.append(text)
-            elif isinstance(fragment, Text):
-                text += fragment.pieces
+        found = messages_in((*reader.feed(ids), *reader.feed((self._end,))))
         if any(span.repaired for span in reader.messages):
             return None
-        return [_value(part) if isinstance(part, list) else part for part in parts]
+        return [(head, _value(text)) for head, text in found]
 
     # --- ids ----------------------------------------------------------------------------------
 
@@ -267,10 +248,6 @@ class Renderer:
         prompts: bool = True,
     ) -> array[int]:
         family, marks = self._family, self._tokeniser.marks
-        switch = family.switch
-        switches = {} if switch is None else {switch.name: switch.on if thinks else switch.off}
-        if family.empty_tools:
-            switches["empty_tools"] = True
         tools = () if developer is None or family.describes_tools else developer.tools
         shown = marks.shielded_messages(messages)
         if family.describes_tools and family.calls is not None and shown:
@@ -281,7 +258,7 @@ class Renderer:
                 shown,
                 marks.shielded_tools(tool_specs(tools)) or None,
                 add_generation_prompt=prompts,
-                **switches,
+                **family.variables(thinks=thinks),
             )
         except TemplateError as error:
             raise InvalidRequest(
@@ -292,7 +269,7 @@ class Renderer:
         ids = array("I")
         for piece, is_control in self._tokeniser.pieces(text):
             if is_control:
-                ids.append(self._control[piece])
+                ids.append(self._tokeniser.control_id(piece))
             else:
                 ids += await self._plain(piece)
         return ids
@@ -313,6 +290,75 @@ class Renderer:
         while self._chars > CACHE_CHARS:
             self._chars -= len(self._ids.popitem(last=False)[0])
         return ids[:]
+
+
+@dataclass(eq=False)
+class Continuation:
+    """The continuation of one response.
+
+    The conversation is rendered again with each tool result; the model's own ids stay in it where
+    they read back the same. Usually the result begins with the ids so far, and the rest is the tool
+    result. Otherwise the next turn continues from the whole new prompt.
+    """
+
+    _renderer: Renderer
+    _prompt: array[int]
+    """The prompt of the current turn."""
+    _system: System
+    _developer: Developer
+    _blocks: Sequence[Block]
+    _entries: Entries
+    _history: list[Entry] | None = None
+    _read: int = 0
+    """The number of counted ids in that prompt."""
+
+    async def answer(
+        self, message: Message, reader: Reader, at_most: int | None = None
+    ) -> Answered:
+        """The ids of a tool result, as the template renders it after the call."""
+        renderer = self._renderer
+        stored = await renderer.message(message, at_most)
+        opening = await renderer.opening(thinks=self._system.thinks)
+        turn = array("I", reader.kept[self._read :])
+        history = [
+            *self._so_far(),
+            *renderer.decoder.messages(turn, opening, self._developer.tools),
+            Entry("result", [message], None, b""),
+        ]
+        whole = await renderer.whole(self._system, self._developer, history)
+        before = self._prompt + turn
+        refuse_longer(len(whole) - len(before), at_most)
+        keeps = whole[: len(before)] == before
+        opens = len(opening) > 0 and whole[-len(opening) :] == opening
+        ids = whole[len(before) :] if keeps else stored + (opening if opens else array("I"))
+        self._history, self._prompt = history, whole
+        self._read = len(reader.kept) + len(ids)
+        return Answered(ids, stored, None if keeps else whole[:])
+
+    def reopened(self, kept: Sequence[int]) -> array[int]:
+        """The ids of a turn without its end, with its thought closed."""
+        ids = self._renderer.reopened(kept)
+        self._prompt, self._read = self._prompt + ids, self._read + len(kept)
+        return ids
+
+    async def behind(self, prompt: array[int], message: Message) -> array[int]:
+        """The whole prompt of the conversation with one more message."""
+        history = [*self._so_far(), Entry("user", [message], None, b"")]
+        return await self._renderer.whole(self._system, self._developer, history)
+
+    async def at_call(self, prompt: array[int]) -> array[int]:
+        """The whole prompt, without the model's next turn."""
+        self._prompt = await self._renderer.whole(
+            self._system, self._developer, self._so_far(), prompts=False
+        )
+        return self._prompt[:]
+
+    def _so_far(self) -> list[Entry]:
+        """The entries before the current turn."""
+        if self._history is None:
+            entries = self._entries([block for block in self._blocks if block.ids])
+            self._history = self._renderer.decoder.decode(entries, self._developer.tools)
+        return self._history
 
 
 def _places(ids: array[int], sought: array[int]) -> list[int]:

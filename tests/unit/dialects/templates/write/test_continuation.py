@@ -18,7 +18,7 @@ from trt_responses.language.reader import ReaderOptions
 
 if TYPE_CHECKING:
     from trt_responses.dialects.templates.dialect import TemplateDialect
-    from trt_responses.dialects.templates.write.continuation import Continuation
+    from trt_responses.dialects.templates.write.renderer import Continuation
     from trt_responses.language.reader import Reader
 
 TOOL = FunctionTool("get_weather", "The weather.", WEATHER)
