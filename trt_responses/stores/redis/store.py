@@ -148,7 +148,7 @@ class RedisStore:
 
     async def _do(self, script: str, *arguments: bytes | str | float) -> Any:
         if script not in self._scripts:
-            self._scripts[script] = self._server.register_script(script)
+            self._scripts[script] = self._server.register_script(scripts.COMMON + script)
         with self._faults():
             return await self._scripts[script](args=arguments)
 
