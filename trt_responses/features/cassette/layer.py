@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from starlette.requests import ClientDisconnect, Request
@@ -41,13 +40,21 @@ class Sent(NamedTuple):
         return Cleaner(*(word for word in words if len(word) >= 8))
 
 
-class Layer(ABC):
+class Layer:
     """What recording and replaying have in common: which requests they answer, once whole."""
 
-    def __init__(self, app: ASGIApp, hosts: tuple[str, ...], limits: RequestLimits) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        hosts: tuple[str, ...],
+        limits: RequestLimits,
+        answer: Callable[[Sent, Send], Awaitable[None]],
+    ) -> None:
+        """`answer` sends the reply. It may raise an `ApiError` before the reply's head is sent."""
         self._app = app
         self._hosts = hosts
         self._limits = limits
+        self._answer = answer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if not self._answers(scope):
@@ -58,7 +65,7 @@ class Layer(ABC):
         path = f"{path}{'?' * bool(query)}{query}"
         try:
             body = await read_bytes(Request(scope, receive), self._limits)
-            await self.answer(Sent(scope["method"], path, headers, body), send)
+            await self._answer(Sent(scope["method"], path, headers, body), send)
         except ApiError as error:
             await error_reply(send, path, error)
         except (ClientDisconnect, ConnectionAbortedError):
@@ -71,10 +78,6 @@ class Layer(ABC):
         host = dict(_of(scope)).get(b"host", b"").decode("latin-1")
         name = host if host.endswith("]") else host.rpartition(":")[0] or host
         return "*" in self._hosts or name in self._hosts
-
-    @abstractmethod
-    async def answer(self, sent: Sent, send: Send) -> None:
-        """Send the reply. Raises an `ApiError` before its head is sent."""
 
 
 def _of(scope: Scope) -> Sequence[tuple[bytes, bytes]]:
