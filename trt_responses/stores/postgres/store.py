@@ -23,7 +23,15 @@ from trt_responses.errors import ApiError, StartupError, StoreUnavailable
 from trt_responses.store import Expired, Job, Record
 from trt_responses.stores.at_rest.blocks import Packed, all_unpacked
 from trt_responses.stores.at_rest.frames import squeezed, stretched
-from trt_responses.stores.at_rest.record import AtRest, Row, at_rest, checked, damaged, whole
+from trt_responses.stores.at_rest.record import (
+    AtRest,
+    at_rest,
+    checked,
+    damaged,
+    row_of,
+    seal_of,
+    whole,
+)
 from trt_responses.stores.cache import BlockCache
 from trt_responses.stores.limits import MIB, Bounds
 from trt_responses.stores.postgres.connections import (
@@ -285,7 +293,7 @@ class PostgresStore:
         *fields, numbers, seal, is_old = row
         if is_old:
             return Expired(row[0])
-        return await self._loaded(Row(*fields), numbers, seal)
+        return await self._loaded(row_of(*fields), numbers, seal)
 
     async def delete(self, response_id: str, owner: str) -> bool:
         if not _is_text(response_id):
@@ -318,7 +326,7 @@ class PostgresStore:
                 return False
             values = list(self._values((rest,), None, None, None))
             values[1] = left[0]
-            values[7] = [replace(row, version=record.version).seal(digests)]
+            values[7] = [seal_of(replace(row, version=record.version), digests)]
             await connection.execute(PUT, (*values[:16], digests, data, *values[16:]), binary=True)
             await connection.execute(VERSION, (record.version, row.id))
             return True
@@ -381,7 +389,7 @@ class PostgresStore:
             *_frame_values(frames),
         )
 
-    async def _loaded(self, row: Row, numbers: list[int], seal: bytes) -> Found:
+    async def _loaded(self, row: Record, numbers: list[int], seal: bytes) -> Found:
         cached = self._cache.get_many(numbers)
         if missing := [number for number in dict.fromkeys(numbers) if number not in cached]:
             found = await self._server.rows(
@@ -406,14 +414,14 @@ class PostgresStore:
             return await asyncio.to_thread(whole, row, blocks, seal)
         return whole(row, blocks, seal)
 
-    async def _inside(self, data: bytes, row: Row) -> bytes:
+    async def _inside(self, data: bytes, row: Record) -> bytes:
         if not data.startswith(MARK):
             return data
         if self.objects is None:
             raise lost(row.id, "the store's URL names no object store")
         return await self.objects.inside(data)
 
-    async def _since_removed(self, row: Row, seal: bytes, error: ApiError) -> Found:
+    async def _since_removed(self, row: Record, seal: bytes, error: ApiError) -> Found:
         """What is found of a record whose blocks were removed while it was read."""
         rows = await self._server.rows(RECORD, (row.id, row.owner))
         if rows and rows[0][11] == seal:

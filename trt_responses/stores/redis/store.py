@@ -28,7 +28,7 @@ from trt_responses.errors import ApiError, StartupError, StoreUnavailable
 from trt_responses.store import Block, Expired, Found, Job, Record
 from trt_responses.stores.at_rest.blocks import DIGEST_BYTES, Packed, all_unpacked
 from trt_responses.stores.at_rest.frames import squeezed, stretched
-from trt_responses.stores.at_rest.record import AtRest, Row, at_rest, checked, whole
+from trt_responses.stores.at_rest.record import AtRest, at_rest, checked, row_of, whole
 from trt_responses.stores.cache import BlockCache
 from trt_responses.stores.limits import MIB, Bounds
 from trt_responses.stores.redis import scripts
@@ -281,7 +281,7 @@ class RedisStore:
         if blocks is None:  # deleted since, or evicted by the server
             kind, _ = await self._do(scripts.FIND, response_id, *self._waits)
             return Expired(response_id) if kind == b"record" else None
-        row = Row(
+        row = row_of(
             response_id,
             fields[b"owner"].decode(),
             fields[b"body"],

@@ -11,7 +11,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from trt_responses.stores.at_rest.blocks import Packed
-from trt_responses.stores.at_rest.record import Row, checked, damaged, whole
+from trt_responses.stores.at_rest.record import checked, damaged, row_of, whole
 
 if TYPE_CHECKING:
     import sqlite3
@@ -203,7 +203,7 @@ def replace(db: sqlite3.Connection, rest: AtRest) -> list[int] | None:
     return None if used is None else put(db, rest, used[0])
 
 
-def follows(db: sqlite3.Connection, row: Row) -> bool:
+def follows(db: sqlite3.Connection, row: Record) -> bool:
     """Whether a conversation is the next version of the stored one."""
     stored = db.execute(
         "SELECT version FROM records WHERE id = ? AND owner = ?", (row.id, row.owner)
@@ -223,7 +223,7 @@ def load(
     if columns is None:
         return None
     *fields, blocks, seal = columns
-    row = Row(*fields)
+    row = row_of(*fields)
     numbers = array("q", blocks)
     cached = cache.get_many(numbers)
     missing = sorted({number for number in numbers if number not in cached})

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from trt_responses.store import Found, Record
-    from trt_responses.stores.at_rest.record import AtRest, Row
+    from trt_responses.stores.at_rest.record import AtRest
     from trt_responses.stores.whole import Spell, Standing
 
     T = TypeVar("T")
@@ -200,7 +200,7 @@ class SqliteStore:
 
         return self._remember_all(rests, await self._write(change))
 
-    def _may_change(self, db: sqlite3.Connection, row: Row, lock: Lock | None) -> bool:
+    def _may_change(self, db: sqlite3.Connection, row: Record, lock: Lock | None) -> bool:
         """Whether this is the conversation's next version and no other writer holds its lock."""
         now_s = self._lease_clock_s()
         return rows.follows(db, row) and locks.allow(db, row.id, row.owner, lock, now_s)
