@@ -129,11 +129,7 @@ class MemoryJobs:
 
     def _is_free(self, running: _Running) -> bool:
         """Whether another server may take the job over."""
-        return (
-            self._is_over(running)
-            and not self._lost(running)
-            and running.deaths < self._bounds.max_deaths
-        )
+        return self._is_over(running) and not self._lost(running)
 
     def _lost(self, running: _Running) -> bool:
         waits_s = self._bounds.takeover_s if running.job.source else 0.0

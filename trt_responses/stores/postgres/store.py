@@ -456,19 +456,9 @@ class PostgresStore:
         )
         if not rows:
             return None
-        job_id, owner, body, created_at, is_cancelled, source, term, ids, frames = rows[0]
-        return Job(
-            job_id,
-            owner,
-            body,
-            created_at,
-            is_cancelled,
-            source=source,
-            model=model,
-            term=term,
-            ids=ids,
-            frames=frames,
-        )
+        *fields, source, term, ids, frames = rows[0]
+        job = Job(*fields)
+        return replace(job, source=source, model=model, term=term, ids=ids, frames=frames)
 
     async def leave_job(self, job_id: str, *, term: int, to_others: bool) -> None:
         await self._value(LEAVE, to_others, job_id, term)

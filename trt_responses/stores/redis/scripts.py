@@ -13,10 +13,9 @@ BLOCK = b"trt:b:"
 """Prefix of a block's key, followed by its digest: a hash of its data and its reference count.
 
 Other keys: `trt:r:` and an id is a record's hash, `trt:j:` a job's, `trt:i:` a job's token ids so
-far,
-`trt:f:` a stream's pieces by their last number, `trt:l` the jobs that other servers may take over,
-`trt:w:` with conversation and owner the lock's term and writer, and `trt:x:` the owner of an id,
-which is kept longer than the record.
+far, `trt:f:` a stream's pieces by their last number, `trt:l` the jobs that other servers may take
+over, `trt:w:` with conversation and owner the lock's term and writer, and `trt:x:` the owner of an
+id, which is kept longer than the record.
 """
 
 COMMON = """

@@ -82,7 +82,7 @@ class RedisStore:
         self._spell = spell
         self._bounds = bounds or Bounds()
         self.lease_s, self.takeover_s = self._bounds.lease_s, self._bounds.takeover_s
-        self._ttl_ms = int((self._bounds.max_age_s or 0) * 1000)
+        self._lease_ms, self._ttl_ms = _ms(self.lease_s), _ms(self._bounds.max_age_s or 0)
         self.usage = Usage(shared=True)
         self._measured_s = -MEASURE_EVERY_S
         self._cache: BlockCache[bytes] = BlockCache(CACHE_BYTES, self.usage)
@@ -92,7 +92,7 @@ class RedisStore:
     @property
     def _waits(self) -> tuple[int, int]:
         """Script arguments that decide whether a job is lost."""
-        return int(self.takeover_s * 1000), self._bounds.max_deaths
+        return _ms(self.takeover_s), self._bounds.max_deaths
 
     async def start(self) -> None:
         try:
@@ -336,18 +336,9 @@ class RedisStore:
         if row is None:
             return None
         job_id, (owner, body, created, cancel, source, term, ids, frames) = row
-        return Job(
-            job_id.decode(),
-            owner.decode(),
-            body,
-            int(created),
-            cancel == b"1",
-            source=source,
-            model=model,
-            term=int(term),
-            ids=ids,
-            frames=int(frames),
-        )
+        job = Job(job_id.decode(), owner.decode(), body, int(created), cancel == b"1")
+        term, frames = int(term), int(frames)
+        return replace(job, source=source, model=model, term=term, ids=ids, frames=frames)
 
     async def leave_job(self, job_id: str, *, term: int, to_others: bool) -> None:
         await self._do(scripts.LEAVE, job_id, term, int(to_others))
@@ -367,10 +358,6 @@ class RedisStore:
             lock = Lock(conversation.id, conversation.owner, record.id, term)
         rests = [await at_rest(each, self._spell) for each in records]
         return await self._put(rests, last, term=term, lock=lock)
-
-    @property
-    def _lease_ms(self) -> int:
-        return _ms(self.lease_s)
 
     # --- frames -------------------------------------------------------------------------------
 

@@ -292,7 +292,7 @@ class SqliteStore:
     # --- jobs ---------------------------------------------------------------------------------
 
     async def put_job(self, job: Job) -> None:
-        await self._write(lambda db: jobs.put(db, job, self._until()))
+        await self._write(lambda db: jobs.put(db, job, self._times().lease))
 
     async def renew_job(self, job_id: str, body: bytes | None = None, *, term: int = 1) -> Standing:
         return await self._write(lambda db: jobs.renew(db, job_id, body, term, self._times()))
@@ -323,9 +323,6 @@ class SqliteStore:
         last = await squeezed(frames) if frames else None
         numbers = await self._write(lambda db: self._finish(db, rests, last, term))
         return self._remember_all(rests, numbers)
-
-    def _until(self) -> float:
-        return self._lease_clock_s() + self.lease_s
 
     def _times(self) -> jobs.Times:
         bounds, now = self._bounds, self._lease_clock_s()
