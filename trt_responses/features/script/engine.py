@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from trt_responses.engine import Chunk, Health, Limits, Logprob
 from trt_responses.engines.admission import room
@@ -150,13 +150,12 @@ class RunEngine:
         self._engine.die()
 
 
-class Job:
+class Job(NamedTuple):
     """What an engine's request wants, and its receiver."""
 
-    def __init__(self, options: GenerateOptions, sink: Sink, room: int) -> None:
-        self.options = options
-        self.sink = sink
-        self.room = room
+    options: GenerateOptions
+    sink: Sink
+    room: int
 
 
 class Playing:

@@ -195,9 +195,8 @@ def _joined(one: Schema, other: Any) -> Schema:
     if not isinstance(other, Mapping):
         return one
     whole = {**one, **other}
-    for key in ("properties",):
-        if key in one and key in other:
-            whole[key] = {**one[key], **other[key]}
+    if "properties" in one and "properties" in other:
+        whole["properties"] = {**one["properties"], **other["properties"]}
     if "required" in one and "required" in other:
         whole["required"] = list(dict.fromkeys([*one["required"], *other["required"]]))
     return whole
