@@ -57,9 +57,6 @@ class FrameShelf:
         self._pieces: OrderedDict[str, list[Frames]] = OrderedDict()
         self.size_bytes = 0
 
-    def __contains__(self, response_id: str) -> bool:
-        return response_id in self._pieces
-
     def append(self, response_id: str, squeezed: Frames) -> None:
         """Append frames. Frames whose beginning was dropped are useless and are ignored."""
         pieces = self._pieces.get(response_id, [])

@@ -143,6 +143,8 @@ class PostgresStore:
         self._spell = spell
         self._bounds = bounds or Bounds()
         self.lease_s, self.takeover_s = self._bounds.lease_s, self._bounds.takeover_s
+        self._waits = (self.takeover_s, self._bounds.max_deaths)
+        """What decides whether a job is lost."""
         self.usage = Usage(shared=True)
         self._measured_s = -MEASURE_EVERY_S
         self._cache: BlockCache[int] = BlockCache(CACHE_BYTES, self.usage)
@@ -276,8 +278,7 @@ class PostgresStore:
             return None
         if rows := await self._server.rows(RECORD, (response_id, owner)):
             return await self._read(rows[0])
-        waits = (self.takeover_s, self._bounds.max_deaths)
-        if rows := await self._server.rows(JOB, (*waits, response_id, owner)):
+        if rows := await self._server.rows(JOB, (*self._waits, response_id, owner)):
             *fields, is_old = rows[0]
             return Expired(response_id) if is_old else Job(*fields)
         # a job may have become a record between the two statements
@@ -446,13 +447,12 @@ class PostgresStore:
     async def cancel_job(self, job_id: str, owner: str) -> bool:
         if not _is_text(job_id):
             return False
-        waits = (self.takeover_s, self._bounds.max_deaths)
-        return bool(await self._value(CANCEL, job_id, owner, *waits))
+        return bool(await self._value(CANCEL, job_id, owner, *self._waits))
 
     async def take_job(self, model: str) -> Job | None:
         rows = await self._server.rows(
             "SELECT * FROM trt_responses.take(%s::text, %s::float8, %s::float8, %s::int)",
-            (model, self.lease_s, self.takeover_s, self._bounds.max_deaths),
+            (model, self.lease_s, *self._waits),
         )
         if not rows:
             return None
@@ -487,7 +487,7 @@ class PostgresStore:
             await self._value(
                 "SELECT trt_responses.append(%s::text, %s::int, %s::float8, %s::int, %s::bigint, "
                 "%s::bigint, %b::bytea, %s::bool, %b::bytea)",
-                *(response_id, term, self.takeover_s, self._bounds.max_deaths),
+                *(response_id, term, *self._waits),
                 *_frame_values(piece),
             )
         )

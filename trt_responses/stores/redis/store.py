@@ -83,16 +83,13 @@ class RedisStore:
         self._bounds = bounds or Bounds()
         self.lease_s, self.takeover_s = self._bounds.lease_s, self._bounds.takeover_s
         self._lease_ms, self._ttl_ms = _ms(self.lease_s), _ms(self._bounds.max_age_s or 0)
+        self._waits = (_ms(self.takeover_s), self._bounds.max_deaths)
+        """Script arguments that decide whether a job is lost."""
         self.usage = Usage(shared=True)
         self._measured_s = -MEASURE_EVERY_S
         self._cache: BlockCache[bytes] = BlockCache(CACHE_BYTES, self.usage)
         self._redis: aioredis.Redis | None = None
         self._scripts: dict[str, Any] = {}
-
-    @property
-    def _waits(self) -> tuple[int, int]:
-        """Script arguments that decide whether a job is lost."""
-        return _ms(self.takeover_s), self._bounds.max_deaths
 
     async def start(self) -> None:
         try:
