@@ -239,15 +239,13 @@ return 1
 """
 
 FIND = """
-local id = ARGV[1]
+local id, owner = ARGV[1], ARGV[2]
+if kept(id) ~= owner then return {'gone', redis.call('GET', 'trt:x:' .. id) == owner} end
 local record = redis.call('HGETALL', 'trt:r:' .. id)
 if #record > 0 then return {'record', record} end
-local job = redis.call('HMGET', 'trt:j:' .. id, 'owner', 'body', 'created', 'cancel')
-if job[1] then
-  job[5] = lost(id, ARGV[2], ARGV[3]) and '1' or '0'
-  return {'job', job}
-end
-return {'gone', redis.call('GET', 'trt:x:' .. id)}
+local job = redis.call('HMGET', 'trt:j:' .. id, 'body', 'created', 'cancel')
+job[4] = lost(id, ARGV[3], ARGV[4]) and '1' or '0'
+return {'job', job}
 """
 
 APPEND = """

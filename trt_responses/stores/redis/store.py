@@ -193,15 +193,14 @@ class RedisStore:
         return self.usage.looked(await self._find(response_id, owner))
 
     async def _find(self, response_id: str, owner: str) -> Found:
-        kind, reply = await self._do(scripts.FIND, response_id, *self._waits)
+        kind, reply = await self._do(scripts.FIND, response_id, owner, *self._waits)
         if kind == b"gone":
-            return Expired(response_id) if reply == owner.encode() else None
+            return Expired(response_id) if reply else None
         if kind == b"job":
-            return _job(response_id, reply, owner)
+            body, created, cancel, lost = reply
+            return Job(response_id, owner, body, int(created), cancel == b"1", lost == b"1")
         fields = dict(zip(reply[::2], reply[1::2], strict=True))
-        if fields[b"owner"] != owner.encode():
-            return None
-        return await self._loaded(response_id, fields)
+        return await self._loaded(response_id, owner, fields)
 
     async def delete(self, response_id: str, owner: str) -> bool:
         return bool(await self._do(scripts.DELETE, response_id, owner))
@@ -268,7 +267,7 @@ class RedisStore:
             self._cache.keep((digest, replace(block, digest=digest)) for digest, block in named)
         return True
 
-    async def _loaded(self, response_id: str, fields: dict[bytes, bytes]) -> Found:
+    async def _loaded(self, response_id: str, owner: str, fields: dict[bytes, bytes]) -> Found:
         joined_digests = fields[b"blocks"]
         digests = [
             joined_digests[at : at + DIGEST_BYTES]
@@ -276,11 +275,11 @@ class RedisStore:
         ]
         blocks = await self._blocks(response_id, digests)
         if blocks is None:  # deleted since, or evicted by the server
-            kind, _ = await self._do(scripts.FIND, response_id, *self._waits)
+            kind, _ = await self._do(scripts.FIND, response_id, owner, *self._waits)
             return Expired(response_id) if kind == b"record" else None
         row = row_of(
             response_id,
-            fields[b"owner"].decode(),
+            owner,
             fields[b"body"],
             int(fields[b"prior"]),
             int(fields[b"input"]),
@@ -409,13 +408,6 @@ def _arguments(rest: AtRest, data: Iterator[bytes]) -> list[bytes | str | int]:
     pairs = [part for pair in fields.items() for part in pair]
     head = (row.id, rest.seal, row.version, len(digests), len(pairs))
     return [*head, *digests, *islice(data, len(digests)), *pairs]
-
-
-def _job(job_id: str, row: list[bytes], owner: str) -> Job | None:
-    its_owner, body, created, cancel, lost = row
-    if its_owner != owner.encode():
-        return None
-    return Job(job_id, owner, body, int(created), cancel == b"1", lost == b"1")
 
 
 def _piece(frames: Frames) -> bytes:
