@@ -159,7 +159,7 @@ class PostgresStore:
     async def start(self) -> None:
         await self._prepare(lambda connection: upgraded(connection, self._where()))
         if self.objects is not None:
-            await self.objects.start()
+            await self.objects.bucket.start()
         self._sweeping = asyncio.create_task(self._sweep_forever())
 
     async def migrate(self, to: int) -> None:
@@ -193,7 +193,7 @@ class PostgresStore:
     async def _stop_parts(self) -> None:
         await self._server.close()
         if self.objects is not None:
-            await self.objects.stop()
+            await self.objects.bucket.stop()
 
     async def check(self) -> None:
         if await self._value("SELECT pg_is_in_recovery()"):
