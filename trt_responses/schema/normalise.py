@@ -208,7 +208,9 @@ class Normaliser:
             guide["pattern"] = sources[0]
         if len(sources) > 1:
             guide.setdefault("allOf", []).append({"pattern": sources[1]})
-        conjoined = [part for part in guide.get("allOf", ()) if _has_pattern(part)]
+        conjoined = [
+            part for part in guide.get("allOf", ()) if isinstance(part, dict) and "pattern" in part
+        ]
         if len(conjoined) > MAX_CONJOINED:
             self._leave(schema, "allOf", place, f"combines more than {MAX_CONJOINED} patterns")
             guide["allOf"] = conjoined[:MAX_CONJOINED]
@@ -299,7 +301,3 @@ def _has_no_effect(keyword: str, schema: Schema) -> bool:
     if keyword.startswith("unevaluated"):
         return value in (True, {}) or (keyword == "unevaluatedProperties" and is_alone(schema))
     return keyword.startswith("depend") and not value
-
-
-def _has_pattern(part: object) -> bool:
-    return isinstance(part, dict) and "pattern" in part

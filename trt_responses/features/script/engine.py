@@ -192,7 +192,10 @@ class Playing:
                 return
             if self._push(token_id, last=number + 1 >= most):
                 return
-        self._finish()
+        if rule.fail is not None:
+            self.end(Chunk(finish="error", error=rule.fail))
+        else:
+            self.end(Chunk(finish="stop"))
 
     def _push(self, token_id: int, *, last: bool) -> bool:
         """Push one id. Returns whether it was the last."""
@@ -209,9 +212,3 @@ class Playing:
             self._job.sink.push(Chunk((token_id,), scored))
             return False
         return True
-
-    def _finish(self) -> None:
-        if self._rule.fail is not None:
-            self.end(Chunk(finish="error", error=self._rule.fail))
-        else:
-            self.end(Chunk(finish="stop"))
