@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trt_responses.schema.documents import HOLDERS, LISTS, SINGLE, parts
+from trt_responses.schema.documents import parts, rebuilt
 
 OF_OTHERS = ("additionalProperties", "patternProperties", "propertyNames")
 TOGETHER = ("anyOf", "oneOf", "$ref")
@@ -38,16 +38,7 @@ def _combines(schema: Any) -> bool:
 def _closed(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
-    result = dict(schema)
-    for keyword in HOLDERS:
-        if isinstance(named := schema.get(keyword), dict):
-            result[keyword] = {name: _closed(part) for name, part in named.items()}
-    for keyword in LISTS:
-        if isinstance(listed := schema.get(keyword), list):
-            result[keyword] = [_closed(part) for part in listed]
-    for keyword in SINGLE:
-        if isinstance(single := schema.get(keyword), dict):
-            result[keyword] = _closed(single)
+    result = rebuilt(schema, _closed)
     if _lists_all(schema):
         result["additionalProperties"] = False
     return result

@@ -20,7 +20,7 @@ import orjson
 from trt_responses.frozen import dataclass
 from trt_responses.schema.branches import MOST as MOST_BRANCHES
 from trt_responses.schema.branches import most_branches
-from trt_responses.schema.documents import deepest, longest, parts
+from trt_responses.schema.documents import deepest, longest, parts, rebuilt
 from trt_responses.schema.follow import Follower
 from trt_responses.schema.judge import Judge
 from trt_responses.schema.matching import (
@@ -230,16 +230,7 @@ def _cut(schema: Any, depth: int) -> Any:
     if depth < 1:
         return {"type": schema["type"]} if "type" in schema else {}
     shallow = {k: v for k, v in schema.items() if k not in ("$ref", "$defs", "allOf", "pattern")}
-    for keyword in ("properties", "patternProperties"):
-        if keyword in shallow:
-            shallow[keyword] = {n: _cut(part, depth - 1) for n, part in shallow[keyword].items()}
-    for keyword in ("items", "additionalProperties"):
-        if keyword in shallow:
-            shallow[keyword] = _cut(shallow[keyword], depth - 1)
-    for keyword in ("prefixItems", "anyOf"):
-        if keyword in shallow:
-            shallow[keyword] = [_cut(part, depth - 1) for part in shallow[keyword]]
-    return shallow
+    return rebuilt(shallow, lambda part: _cut(part, depth - 1))
 
 
 def _culprit(normal: Normal, place: str, check_time: Callable[[str], None]) -> str:

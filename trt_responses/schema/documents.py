@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import unquote
 
 T = TypeVar("T")
@@ -32,6 +32,21 @@ def parts(schema: Mapping[str, object]) -> Iterator[tuple[str, object]]:
     for keyword in SINGLE:
         if isinstance(single := schema.get(keyword), dict):
             yield keyword, single
+
+
+def rebuilt(schema: Mapping[str, Any], change: Callable[[Any], Any]) -> dict[str, Any]:
+    """The schema with its direct subschemas changed; `dependencies` stay."""
+    result = dict(schema)
+    for keyword in HOLDERS:
+        if isinstance(named := schema.get(keyword), dict):
+            result[keyword] = {name: change(part) for name, part in named.items()}
+    for keyword in LISTS:
+        if isinstance(listed := schema.get(keyword), list):
+            result[keyword] = [change(part) for part in listed]
+    for keyword in SINGLE:
+        if isinstance(single := schema.get(keyword), dict):
+            result[keyword] = change(single)
+    return result
 
 
 def deepest(guide: Mapping[str, object]) -> int:

@@ -110,8 +110,8 @@ class Judge:
     """Judges values by one schema. Thread-safe."""
 
     def __init__(self, schema: Schema, expressions: Expressions) -> None:
-        self._document = Document(schema)
-        self._expressions = expressions
+        self.document = Document(schema)
+        self.expressions = expressions
         self._allowed: dict[tuple[str, int], frozenset[object]] = {}
 
     def departure(self, value: Any) -> Departure | None:
@@ -123,16 +123,9 @@ class Judge:
     def departure_within(self, steps: int, value: Any) -> Departure | None:
         """The departure, or None. Raises `OutOfSteps` if `steps` are too few."""
         try:
-            return _Trial(self, steps).follow(self._document.root, value)
+            return _Trial(self, steps).follow(self.document.root, value)
         except RecursionError:
             raise OutOfSteps from None
-
-    def matches(self, pattern: str, text: str, spend: Callable[[int], None]) -> bool:
-        spend(STEPS_OF_PATTERN + len(text) // CHARACTERS_OF_STEP)
-        return self._expressions.matches(pattern, text)
-
-    def target(self, reference: object) -> object | None:
-        return self._document.target(reference)
 
     def allowed(
         self, keyword: str, schema: Schema, spend: Callable[[int], None]
@@ -196,7 +189,7 @@ class _Trial:
     def _departures(self, schema: Schema, value: Any) -> Iterator[Departure | None]:
         if value is None and schema.get("nullable") is True and "type" in schema:
             return
-        if "$ref" in schema and (target := self._judge.target(schema["$ref"])) is not None:
+        if "$ref" in schema and (target := self._judge.document.target(schema["$ref"])) is not None:
             yield self.follow(target, value)
         if "type" in schema:
             types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
@@ -262,7 +255,8 @@ class _Trial:
             yield self._departs(f"{_excerpt(value)} is no {name}")
 
     def _matches(self, pattern: str, text: str) -> bool:
-        return self._judge.matches(pattern, text, self._spend)
+        self._spend(STEPS_OF_PATTERN + len(text) // CHARACTERS_OF_STEP)
+        return self._judge.expressions.matches(pattern, text)
 
     def _members(self, schema: Schema, value: dict[str, Any]) -> Iterator[Departure | None]:
         required = schema.get("required")

@@ -22,7 +22,7 @@ from trt_responses.schema.refusals import refused, shown
 from trt_responses.schema.values import MAX_SPELLED, allowed, spelled_size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from trt_responses.schema.matching import Expressions
 
@@ -136,20 +136,17 @@ class Normaliser:
         if "$ref" in schema:
             self._reference(schema, guide, place)
         self._combinations(schema, guide, place)
-        for kind, read in self._readers():
+        for kind, read in (
+            ("string", self._text),
+            ("number", self._number),
+            ("array", self._array),
+            ("object", self._object),
+        ):
             if types is None or kind in types or (kind == "number" and "integer" in types):
                 read(schema, guide, place)
         if schema.get("nullable") is True and types is not None and "null" not in types:
             return {"anyOf": [guide, {"type": "null"}]}
         return guide
-
-    def _readers(self) -> Iterable[tuple[str, Callable[[Schema, Schema, str], None]]]:
-        return (
-            ("string", self._text),
-            ("number", self._number),
-            ("array", self._array),
-            ("object", self._object),
-        )
 
     def _reference(self, schema: Schema, guide: Schema, place: str) -> None:
         reference = schema["$ref"]
@@ -187,14 +184,13 @@ class Normaliser:
 
     def _constants(self, schema: Schema, types: list[str] | None, place: str) -> Schema:
         values = allowed(self._root, schema, types, place, self._expressions, self._check_time)
+        keyword = "enum" if "enum" in schema else "const"
         self._spelled += spelled_size(values)
         if self._spelled > MAX_SPELLED:
-            keyword = "enum" if "enum" in schema else "const"
             what = f"makes the schema's values too long: more than {MAX_SPELLED:,} characters"
             raise refused(place, what, keyword)
         if values:
             return {"enum": values}
-        keyword = "enum" if "enum" in schema else "const"
         self._leave(schema, keyword, place, "has only values that no guide can write")
         return {} if types is None else {"type": types}
 
@@ -212,7 +208,9 @@ class Normaliser:
             guide["pattern"] = sources[0]
         if len(sources) > 1:
             guide.setdefault("allOf", []).append({"pattern": sources[1]})
-        conjoined = [part for part in guide.get("allOf", ()) if _has_pattern(part)]
+        conjoined = [
+            part for part in guide.get("allOf", ()) if isinstance(part, dict) and "pattern" in part
+        ]
         if len(conjoined) > MAX_CONJOINED:
             self._leave(schema, "allOf", place, f"combines more than {MAX_CONJOINED} patterns")
             guide["allOf"] = conjoined[:MAX_CONJOINED]
@@ -303,7 +301,3 @@ def _has_no_effect(keyword: str, schema: Schema) -> bool:
     if keyword.startswith("unevaluated"):
         return value in (True, {}) or (keyword == "unevaluatedProperties" and is_alone(schema))
     return keyword.startswith("depend") and not value
-
-
-def _has_pattern(part: object) -> bool:
-    return isinstance(part, dict) and "pattern" in part

@@ -18,22 +18,22 @@ def install(server: Server) -> None:
     """`record://FILE#URL` records what URL answers; `replay://FILE` answers from the file, and
     with `#paced` behind it at the recorded pace."""
     kind, place = server.served.kind, str(server.served.card.get("name", ""))
-    hosts = server.settings.hosts()
-    limits = RequestLimits(body_bytes=server.settings.max_body_bytes)
     if kind == "record":
         from trt_responses.features.cassette.exchanges import Cassette
         from trt_responses.features.cassette.record import Records, Upstream
 
         file, _, url = place.partition("#")
-        upstream, cassette = Upstream(url), Cassette(Path(file))
-        server.layers.append(
-            partial(Records, hosts=hosts, limits=limits, upstream=upstream, cassette=cassette)
-        )
+        answer = Records(Upstream(url), Cassette(Path(file))).answer
     elif kind == "replay":
         from trt_responses.features.cassette.exchanges import read
         from trt_responses.features.cassette.replay import Replays
 
-        exchanges, paced = read(Path(place.removesuffix(PACED))), place.endswith(PACED)
-        server.layers.append(
-            partial(Replays, hosts=hosts, limits=limits, exchanges=exchanges, paced=paced)
-        )
+        exchanges = read(Path(place.removesuffix(PACED)))
+        answer = Replays(exchanges, paced=place.endswith(PACED)).answer
+    else:
+        return
+    from trt_responses.features.cassette.layer import Layer
+
+    hosts = server.settings.hosts()
+    limits = RequestLimits(body_bytes=server.settings.max_body_bytes)
+    server.layers.append(partial(Layer, hosts=hosts, limits=limits, answer=answer))

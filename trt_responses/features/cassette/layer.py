@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from starlette.requests import ClientDisconnect, Request
 
 from trt_responses.errors import ApiError, error_body
 from trt_responses.features.cassette.exchanges import Cleaner
+from trt_responses.frozen import dataclass
 from trt_responses.web.body import read_bytes
 
 if TYPE_CHECKING:
@@ -41,23 +41,25 @@ class Sent(NamedTuple):
         return Cleaner(*(word for word in words if len(word) >= 8))
 
 
-class Layer(ABC):
+@dataclass(frozen=True)
+class Layer:
     """What recording and replaying have in common: which requests they answer, once whole."""
 
-    def __init__(self, app: ASGIApp, hosts: tuple[str, ...], limits: RequestLimits) -> None:
-        self._app = app
-        self._hosts = hosts
-        self._limits = limits
+    app: ASGIApp
+    hosts: tuple[str, ...]
+    limits: RequestLimits
+    answer: Callable[[Sent, Send], Awaitable[None]]
+    """Sends the reply. It may raise an `ApiError` before the reply's head is sent."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if not self._answers(scope):
-            return await self._app(scope, receive, send)
+            return await self.app(scope, receive, send)
         headers = [(name.decode("latin-1"), each.decode("latin-1")) for name, each in _of(scope)]
         query = scope["query_string"].decode("latin-1")
         path = scope.get("raw_path", scope["path"].encode()).decode("latin-1")
         path = f"{path}{'?' * bool(query)}{query}"
         try:
-            body = await read_bytes(Request(scope, receive), self._limits)
+            body = await read_bytes(Request(scope, receive), self.limits)
             await self.answer(Sent(scope["method"], path, headers, body), send)
         except ApiError as error:
             await error_reply(send, path, error)
@@ -70,11 +72,7 @@ class Layer(ABC):
             return False
         host = dict(_of(scope)).get(b"host", b"").decode("latin-1")
         name = host if host.endswith("]") else host.rpartition(":")[0] or host
-        return "*" in self._hosts or name in self._hosts
-
-    @abstractmethod
-    async def answer(self, sent: Sent, send: Send) -> None:
-        """Send the reply. Raises an `ApiError` before its head is sent."""
+        return "*" in self.hosts or name in self.hosts
 
 
 def _of(scope: Scope) -> Sequence[tuple[bytes, bytes]]:

@@ -20,12 +20,10 @@ from trt_responses.features.cassette.exchanges import (
     Request,
     parsed,
 )
-from trt_responses.features.cassette.layer import Layer, Sent, start
+from trt_responses.features.cassette.layer import Sent, start
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Send
-
-    from trt_responses.wire.limits import RequestLimits
+    from starlette.types import Send
 
 logger = logging.getLogger(__name__)
 
@@ -88,18 +86,10 @@ class Upstream:
             connection.close()
 
 
-class Records(Layer):
-    """The layer of a server that records."""
+class Records:
+    """The answers of a server that records."""
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        hosts: tuple[str, ...],
-        limits: RequestLimits,
-        upstream: Upstream,
-        cassette: Cassette,
-    ) -> None:
-        super().__init__(app, hosts, limits)
+    def __init__(self, upstream: Upstream, cassette: Cassette) -> None:
         self._upstream = upstream
         self._cassette = cassette
 

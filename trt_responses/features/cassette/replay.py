@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from trt_responses.errors import InvalidRequest
 from trt_responses.features.cassette.exchanges import Exchange, parsed
-from trt_responses.features.cassette.layer import Layer, Sent, start
+from trt_responses.features.cassette.layer import Sent, start
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Send
-
-    from trt_responses.wire.limits import RequestLimits
+    from starlette.types import Send
 
 PASSED_OVER = ("metadata", "client_metadata", "prompt_cache_key", "safety_identifier", "user")
 """Fields of a body that may differ: clients put ids of their own into them."""
@@ -22,20 +20,11 @@ SHOWN = 60
 """Characters of a value that a message shows."""
 
 
-class Replays(Layer):
-    """The layer of a server that replays. Each exchange is used once, in order; when all that are
+class Replays:
+    """The answers of a server that replays. Each exchange is used once, in order; when all that are
     equal have been used, they are used again."""
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        hosts: tuple[str, ...],
-        limits: RequestLimits,
-        exchanges: Sequence[Exchange],
-        *,
-        paced: bool,
-    ) -> None:
-        super().__init__(app, hosts, limits)
+    def __init__(self, exchanges: Sequence[Exchange], *, paced: bool) -> None:
         self._exchanges = exchanges
         self._paced = paced
         self._used: set[int] = set()

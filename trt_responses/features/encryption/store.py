@@ -19,7 +19,7 @@ from trt_responses.stores.around import Around
 from trt_responses.stores.at_rest.blocks import DIGEST_BYTES, Packed, all_unpacked
 from trt_responses.stores.at_rest.compress import LARGE_BYTES, gently, squeeze, stretch
 from trt_responses.stores.at_rest.frames import END, after
-from trt_responses.stores.at_rest.record import SEAL_BYTES, Row, at_rest, checked, whole
+from trt_responses.stores.at_rest.record import SEAL_BYTES, at_rest, checked, whole
 from trt_responses.stores.cache import BlockCache
 from trt_responses.stores.limits import MIB
 from trt_responses.stores.whole import Frames, Usage
@@ -129,18 +129,7 @@ class EncryptedStore(Around):
             return record
         opened = partial(self.keys.open, name=record.id)
         body = await gently(opened, record.body, _of_record(record))
-        row = Row(
-            record.id,
-            record.owner,
-            body[SEAL_BYTES:],
-            record.prior_count,
-            record.input_count,
-            record.continuable,
-            record.date,
-            record.created_at,
-            record.version,
-            record.vocabulary,
-        )
+        row = replace(record, body=body[SEAL_BYTES:])
         blocks = await self._open_blocks(record)
         if len(row.body) > LARGE_BYTES:
             return await asyncio.to_thread(whole, row, blocks, body[:SEAL_BYTES])

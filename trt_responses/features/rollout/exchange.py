@@ -142,12 +142,11 @@ class Exchange(Acts):
 
     async def unload(self, name: str, number: str | None = None) -> str:
         builds, canary = self._of(name), self._versions.canary
-        named = canary is not None and number in (
+        if canary is None or number not in (
             None,
             str(canary.version.number),
             canary.version.digest,
-        )
-        if canary is None or not named:
+        ):
             raise LoadRefused(
                 f"'{self._versions.promoted.version.label}' is the promoted version and is served "
                 "to the server's end: only a canary can be unloaded, and "
@@ -234,11 +233,11 @@ class Exchange(Acts):
         return Outcome("unchanged", served, served)
 
     async def _exchanged(self, builds: Builds, build: Build, wanted: LoadRequest) -> Outcome:
-        if (canary := self._canary_of(build.version)) is not None:
+        canary = self._versions.canary
+        if canary is not None and canary.version == build.version:
             report = await self._judged_canary(canary, wanted)
             return await self._served(builds, canary, wanted, report)
-        narrow = await self._looked_at(build)
-        if narrow is not None:
+        if (narrow := await self._looked_at(build)) is not None:
             return await self._in_place(builds, build, wanted, narrow)
         loaded, report = await self._through_the_gate(build, wanted)
         try:
@@ -266,10 +265,6 @@ class Exchange(Acts):
             raise LoadRefused(report.refused, report)
         self._passed.add(loaded)
         return report
-
-    def _canary_of(self, version: Version) -> Loaded | None:
-        canary = self._versions.canary
-        return canary if canary is not None and canary.version == version else None
 
     async def _through_the_gate(
         self, build: Build, wanted: LoadRequest

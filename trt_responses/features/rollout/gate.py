@@ -22,6 +22,7 @@ from trt_responses.errors import ApiError, InvalidRequest, ServerBusy
 from trt_responses.feature import Features
 from trt_responses.features.rollout.company import Company
 from trt_responses.features.rollout.measures import Row, Took, better, report_of, slow
+from trt_responses.frozen import dataclass
 from trt_responses.run.assembly import assembled
 from trt_responses.run.draft import Draft
 from trt_responses.run.request import RunRequest
@@ -118,39 +119,33 @@ def accepted_prompts(bodies: Sequence[Mapping[str, Any]]) -> list[Accepted]:
     return found
 
 
+@dataclass(frozen=True)
 class Gate:
     """Compares two versions over the parts of a server."""
 
-    def __init__(
-        self,
-        parts: Parts,
-        prompts: Sequence[Accepted],
-        made_by: Callable[[Loaded], Iterable[Run]],
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
-        """`made_by` says which responses a version is making."""
-        self._parts = parts
-        self._prompts = prompts
-        self._made_by = made_by
-        self._sleep = sleep
+    parts: Parts
+    prompts: Sequence[Accepted]
+    made_by: Callable[[Loaded], Iterable[Run]]
+    """The responses that a version is making."""
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     async def compare(self, old: Loaded, new: Loaded, *, exact: bool = False) -> GateReport:
         """Compare two loaded versions, which work at the same time."""
 
         async def before(place: int) -> Took:
-            return await self._old(self._prompts[place], old)
+            return await self._old(self.prompts[place], old)
 
-        company = Company(new.engine, partial(self._made_by, old), self._sleep)
+        company = Company(new.engine, partial(self.made_by, old), self.sleep)
         return await self._compared(before, new, company.kept(), exact)
 
     async def accompany(self, old: Loaded, new: Loaded) -> None:
         """Keep the new version in company until cancelled, while another process compares."""
-        async with Company(new.engine, partial(self._made_by, old), self._sleep).kept():
+        async with Company(new.engine, partial(self.made_by, old), self.sleep).kept():
             await asyncio.Event().wait()
 
     async def recorded(self, old: Loaded) -> list[Took]:
         """What the promoted version makes of the prompts, with the better of two rounds' times."""
-        rounds = [[await self._old(prompt, old) for prompt in self._prompts] for _ in range(2)]
+        rounds = [[await self._old(prompt, old) for prompt in self.prompts] for _ in range(2)]
         return [better(*both) for both in zip(*rounds, strict=True)]
 
     async def compare_recorded(
@@ -172,22 +167,22 @@ class Gate:
     ) -> GateReport:
         rows: list[Row] = []
         try:
-            for place in range(len(self._prompts)):
+            for place in range(len(self.prompts)):
                 rows.append(await self._first(place, before, new))  # noqa: PERF401 - kept if it raises
             self._check_output(rows, exact)
             async with company:
                 timed: list[Row] = []  # what was quick before it had company does not count
                 for _ in range(TIMED_ROUNDS):
                     timed = rows = await self._timed(timed, before, new)
-                    report = report_of(rows, len(self._prompts))
+                    report = report_of(rows, len(self.prompts))
                     if (why := slow(report, rows)) is None:
                         return report
             raise Refused(why)
         except Refused as refusal:
-            return replace(report_of(rows, len(self._prompts)), refused=str(refusal))
+            return replace(report_of(rows, len(self.prompts)), refused=str(refusal))
 
     def _check_output(self, rows: Sequence[Row], exact: bool) -> None:
-        repairs = report_of(rows, len(self._prompts)).repairs
+        repairs = report_of(rows, len(self.prompts)).repairs
         if repairs is not None and repairs[1] > repairs[0]:
             raise Refused(
                 f"it needed {repairs[1]} repairs of malformed output, the promoted version "
@@ -200,7 +195,7 @@ class Gate:
 
     async def _first(self, place: int, before: Before, new: Loaded) -> Row:
         """One prompt of both, which also warms them; refused when it does not end lawfully."""
-        prompt, which = self._prompts[place], f"prompt {place + 1} of {len(self._prompts)}"
+        prompt, which = self.prompts[place], f"prompt {place + 1} of {len(self.prompts)}"
         row = await self._both(place, before, new, which)
         took = row.new
         if took.fault is not None:
@@ -214,7 +209,7 @@ class Gate:
     async def _timed(self, rows: Sequence[Row], before: Before, new: Loaded) -> list[Row]:
         """Both once more, with the better of each one's times where there are `rows` already."""
         found = []
-        for place in range(len(self._prompts)):
+        for place in range(len(self.prompts)):
             row = await self._both(place, before, new, "a prompt")
             if row.new.fault is not None:
                 raise Refused(f"a prompt ended {row.new.status} the second time: {row.new.fault}")
@@ -231,7 +226,7 @@ class Gate:
         """Of both at the same time."""
         old = asyncio.ensure_future(before(place))
         try:
-            took = await self._new(self._prompts[place], new, which)
+            took = await self._new(self.prompts[place], new, which)
             return Row(await old, took)
         finally:
             old.cancel()
@@ -241,9 +236,9 @@ class Gate:
         """In the queue with the clients; retries while the server is full."""
         while True:
             try:
-                place = self._parts.admission.enter(OWNER)
+                place = self.parts.admission.enter(OWNER)
             except ServerBusy:
-                await self._sleep(BUSY_S)
+                await self.sleep(BUSY_S)
                 continue
             return await self._facts(prompt, old, place)
 
@@ -263,7 +258,7 @@ class Gate:
             def run_ended(self, facts: RunFacts) -> None:
                 ended.append(facts)
 
-        parts = replace(self._parts, engine=loaded.engine, recovery=None, listeners=(Ears(),))
+        parts = replace(self.parts, engine=loaded.engine, recovery=None, listeners=(Ears(),))
         lease = loaded.lease()
         try:
             request = RunRequest(prompt, OWNER, parts.clock_ns())

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from trt_responses.features.rollout.loaded import Lease
-from trt_responses.features.rollout.versions import LeaseRequest
 from trt_responses.run.origin import ORIGIN
 
 if TYPE_CHECKING:
@@ -36,8 +35,8 @@ class VersionLeases:
         else:
             origin = ORIGIN.get()
             root = accepted.conversation or accepted.echo.prompt_cache_key or origin.session
-            wanted = LeaseRequest(model, continued, root, accepted.sampling.adapter)
-            lease = versions.lease(wanted, origin.request_id)
+            root = root or origin.request_id
+            lease = versions.lease(model, continued, root, accepted.sampling.adapter)
         lease.parts = self._parts.get(lease.loaded) or self._new_parts(lease.loaded, parts)
         return lease
 

@@ -92,13 +92,10 @@ def report_of(rows: Sequence[Row], prompts: int) -> GateReport:
 
 def better(one: Took, other: Took) -> Took:
     """The earlier outcome, with the better of the times. Times of other lengths do not compare."""
-    if len(one.token_ids) != len(other.token_ids):
-        return replace(one, first_token_s=min(one.first_token_s, other.first_token_s))
-    return replace(
-        one,
-        first_token_s=min(one.first_token_s, other.first_token_s),
-        decode_s=min(one.decode_s, other.decode_s),
-    )
+    comparable = len(one.token_ids) == len(other.token_ids)
+    decode_s = min(one.decode_s, other.decode_s) if comparable else one.decode_s
+    first_token_s = min(one.first_token_s, other.first_token_s)
+    return replace(one, first_token_s=first_token_s, decode_s=decode_s)
 
 
 def _decoded(took: Took) -> int:

@@ -87,12 +87,10 @@ class PreparedBuilds:
 
     def find(self, wanted: str | None, served: Version) -> PreparedBuild:
         engines_dir = self._settings.engines_dir
-        if wanted is not None:
-            directory = shelf.find(engines_dir, f"{self.name}@{wanted}")
-        else:
-            directory = shelf.find(engines_dir, self.name)
-            if directory.name == served.digest:
-                directory = self._newest()
+        label = self.name if wanted is None else f"{self.name}@{wanted}"
+        directory = shelf.find(engines_dir, label)
+        if wanted is None and directory.name == served.digest:
+            directory = self._home / self._usable()[0].version
         card = read_card(directory)
         selection = shelf.Selection(directory, card, "as requested")
         return PreparedBuild(selection, self._settings, self._engine_of)
@@ -106,9 +104,6 @@ class PreparedBuilds:
         found = shelf.versions_of(self._settings.engines_dir, self.name)
         usable = [e for e in found if e.status in ("built", "verified")]
         return sorted(usable, key=lambda e: (e.number or 0, e.built_at), reverse=True)
-
-    def _newest(self) -> Path:
-        return self._home / self._usable()[0].version
 
     def promote(self, version: Version, reason: str) -> None:
         if versions.is_promoted(self._home, version.digest):

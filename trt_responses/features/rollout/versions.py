@@ -17,24 +17,12 @@ import hashlib
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from trt_responses.engine import GenerateOptions, Handle, Health, Limits, Sink
 from trt_responses.features.rollout.loaded import Lease, Loaded, Version, number_in
 
 logger = logging.getLogger(__name__)
-
-
-class LeaseRequest(NamedTuple):
-    """What of a request decides which version makes its response."""
-
-    model: str = ""
-    previous: str | None = None
-    """The id of the response that it continues."""
-    root: str | None = None
-    """What stays the same within a conversation: its id, a cache key or a session's id."""
-    adapter: str | None = None
-    """The adapter that is to answer."""
 
 
 class Versions:
@@ -69,16 +57,17 @@ class Versions:
 
     # --- which version makes a response ---------------------------------------------------------
 
-    def lease(self, wanted: LeaseRequest, fresh_id: str) -> Lease:
-        """The version that a new run has to its end, one that has its adapter. `fresh_id` decides
-        where nothing else does."""
-        number = number_in(wanted.previous) if wanted.previous else None
+    def lease(self, model: str, previous: str | None, root: str, adapter: str | None) -> Lease:
+        """The version that a new run has to its end, one that has its adapter. `previous`: the id
+        of the response that it continues. `root` stays the same within a conversation: its id, a
+        cache key or a session's id; else it is fresh."""
+        number = number_in(previous) if previous else None
         if self.canary is None and number in (None, self.promoted.version.number):
             return self.promoted.lease()
         for loaded in self:
-            if wanted.model in loaded.version.names:
+            if model in loaded.version.names:
                 return loaded.lease()
-        having = [loaded for loaded in self if loaded.has(wanted.adapter)]
+        having = [loaded for loaded in self if loaded.has(adapter)]
         usual = next(iter(having), self.promoted)
         if number is not None:
             for loaded in self:
@@ -87,7 +76,7 @@ class Versions:
             self.gone += 1
             return usual.lease(f"{self.promoted.version.name}@{number}")
         canary = self.canary
-        if canary in having and canary.able and _share(wanted.root or fresh_id) < self.share:
+        if canary in having and canary.able and _share(root) < self.share:
             return canary.lease()
         return usual.lease()
 

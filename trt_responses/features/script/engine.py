@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from trt_responses.engine import Chunk, Health, Limits, Logprob
 from trt_responses.engines.admission import room
@@ -150,13 +150,12 @@ class RunEngine:
         self._engine.die()
 
 
-class Job:
+class Job(NamedTuple):
     """What an engine's request wants, and its receiver."""
 
-    def __init__(self, options: GenerateOptions, sink: Sink, room: int) -> None:
-        self.options = options
-        self.sink = sink
-        self.room = room
+    options: GenerateOptions
+    sink: Sink
+    room: int
 
 
 class Playing:
@@ -193,7 +192,10 @@ class Playing:
                 return
             if self._push(token_id, last=number + 1 >= most):
                 return
-        self._finish()
+        if rule.fail is not None:
+            self.end(Chunk(finish="error", error=rule.fail))
+        else:
+            self.end(Chunk(finish="stop"))
 
     def _push(self, token_id: int, *, last: bool) -> bool:
         """Push one id. Returns whether it was the last."""
@@ -210,9 +212,3 @@ class Playing:
             self._job.sink.push(Chunk((token_id,), scored))
             return False
         return True
-
-    def _finish(self) -> None:
-        if self._rule.fail is not None:
-            self.end(Chunk(finish="error", error=self._rule.fail))
-        else:
-            self.end(Chunk(finish="stop"))

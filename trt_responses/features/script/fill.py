@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from random import Random
 from typing import Any
 
@@ -107,13 +108,10 @@ class _Maker:
         """A value of one that has any: deep down, of one that refers to no other."""
         order = list(schemas) if self._plain else self._random.sample(schemas, len(schemas))
         order.sort(key=lambda each: depth > 2 and "$ref" in each)
-        for number, each in enumerate(order, 1):
-            try:
+        for each in order[:-1]:
+            with suppress(NoValue):
                 return self._value(each, name, depth + 1)
-            except NoValue:
-                if number == len(order):
-                    raise
-        return None
+        return self._value(order[-1], name, depth + 1)
 
     def _resolved(self, schema: Schema, depth: int) -> Schema:
         """The schema with what it refers to, and all of what it must be at once."""
@@ -195,9 +193,8 @@ def _joined(one: Schema, other: Any) -> Schema:
     if not isinstance(other, Mapping):
         return one
     whole = {**one, **other}
-    for key in ("properties",):
-        if key in one and key in other:
-            whole[key] = {**one[key], **other[key]}
+    if "properties" in one and "properties" in other:
+        whole["properties"] = {**one["properties"], **other["properties"]}
     if "required" in one and "required" in other:
         whole["required"] = list(dict.fromkeys([*one["required"], *other["required"]]))
     return whole

@@ -277,7 +277,8 @@ def parsed(text: str, place: str, *, lines: bool = False) -> Script:
         else:
             found = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError) as fault:
-        raise UsageError(f"The script {place} is not {_form(lines)}: {_line(fault)}.") from None
+        form, why = "JSONL" if lines else "YAML", " ".join(str(fault).split())
+        raise UsageError(f"The script {place} is not {form}: {why}.") from None
     about = found if isinstance(found, Mapping) else {"rules": found}
     unknown = [key for key in about if key not in ("rules", "seed")]
     rules, seed = about.get("rules"), about.get("seed", 0)
@@ -306,11 +307,3 @@ def first_fault(error: ValidationError) -> str:
     first = error.errors(include_url=False)[0]
     key = ".".join(map(str, first["loc"])) or "the rule"
     return f"{key}: {first['msg'].removeprefix('Value error, ')}"
-
-
-def _form(lines: bool) -> str:
-    return "JSONL" if lines else "YAML"
-
-
-def _line(fault: Exception) -> str:
-    return " ".join(str(fault).split())

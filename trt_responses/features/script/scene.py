@@ -92,7 +92,8 @@ def scene_of(ids: Sequence[int], vocabulary: Vocabulary) -> Scene:
                 open_head,
                 None if body is None else tuple(body),
             )
-        message = Message(header, _text(body or [], vocabulary))
+        plain = [token_id for token_id in body or () if token_id < FIRST_CONTROL_ID]
+        message = Message(header, vocabulary.text(plain))
         if header.role == "assistant":
             written.append(message)
             continue
@@ -112,8 +113,3 @@ def _parted(piece: list[int]) -> tuple[list[int], list[int] | None]:
         return piece, None
     at = piece.index(CONTROL.message)
     return piece[:at], piece[at + 1 :]
-
-
-def _text(body: Sequence[int], vocabulary: Vocabulary) -> str:
-    plain = [token_id for token_id in body if token_id < FIRST_CONTROL_ID]
-    return vocabulary.text(plain)

@@ -17,14 +17,21 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+import orjson
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from trt_responses.errors import InvalidRequest, StartupError, UsageError, invalid_value
 from trt_responses.features.references.digest import digest
 from trt_responses.features.references.sealed import SealedCompaction
-from trt_responses.features.seal import compacted
-from trt_responses.features.seal.turn import OpenedTurns, SealedTurn, packed, unpacked
+from trt_responses.features.seal.turn import (
+    MAX_BYTES,
+    OpenedTurns,
+    SealedTurn,
+    packed,
+    swapped,
+    unpacked,
+)
 from trt_responses.files import make_private
 from trt_responses.wire import items as i
 
@@ -74,7 +81,7 @@ class Sealer:
         self, compaction: SealedCompaction, owner: str, model: str, vocabulary: str = ""
     ) -> str:
         bound = _bound(owner, _purpose(model, vocabulary))
-        return COMPACTION_PREFIX + self._sealed(compacted.packed(compaction), bound)
+        return COMPACTION_PREFIX + self._sealed(_compaction_bytes(compaction), bound)
 
     def open_compaction(
         self, text: str, owner: str, model: str, param: str, vocabulary: str = ""
@@ -85,7 +92,7 @@ class Sealer:
         try:
             if not text.startswith(COMPACTION_PREFIX):
                 raise ValueError
-            return compacted.unpacked(self._opened(text[len(COMPACTION_PREFIX) :], bound))
+            return _compaction_of(self._opened(text[len(COMPACTION_PREFIX) :], bound))
         except FAULTS:
             raise InvalidRequest(
                 "The compaction cannot be opened: it was changed, or made for another owner or "
@@ -153,6 +160,19 @@ class Sealer:
             self._signing = list(self._keys())
             self._ciphers = {_key_id(key): AESGCM(key) for key in self._signing}
         return self._ciphers
+
+
+def _compaction_bytes(compaction: SealedCompaction) -> bytes:
+    """The bytes of a compaction, the same on every machine."""
+    head = orjson.dumps([compaction.date, dict(compaction.calls), compaction.messages])
+    return zlib.compress(b"%b\n%b" % (head, swapped(compaction.ids)), 6)
+
+
+def _compaction_of(data: bytes) -> SealedCompaction:
+    """The compaction in the bytes, which are authenticated and therefore not checked."""
+    head, _, ids = zlib.decompressobj().decompress(data, MAX_BYTES).partition(b"\n")
+    date, calls, *places = orjson.loads(head)  # older items do not say it
+    return SealedCompaction(date, calls, swapped(ids), *places)
 
 
 def _verify(item: i.Reasoning, turn: SealedTurn | None, param: str) -> None:

@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING
 from trt_responses.features.several.prefixes import Prefixes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
 PLACES = 65_536
-"""The blocks that a shared row holds at most: half a megabyte."""
+"""The blocks that a row holds at most: half a megabyte."""
 WORD = 8
 
 
 class Row:
     """One engine, as one process sees it."""
 
-    def __init__(self) -> None:
-        self.prefixes: Prefixes | SharedPrefixes = Prefixes()
-        self._words: memoryview | list[int] = [0, 0]
-        self._own, self._columns = 1, slice(1, 2)
+    def __init__(self, words: memoryview, front_ends: int, number: int) -> None:
+        self._words = words
+        self._own, self._columns = 1 + number, slice(1, 1 + front_ends)
+        self.prefixes = Prefixes(words[1 + front_ends :])
+        words[self._own] = 0  # what a front end had that died in this place has ended with it
 
     @property
     def draining(self) -> bool:
@@ -47,39 +47,9 @@ class Row:
         self._words[self._own] += requests
 
 
-class SharedRow(Row):
-    """A row that other processes see, too."""
-
-    def __init__(self, words: memoryview, front_ends: int, number: int) -> None:
-        self._own, self._columns = 1 + number, slice(1, 1 + front_ends)
-        self._words = words
-        self.prefixes = SharedPrefixes(words[1 + front_ends :])
-        words[self._own] = 0  # what a front end had that died in this place has ended with it
-
-
-class SharedPrefixes:
-    """The blocks that an engine has read, each in the place that its digest names: of two with one
-    place the later one stands there."""
-
-    def __init__(self, places: memoryview) -> None:
-        self._places = places
-
-    def warm(self, blocks: Sequence[int]) -> int:
-        """How many blocks from the first one on it has read."""
-        places, most = self._places, len(self._places)
-        for count in range(len(blocks), 0, -1):
-            if places[blocks[count - 1] % most] == blocks[count - 1]:
-                return count
-        return 0
-
-    def add(self, blocks: Sequence[int]) -> None:
-        places, most = self._places, len(self._places)
-        for block in blocks:
-            places[block % most] = block
-
-    def clear(self) -> None:
-        """Forget all: the engine has lost its cache."""
-        self._places.cast("B")[:] = bytes(self._places.nbytes)
+def own_row() -> Row:
+    """A row that no other process sees."""
+    return Row(memoryview(bytearray(_row_words(1) * WORD)).cast("q"), 1, 0)
 
 
 def make_board(path: Path, engines: int, front_ends: int) -> None:
@@ -95,7 +65,7 @@ def rows_of(path: Path, front_ends: int, number: int) -> list[Row]:
         words = memoryview(mmap.mmap(file.fileno(), 0)).cast("q")
     length = _row_words(front_ends)
     starts = range(0, len(words), length)
-    return [SharedRow(words[at : at + length], front_ends, number) for at in starts]
+    return [Row(words[at : at + length], front_ends, number) for at in starts]
 
 
 def _row_words(front_ends: int) -> int:

@@ -83,13 +83,10 @@ class SeveralEngines:
 
     def health(self) -> Health:
         """Ready while one model is; its own lease says whether a request's model is."""
-        own, *others = (each.health() for each in self.groups.values())
-        if not others:
-            return own
-        found = (own, *others)
+        found = [each.health() for each in self.groups.values()]
         ready = any(each.ready for each in found)
         return replace(
-            own,
+            found[0],
             alive=any(each.alive for each in found),
             ready=ready,
             last_progress_ns=max(each.last_progress_ns for each in found),

@@ -33,11 +33,11 @@ REMEMBERED = 4096
 class Group:
     """The replicas of one model."""
 
-    def __init__(self, model: str, replicas: Sequence[Replica], *, affinity: bool = True) -> None:
-        """Without `affinity` requests go to the least loaded engine."""
+    def __init__(self, model: str, replicas: Sequence[Replica]) -> None:
         self.model = model
         self.replicas = replicas
-        self.affinity = affinity and len(replicas) > 1
+        self.affinity = len(replicas) > 1
+        """Without it requests go to the least loaded engine."""
         self._starting: list[asyncio.Task[None]] = []
         self._made: dict[str, list[str]] = {}
         self._limits_of: list[Limits] = []

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
 BLOCK = 64
 """The ids of a block."""
-MOST_BLOCKS = 32_768
-"""Two million ids, in 6 MB."""
 
 
 def blocks_of(prompt_ids: Sequence[int], salt: str | None) -> list[int]:
@@ -30,31 +28,25 @@ def blocks_of(prompt_ids: Sequence[int], salt: str | None) -> list[int]:
 
 
 class Prefixes:
-    """The blocks that one engine has read, those of the newest prompts."""
+    """The blocks that an engine has read, each in the place that its digest names: of two with one
+    place the later one stands there."""
 
-    def __init__(self, most: int = MOST_BLOCKS) -> None:
-        self._most = most
-        self._known: dict[int, None] = {}
-
-    def __len__(self) -> int:
-        return len(self._known)
+    def __init__(self, places: memoryview) -> None:
+        self._places = places
 
     def warm(self, blocks: Sequence[int]) -> int:
         """How many blocks from the first one on it has read."""
-        for place in range(len(blocks), 0, -1):
-            if blocks[place - 1] in self._known:
-                return place
+        places, most = self._places, len(self._places)
+        for count in range(len(blocks), 0, -1):
+            if places[blocks[count - 1] % most] == blocks[count - 1]:
+                return count
         return 0
 
     def add(self, blocks: Sequence[int]) -> None:
-        """Note a prompt. What is forgotten first is the end of the oldest one, as in a cache."""
-        known = self._known
-        for block in reversed(blocks[: self._most]):
-            known.pop(block, None)
-            known[block] = None
-        while len(known) > self._most:
-            del known[next(iter(known))]
+        places, most = self._places, len(self._places)
+        for block in blocks:
+            places[block % most] = block
 
     def clear(self) -> None:
         """Forget all: the engine has lost its cache."""
-        self._known.clear()
+        self._places.cast("B")[:] = bytes(self._places.nbytes)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from trt_responses.engine import Chunk, Health
 from trt_responses.errors import EngineUnavailable, StartupError
-from trt_responses.features.several.board import Row
+from trt_responses.features.several.board import own_row
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -34,7 +34,7 @@ class Replica:
         self.label, self.place = label, place
         self.engine: Engine | None = None
         """None until it has started."""
-        self.row = Row()
+        self.row = own_row()
         """What other front ends know of it, too."""
         self.requests = self.warm_requests = 0
         """Since the server's start: all, and those of which most of the prompt was known."""

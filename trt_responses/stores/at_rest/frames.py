@@ -33,20 +33,13 @@ async def squeezed(frames: Frames) -> Frames:
 
 
 async def stretched(pieces: Sequence[Frames], number: int) -> Frames:
-    """The frames after a number, from compressed pieces."""
-    return joined([replace(p, data=await gently(stretch, p.data)) for p in pieces], number)
-
-
-def joined(pieces: Sequence[Frames], number: int) -> Frames:
-    """The frames after a number, from consecutive pieces; at least one piece is required."""
-    last = pieces[-1]
-    later = [piece for piece in pieces if piece.first + piece.count > number + 1]
-    if not later:
-        return Frames(last.first + last.count, 0, b"", last.ended)
-    first = after(later[0], number)
-    data = b"".join((first.data, *(piece.data for piece in later[1:])))
-    count = first.count + sum(piece.count for piece in later[1:])
-    return Frames(first.first, count, data, last.ended)
+    """The frames after a number, from consecutive compressed pieces: those with such frames, or the
+    last piece."""
+    first, *rest = [replace(p, data=await gently(stretch, p.data)) for p in pieces]
+    first = after(first, number)
+    data = b"".join((first.data, *(piece.data for piece in rest)))
+    count = first.count + sum(piece.count for piece in rest)
+    return Frames(first.first, count, data, pieces[-1].ended)
 
 
 class FrameShelf:
@@ -56,9 +49,6 @@ class FrameShelf:
         self._max_bytes = max_bytes
         self._pieces: OrderedDict[str, list[Frames]] = OrderedDict()
         self.size_bytes = 0
-
-    def __contains__(self, response_id: str) -> bool:
-        return response_id in self._pieces
 
     def append(self, response_id: str, squeezed: Frames) -> None:
         """Append frames. Frames whose beginning was dropped are useless and are ignored."""

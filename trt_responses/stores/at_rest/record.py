@@ -8,7 +8,8 @@ from __future__ import annotations
 import hashlib
 import zlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from trt_responses.errors import ApiError
 from trt_responses.store import Block, Record
@@ -29,45 +30,11 @@ SEAL_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """A record without the content of its blocks."""
-
-    id: str
-    owner: str
-    body: bytes
-    """The body, compressed."""
-    prior_count: int
-    input_count: int
-    continuable: bool
-    date: str
-    created_at: int
-    version: int = 0
-    vocabulary: str = ""
-
-    def seal(self, digests: Iterable[bytes]) -> bytes:
-        """A digest of the whole row and of its blocks' digests in order."""
-        counts: tuple[int, ...] = (
-            self.prior_count,
-            self.input_count,
-            int(self.continuable),
-            self.created_at,
-        )
-        if self.version:
-            counts += (self.version,)
-        named = (self.vocabulary,) if self.vocabulary else ()  # older records have no vocabulary
-        head = repr((self.id, self.owner, self.date, *counts, len(self.body), *named))
-        sealed = hashlib.blake2b(head.encode("utf-8", "surrogatepass"), digest_size=SEAL_BYTES)
-        sealed.update(self.body)
-        for digest in digests:
-            sealed.update(digest)
-        return sealed.digest()
-
-
-@dataclass(frozen=True, slots=True)
 class AtRest:
     """A record ready for storage."""
 
-    row: Row
+    row: Record
+    """The record with its body compressed, and without blocks."""
     packed: Sequence[Packed]
     """The blocks; without data if the store probably has them."""
     blocks: Sequence[Block]
@@ -79,7 +46,7 @@ class AtRest:
 
     @property
     def seal(self) -> bytes:
-        return self.row.seal(self.digests)
+        return seal_of(self.row, self.digests)
 
     def data(self, place: int) -> bytes:
         """A block's data, packed on demand."""
@@ -90,41 +57,37 @@ async def at_rest(record: Record, spell: Spell) -> AtRest:
     """A record packed for storage. A block with a digest comes from a store; it is packed only if
     the store turns out not to have it."""
     body, request = split_body(record.body)
-    row = Row(
-        record.id,
-        record.owner,
-        await gently(leave_out, body, own_items(record.blocks, record.own_from)),
-        record.prior_count,
-        record.input_count,
-        record.continuable,
-        record.date,
-        record.created_at,
-        record.version,
-        record.vocabulary,
-    )
+    body = await gently(leave_out, body, own_items(record.blocks, record.own_from))
     blocks = (*record.blocks, request)
     packed = await all_packed(blocks, has_none, spell, named=is_digest)
-    return AtRest(row, packed, blocks, spell)
+    return AtRest(replace(record, body=body, blocks=()), packed, blocks, spell)
 
 
-def whole(row: Row, blocks: Sequence[Block], seal: bytes) -> Record:
+def row_of(id: str, owner: str, body: bytes, *fields: Any) -> Record:
+    """A row from its values, in a record's order."""
+    return Record(id, owner, body, (), *fields)
+
+
+def seal_of(row: Record, digests: Iterable[bytes]) -> bytes:
+    """A digest of a whole row and of its blocks' digests in order."""
+    counts = (row.prior_count, row.input_count, int(row.continuable), row.created_at)
+    version = (row.version,) if row.version else ()
+    named = (row.vocabulary,) if row.vocabulary else ()  # older records have no vocabulary
+    head = repr((row.id, row.owner, row.date, *counts, *version, len(row.body), *named))
+    sealed = hashlib.blake2b(head.encode("utf-8", "surrogatepass"), digest_size=SEAL_BYTES)
+    sealed.update(row.body)
+    for digest in digests:
+        sealed.update(digest)
+    return sealed.digest()
+
+
+def whole(row: Record, blocks: Sequence[Block], seal: bytes) -> Record:
     """The original record. Raises an error if anything was changed."""
-    if row.seal(block.digest for block in blocks) != seal:
+    if seal_of(row, (block.digest for block in blocks)) != seal:
         raise damaged(row.id)
     *blocks, request = blocks
-    return Record(
-        row.id,
-        row.owner,
-        put_back(row.body, own_items(blocks, row.prior_count + row.input_count)) + request.item,
-        tuple(blocks),
-        row.prior_count,
-        row.input_count,
-        row.continuable,
-        row.date,
-        row.created_at,
-        row.version,
-        row.vocabulary,
-    )
+    body = put_back(row.body, own_items(blocks, row.own_from)) + request.item
+    return replace(row, body=body, blocks=tuple(blocks))
 
 
 def checked(packed: Packed, response_id: str, spell: Spell) -> Block:

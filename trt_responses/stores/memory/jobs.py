@@ -69,7 +69,8 @@ class MemoryJobs:
 
     def take(self, model: str) -> Job | None:
         for running in self._jobs.values():
-            if self._is_free(running) and running.job.model == model:
+            left = self._is_over(running) and not self._lost(running)
+            if left and running.job.model == model:
                 running.lease_until = self._lease()
                 running.deaths += 1
                 running.job = replace(running.job, term=running.job.term + 1)
@@ -126,14 +127,6 @@ class MemoryJobs:
 
     def _is_over(self, running: _Running) -> bool:
         return self._clock_s() >= running.lease_until
-
-    def _is_free(self, running: _Running) -> bool:
-        """Whether another server may take the job over."""
-        return (
-            self._is_over(running)
-            and not self._lost(running)
-            and running.deaths < self._bounds.max_deaths
-        )
 
     def _lost(self, running: _Running) -> bool:
         waits_s = self._bounds.takeover_s if running.job.source else 0.0

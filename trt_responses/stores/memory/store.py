@@ -144,19 +144,9 @@ class MemoryStore:
         self._records.move_to_end(response_id)
         *blocks, request = await self._read(kept.blocks)
         like = own_items(blocks, kept.prior_count + kept.input_count)
-        return Record(
-            id=response_id,
-            owner=owner,
-            body=await gently(put_back, kept.body, like) + request.item,
-            blocks=tuple(blocks),
-            prior_count=kept.prior_count,
-            input_count=kept.input_count,
-            continuable=kept.continuable,
-            date=kept.date,
-            created_at=kept.created_at,
-            version=kept.version,
-            vocabulary=kept.vocabulary,
-        )
+        body = await gently(put_back, kept.body, like) + request.item
+        own = {"id": response_id, "body": body, "blocks": tuple(blocks)}
+        return Record(**kept._asdict() | own)
 
     async def _read(self, digests: Sequence[bytes]) -> list[Block]:
         """The blocks of these digests, from the cache where possible: each turn of a conversation

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 MARK = b"\0\0\0\x80"
 """The beginning of the data of a block that is an object; its key follows."""
-OVER_BYTES = LARGE_BYTES
-"""Packed blocks of more bytes become objects."""
 GRACE_S = 86_400.0
 AT_ONCE = 100
 NOTE = (
@@ -42,41 +40,33 @@ FORGET = "DELETE FROM trt_responses.objects WHERE key = ANY(%s::text[]) AND doom
 class Objects:
     """The object store, and the notes about it in the database."""
 
-    def __init__(self, bucket: Bucket, server: Connections, grace_s: float) -> None:
-        self._bucket = bucket
+    def __init__(self, bucket: Bucket, server: Connections) -> None:
+        self.bucket = bucket
         self._server = server
-        self._grace_s = grace_s
-
-    async def start(self) -> None:
-        await self._bucket.start()
-
-    async def stop(self) -> None:
-        await self._bucket.stop()
 
     async def outside(self, data: Sequence[bytes]) -> list[bytes]:
         """What the database keeps as the data of blocks, once the large ones are objects."""
-        keys = {n: self._bucket.key_for(each) for n, each in enumerate(data) if is_large(each)}
+        keys = {n: self.bucket.key_for(each) for n, each in enumerate(data) if is_large(each)}
         if keys:
             await self._server.rows(NOTE, ([*keys.values()],))
-            await asyncio.gather(*(self._bucket.put(key, data[n]) for n, key in keys.items()))
+            await asyncio.gather(*(self.bucket.put(key, data[n]) for n, key in keys.items()))
         return [MARK + keys[n].encode() if n in keys else each for n, each in enumerate(data)]
 
     async def inside(self, data: bytes) -> bytes:
         """The content of an object that stands for a block's data. Raises a `LookupError` if it
         does not exist."""
-        content = await self._bucket.get(data[len(MARK) :].decode())
+        content = await self.bucket.get(data[len(MARK) :].decode())
         if content is None:
             raise LookupError
         return content
 
-    async def collect(self, grace_s: float | None = None) -> int:
+    async def collect(self, grace_s: float = GRACE_S) -> int:
         """Delete the objects that no block has named for the grace period. Several servers may do
         this at once. Returns how many objects that were."""
         deleted = 0
         while True:
-            limits = (self._grace_s if grace_s is None else grace_s, AT_ONCE)
-            keys = [key for (key,) in await self._server.rows(DOOM, limits)]
-            await asyncio.gather(*map(self._bucket.delete, keys))
+            keys = [key for (key,) in await self._server.rows(DOOM, (grace_s, AT_ONCE))]
+            await asyncio.gather(*map(self.bucket.delete, keys))
             if keys:
                 await self._server.rows(FORGET, (keys,))
             deleted += len(keys)
@@ -86,7 +76,7 @@ class Objects:
 
 def is_large(data: bytes) -> bool:
     """Whether a packed block becomes an object."""
-    return len(data) > OVER_BYTES
+    return len(data) > LARGE_BYTES
 
 
 def objects_of(url: str, server: Connections) -> Objects:
@@ -98,7 +88,7 @@ def objects_of(url: str, server: Connections) -> Objects:
             f"`objects` of the store is not installed (no module {fault.name}): "
             "pip install 'trt-responses[postgres]'."
         ) from None
-    return Objects(Bucket(url, keys_of()), server, GRACE_S)
+    return Objects(Bucket(url, keys_of()), server)
 
 
 def lost(response_id: str, why: str) -> ApiError:

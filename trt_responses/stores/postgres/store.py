@@ -23,7 +23,15 @@ from trt_responses.errors import ApiError, StartupError, StoreUnavailable
 from trt_responses.store import Expired, Job, Record
 from trt_responses.stores.at_rest.blocks import Packed, all_unpacked
 from trt_responses.stores.at_rest.frames import squeezed, stretched
-from trt_responses.stores.at_rest.record import AtRest, Row, at_rest, checked, damaged, whole
+from trt_responses.stores.at_rest.record import (
+    AtRest,
+    at_rest,
+    checked,
+    damaged,
+    row_of,
+    seal_of,
+    whole,
+)
 from trt_responses.stores.cache import BlockCache
 from trt_responses.stores.limits import MIB, Bounds
 from trt_responses.stores.postgres.connections import (
@@ -135,6 +143,8 @@ class PostgresStore:
         self._spell = spell
         self._bounds = bounds or Bounds()
         self.lease_s, self.takeover_s = self._bounds.lease_s, self._bounds.takeover_s
+        self._waits = (self.takeover_s, self._bounds.max_deaths)
+        """What decides whether a job is lost."""
         self.usage = Usage(shared=True)
         self._measured_s = -MEASURE_EVERY_S
         self._cache: BlockCache[int] = BlockCache(CACHE_BYTES, self.usage)
@@ -149,7 +159,7 @@ class PostgresStore:
     async def start(self) -> None:
         await self._prepare(lambda connection: upgraded(connection, self._where()))
         if self.objects is not None:
-            await self.objects.start()
+            await self.objects.bucket.start()
         self._sweeping = asyncio.create_task(self._sweep_forever())
 
     async def migrate(self, to: int) -> None:
@@ -183,7 +193,7 @@ class PostgresStore:
     async def _stop_parts(self) -> None:
         await self._server.close()
         if self.objects is not None:
-            await self.objects.stop()
+            await self.objects.bucket.stop()
 
     async def check(self) -> None:
         if await self._value("SELECT pg_is_in_recovery()"):
@@ -268,8 +278,7 @@ class PostgresStore:
             return None
         if rows := await self._server.rows(RECORD, (response_id, owner)):
             return await self._read(rows[0])
-        waits = (self.takeover_s, self._bounds.max_deaths)
-        if rows := await self._server.rows(JOB, (*waits, response_id, owner)):
+        if rows := await self._server.rows(JOB, (*self._waits, response_id, owner)):
             *fields, is_old = rows[0]
             return Expired(response_id) if is_old else Job(*fields)
         # a job may have become a record between the two statements
@@ -285,7 +294,7 @@ class PostgresStore:
         *fields, numbers, seal, is_old = row
         if is_old:
             return Expired(row[0])
-        return await self._loaded(Row(*fields), numbers, seal)
+        return await self._loaded(row_of(*fields), numbers, seal)
 
     async def delete(self, response_id: str, owner: str) -> bool:
         if not _is_text(response_id):
@@ -318,7 +327,7 @@ class PostgresStore:
                 return False
             values = list(self._values((rest,), None, None, None))
             values[1] = left[0]
-            values[7] = [replace(row, version=record.version).seal(digests)]
+            values[7] = [seal_of(replace(row, version=record.version), digests)]
             await connection.execute(PUT, (*values[:16], digests, data, *values[16:]), binary=True)
             await connection.execute(VERSION, (record.version, row.id))
             return True
@@ -381,7 +390,7 @@ class PostgresStore:
             *_frame_values(frames),
         )
 
-    async def _loaded(self, row: Row, numbers: list[int], seal: bytes) -> Found:
+    async def _loaded(self, row: Record, numbers: list[int], seal: bytes) -> Found:
         cached = self._cache.get_many(numbers)
         if missing := [number for number in dict.fromkeys(numbers) if number not in cached]:
             found = await self._server.rows(
@@ -406,14 +415,14 @@ class PostgresStore:
             return await asyncio.to_thread(whole, row, blocks, seal)
         return whole(row, blocks, seal)
 
-    async def _inside(self, data: bytes, row: Row) -> bytes:
+    async def _inside(self, data: bytes, row: Record) -> bytes:
         if not data.startswith(MARK):
             return data
         if self.objects is None:
             raise lost(row.id, "the store's URL names no object store")
         return await self.objects.inside(data)
 
-    async def _since_removed(self, row: Row, seal: bytes, error: ApiError) -> Found:
+    async def _since_removed(self, row: Record, seal: bytes, error: ApiError) -> Found:
         """What is found of a record whose blocks were removed while it was read."""
         rows = await self._server.rows(RECORD, (row.id, row.owner))
         if rows and rows[0][11] == seal:
@@ -438,29 +447,18 @@ class PostgresStore:
     async def cancel_job(self, job_id: str, owner: str) -> bool:
         if not _is_text(job_id):
             return False
-        waits = (self.takeover_s, self._bounds.max_deaths)
-        return bool(await self._value(CANCEL, job_id, owner, *waits))
+        return bool(await self._value(CANCEL, job_id, owner, *self._waits))
 
     async def take_job(self, model: str) -> Job | None:
         rows = await self._server.rows(
             "SELECT * FROM trt_responses.take(%s::text, %s::float8, %s::float8, %s::int)",
-            (model, self.lease_s, self.takeover_s, self._bounds.max_deaths),
+            (model, self.lease_s, *self._waits),
         )
         if not rows:
             return None
-        job_id, owner, body, created_at, is_cancelled, source, term, ids, frames = rows[0]
-        return Job(
-            job_id,
-            owner,
-            body,
-            created_at,
-            is_cancelled,
-            source=source,
-            model=model,
-            term=term,
-            ids=ids,
-            frames=frames,
-        )
+        *fields, source, term, ids, frames = rows[0]
+        job = Job(*fields)
+        return replace(job, source=source, model=model, term=term, ids=ids, frames=frames)
 
     async def leave_job(self, job_id: str, *, term: int, to_others: bool) -> None:
         await self._value(LEAVE, to_others, job_id, term)
@@ -489,7 +487,7 @@ class PostgresStore:
             await self._value(
                 "SELECT trt_responses.append(%s::text, %s::int, %s::float8, %s::int, %s::bigint, "
                 "%s::bigint, %b::bytea, %s::bool, %b::bytea)",
-                *(response_id, term, self.takeover_s, self._bounds.max_deaths),
+                *(response_id, term, *self._waits),
                 *_frame_values(piece),
             )
         )

@@ -13,13 +13,12 @@ BLOCK = b"trt:b:"
 """Prefix of a block's key, followed by its digest: a hash of its data and its reference count.
 
 Other keys: `trt:r:` and an id is a record's hash, `trt:j:` a job's, `trt:i:` a job's token ids so
-far,
-`trt:f:` a stream's pieces by their last number, `trt:l` the jobs that other servers may take over,
-`trt:w:` with conversation and owner the lock's term and writer, and `trt:x:` the owner of an id,
-which is kept longer than the record.
+far, `trt:f:` a stream's pieces by their last number, `trt:l` the jobs that other servers may take
+over, `trt:w:` with conversation and owner the lock's term and writer, and `trt:x:` the owner of an
+id, which is kept longer than the record.
 """
 
-_COMMON = """
+COMMON = """
 local function now()
   local t = redis.call('TIME')
   return t[1] * 1000 + math.floor(t[2] / 1000)
@@ -42,9 +41,14 @@ local function forget(id)
   redis.call('DEL', 'trt:j:' .. id, 'trt:i:' .. id)
   redis.call('ZREM', 'trt:l', id)
 end
-local function lost(job, takeover, deaths)
-  local waits = takeover
-  if (job[2] or '') == '' or tonumber(job[3] or 0) >= deaths then waits = 0 end
+local function has_lease(id, term)
+  local till = redis.call('HGET', 'trt:j:' .. id, 'until')
+  return till and tonumber(till) > now() and is_of(id, term)
+end
+local function lost(id, takeover, deaths)
+  local job = redis.call('HMGET', 'trt:j:' .. id, 'until', 'source', 'deaths')
+  local waits = tonumber(takeover)
+  if (job[2] or '') == '' or tonumber(job[3] or 0) >= tonumber(deaths) then waits = 0 end
   return tonumber(job[1]) + waits <= now()
 end
 local function drop(id)
@@ -69,10 +73,9 @@ local function append(id, first, count, piece, ttl)
   return true
 end
 """
+"""The functions of the scripts: each script stands behind them."""
 
-PUT = (
-    _COMMON
-    + """
+PUT = """
 -- ARGV: the job's term or '', ttl, first, count and piece of frames, the key of the last record's
 --       lock and its value or '', then each record: id, seal, version, number of blocks, number of
 --       field arguments, digests, each block's data ('' if it is probably stored), then fields and
@@ -112,12 +115,7 @@ for i, record in ipairs(records) do
       if held and held ~= holder then return 'gone' end
       if record.version ~= tonumber(here[2] or 0) + 1 then return 'gone' end
     end
-    if from_job ~= '' and i == 1 then
-      local till = redis.call('HGET', 'trt:j:' .. record.id, 'until')
-      if not till or tonumber(till) <= now() or not is_of(record.id, from_job) then
-        return 'gone'
-      end
-    end
+    if from_job ~= '' and i == 1 and not has_lease(record.id, from_job) then return 'gone' end
   end
 end
 if #missing > 0 then return missing end
@@ -146,7 +144,6 @@ if count > 0 then append(records[1].id, first, count, piece, ttl) end
 if holder ~= '' and redis.call('GET', lock) == holder then redis.call('DEL', lock) end
 return 'kept'
 """
-)
 
 LOCK = """
 local key, term, writer, lease = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
@@ -169,9 +166,7 @@ if redis.call('GET', ARGV[1]) ~= ARGV[2] then return 0 end
 return redis.call('DEL', ARGV[1])
 """
 
-DELETE = (
-    _COMMON
-    + """
+DELETE = """
 local id = ARGV[1]
 if kept(id) ~= ARGV[2] then return 0 end
 drop(id)
@@ -179,11 +174,8 @@ forget(id)
 redis.call('DEL', 'trt:f:' .. id, 'trt:x:' .. id)
 return 1
 """
-)
 
-PUT_JOB = (
-    _COMMON
-    + """
+PUT_JOB = """
 local id, lease, ttl = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 redis.call('HSET', 'trt:j:' .. id, 'owner', ARGV[4], 'body', ARGV[5], 'created', ARGV[6],
   'cancel', '0', 'until', now() + lease, 'source', ARGV[7], 'model', ARGV[8], 'term', '1',
@@ -195,45 +187,33 @@ if ttl > 0 then
 end
 return 1
 """
-)
 
-RENEW = (
-    _COMMON
-    + """
+RENEW = """
 local key = 'trt:j:' .. ARGV[1]
-local till = redis.call('HGET', key, 'until')
-if not till or tonumber(till) <= now() or not is_of(ARGV[1], ARGV[4]) then return 'gone' end
+if not has_lease(ARGV[1], ARGV[4]) then return 'gone' end
 redis.call('HSET', key, 'until', now() + tonumber(ARGV[2]))
 if ARGV[3] ~= '' then redis.call('HSET', key, 'body', ARGV[3]) end
 if redis.call('HGET', key, 'cancel') == '1' then return 'cancel' end
 return 'held'
 """
-)
 
-CANCEL = (
-    _COMMON
-    + """
+CANCEL = """
 local key = 'trt:j:' .. ARGV[1]
 if redis.call('HGET', key, 'owner') ~= ARGV[2] then return 0 end
-local job = redis.call('HMGET', key, 'until', 'source', 'deaths')
-if lost(job, tonumber(ARGV[3]), tonumber(ARGV[4])) then return 0 end
+if lost(ARGV[1], ARGV[3], ARGV[4]) then return 0 end
 redis.call('HSET', key, 'cancel', '1')
 return 1
 """
-)
 
-TAKE = (
-    _COMMON
-    + """
+TAKE = """
 -- `trt:l` orders jobs by the end of their lease; the lease may have been renewed since.
 local model, lease = ARGV[1], tonumber(ARGV[2])
-local takeover, most = tonumber(ARGV[3]), tonumber(ARGV[4])
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', 'trt:l', '-inf', now(), 'LIMIT', 0, 64)) do
   local key = 'trt:j:' .. id
-  local job = redis.call('HMGET', key, 'until', 'source', 'deaths', 'model')
-  if not job[1] or lost(job, takeover, most) then redis.call('ZREM', 'trt:l', id)
+  local job = redis.call('HMGET', key, 'until', 'model')
+  if not job[1] or lost(id, ARGV[3], ARGV[4]) then redis.call('ZREM', 'trt:l', id)
   elseif tonumber(job[1]) > now() then redis.call('ZADD', 'trt:l', job[1], id)
-  elseif job[4] == model then
+  elseif job[2] == model then
     redis.call('HINCRBY', key, 'term', 1)
     redis.call('HINCRBY', key, 'deaths', 1)
     redis.call('HSET', key, 'until', now() + lease)
@@ -247,60 +227,42 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', 'trt:l', '-inf', now(), 'LIMIT',
 end
 return false
 """
-)
 
-LEAVE = (
-    _COMMON
-    + """
+LEAVE = """
 local key = 'trt:j:' .. ARGV[1]
-local till = redis.call('HGET', key, 'until')
-if not till or tonumber(till) <= now() or not is_of(ARGV[1], ARGV[2]) then return 0 end
+if not has_lease(ARGV[1], ARGV[2]) then return 0 end
 redis.call('HSET', key, 'until', now())
 redis.call('HINCRBY', key, 'deaths', -1)
 if ARGV[3] == '1' then redis.call('ZADD', 'trt:l', now(), ARGV[1])
 else redis.call('HSET', key, 'source', '') end
 return 1
 """
-)
 
-FIND = (
-    _COMMON
-    + """
-local id = ARGV[1]
+FIND = """
+local id, owner = ARGV[1], ARGV[2]
+if kept(id) ~= owner then return {'gone', redis.call('GET', 'trt:x:' .. id) == owner} end
 local record = redis.call('HGETALL', 'trt:r:' .. id)
 if #record > 0 then return {'record', record} end
-local job = redis.call('HMGET', 'trt:j:' .. id, 'owner', 'body', 'created', 'cancel')
-if job[1] then
-  local lease = redis.call('HMGET', 'trt:j:' .. id, 'until', 'source', 'deaths')
-  job[5] = lost(lease, tonumber(ARGV[2]), tonumber(ARGV[3])) and '1' or '0'
-  return {'job', job}
-end
-return {'gone', redis.call('GET', 'trt:x:' .. id)}
+local job = redis.call('HMGET', 'trt:j:' .. id, 'body', 'created', 'cancel')
+job[4] = lost(id, ARGV[3], ARGV[4]) and '1' or '0'
+return {'job', job}
 """
-)
 
-APPEND = (
-    _COMMON
-    + """
+APPEND = """
 local id, ttl = ARGV[1], tonumber(ARGV[5])
 if redis.call('EXISTS', 'trt:j:' .. id) == 0 or not is_of(id, ARGV[6]) then return 0 end
-local job = redis.call('HMGET', 'trt:j:' .. id, 'until', 'source', 'deaths')
-if lost(job, tonumber(ARGV[8]), tonumber(ARGV[9])) then return 0 end
+if lost(id, ARGV[8], ARGV[9]) then return 0 end
 if append(id, tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], ttl) and ARGV[7] ~= '' then
   redis.call('APPEND', 'trt:i:' .. id, ARGV[7])
   if ttl > 0 then redis.call('PEXPIRE', 'trt:i:' .. id, ttl) end
 end
 return 1
 """
-)
 
-BEYOND = (
-    _COMMON
-    + """
+BEYOND = """
 if kept(ARGV[1]) ~= ARGV[2] then return {} end
 local key = 'trt:f:' .. ARGV[1]
 local found = redis.call('ZRANGEBYSCORE', key, '(' .. ARGV[3], '+inf')
 if #found == 0 then found = redis.call('ZRANGE', key, -1, -1) end
 return found
 """
-)

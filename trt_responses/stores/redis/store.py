@@ -28,7 +28,7 @@ from trt_responses.errors import ApiError, StartupError, StoreUnavailable
 from trt_responses.store import Block, Expired, Found, Job, Record
 from trt_responses.stores.at_rest.blocks import DIGEST_BYTES, Packed, all_unpacked
 from trt_responses.stores.at_rest.frames import squeezed, stretched
-from trt_responses.stores.at_rest.record import AtRest, Row, at_rest, checked, whole
+from trt_responses.stores.at_rest.record import AtRest, at_rest, checked, row_of, whole
 from trt_responses.stores.cache import BlockCache
 from trt_responses.stores.limits import MIB, Bounds
 from trt_responses.stores.redis import scripts
@@ -82,17 +82,14 @@ class RedisStore:
         self._spell = spell
         self._bounds = bounds or Bounds()
         self.lease_s, self.takeover_s = self._bounds.lease_s, self._bounds.takeover_s
-        self._ttl_ms = int((self._bounds.max_age_s or 0) * 1000)
+        self._lease_ms, self._ttl_ms = _ms(self.lease_s), _ms(self._bounds.max_age_s or 0)
+        self._waits = (_ms(self.takeover_s), self._bounds.max_deaths)
+        """Script arguments that decide whether a job is lost."""
         self.usage = Usage(shared=True)
         self._measured_s = -MEASURE_EVERY_S
         self._cache: BlockCache[bytes] = BlockCache(CACHE_BYTES, self.usage)
         self._redis: aioredis.Redis | None = None
         self._scripts: dict[str, Any] = {}
-
-    @property
-    def _waits(self) -> tuple[int, int]:
-        """Script arguments that decide whether a job is lost."""
-        return int(self.takeover_s * 1000), self._bounds.max_deaths
 
     async def start(self) -> None:
         try:
@@ -148,7 +145,7 @@ class RedisStore:
 
     async def _do(self, script: str, *arguments: bytes | str | float) -> Any:
         if script not in self._scripts:
-            self._scripts[script] = self._server.register_script(script)
+            self._scripts[script] = self._server.register_script(scripts.COMMON + script)
         with self._faults():
             return await self._scripts[script](args=arguments)
 
@@ -196,15 +193,14 @@ class RedisStore:
         return self.usage.looked(await self._find(response_id, owner))
 
     async def _find(self, response_id: str, owner: str) -> Found:
-        kind, reply = await self._do(scripts.FIND, response_id, *self._waits)
+        kind, reply = await self._do(scripts.FIND, response_id, owner, *self._waits)
         if kind == b"gone":
-            return Expired(response_id) if reply == owner.encode() else None
+            return Expired(response_id) if reply else None
         if kind == b"job":
-            return _job(response_id, reply, owner)
+            body, created, cancel, lost = reply
+            return Job(response_id, owner, body, int(created), cancel == b"1", lost == b"1")
         fields = dict(zip(reply[::2], reply[1::2], strict=True))
-        if fields[b"owner"] != owner.encode():
-            return None
-        return await self._loaded(response_id, fields)
+        return await self._loaded(response_id, owner, fields)
 
     async def delete(self, response_id: str, owner: str) -> bool:
         return bool(await self._do(scripts.DELETE, response_id, owner))
@@ -271,7 +267,7 @@ class RedisStore:
             self._cache.keep((digest, replace(block, digest=digest)) for digest, block in named)
         return True
 
-    async def _loaded(self, response_id: str, fields: dict[bytes, bytes]) -> Found:
+    async def _loaded(self, response_id: str, owner: str, fields: dict[bytes, bytes]) -> Found:
         joined_digests = fields[b"blocks"]
         digests = [
             joined_digests[at : at + DIGEST_BYTES]
@@ -279,11 +275,11 @@ class RedisStore:
         ]
         blocks = await self._blocks(response_id, digests)
         if blocks is None:  # deleted since, or evicted by the server
-            kind, _ = await self._do(scripts.FIND, response_id, *self._waits)
+            kind, _ = await self._do(scripts.FIND, response_id, owner, *self._waits)
             return Expired(response_id) if kind == b"record" else None
-        row = Row(
+        row = row_of(
             response_id,
-            fields[b"owner"].decode(),
+            owner,
             fields[b"body"],
             int(fields[b"prior"]),
             int(fields[b"input"]),
@@ -336,18 +332,9 @@ class RedisStore:
         if row is None:
             return None
         job_id, (owner, body, created, cancel, source, term, ids, frames) = row
-        return Job(
-            job_id.decode(),
-            owner.decode(),
-            body,
-            int(created),
-            cancel == b"1",
-            source=source,
-            model=model,
-            term=int(term),
-            ids=ids,
-            frames=int(frames),
-        )
+        job = Job(job_id.decode(), owner.decode(), body, int(created), cancel == b"1")
+        term, frames = int(term), int(frames)
+        return replace(job, source=source, model=model, term=term, ids=ids, frames=frames)
 
     async def leave_job(self, job_id: str, *, term: int, to_others: bool) -> None:
         await self._do(scripts.LEAVE, job_id, term, int(to_others))
@@ -367,10 +354,6 @@ class RedisStore:
             lock = Lock(conversation.id, conversation.owner, record.id, term)
         rests = [await at_rest(each, self._spell) for each in records]
         return await self._put(rests, last, term=term, lock=lock)
-
-    @property
-    def _lease_ms(self) -> int:
-        return _ms(self.lease_s)
 
     # --- frames -------------------------------------------------------------------------------
 
@@ -425,13 +408,6 @@ def _arguments(rest: AtRest, data: Iterator[bytes]) -> list[bytes | str | int]:
     pairs = [part for pair in fields.items() for part in pair]
     head = (row.id, rest.seal, row.version, len(digests), len(pairs))
     return [*head, *digests, *islice(data, len(digests)), *pairs]
-
-
-def _job(job_id: str, row: list[bytes], owner: str) -> Job | None:
-    its_owner, body, created, cancel, lost = row
-    if its_owner != owner.encode():
-        return None
-    return Job(job_id, owner, body, int(created), cancel == b"1", lost == b"1")
 
 
 def _piece(frames: Frames) -> bytes:

@@ -5,6 +5,7 @@ Tables only: no threads and no event loop. A server without the lease has lost t
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from trt_responses.store import Job
@@ -96,25 +97,14 @@ def take(db: sqlite3.Connection, model: str, times: Times) -> Job | None:
         (times.lease, job_id),
     )
     row = db.execute(
-        "SELECT id, owner, body, created_at, cancel_asked, source, model, term FROM jobs "
-        "WHERE id = ?",
+        "SELECT id, owner, body, created_at, cancel_asked, source, term FROM jobs WHERE id = ?",
         (job_id,),
     ).fetchone()
-    response_id, owner, body, created_at, cancel_requested, source, model, term = row
+    *fields, cancel_requested, source, term = row
+    job = replace(Job(*fields), cancel_requested=bool(cancel_requested), source=source, model=model)
     pieces = db.execute("SELECT ids FROM frames WHERE id = ? ORDER BY first", (job_id,)).fetchall()
     ids = b"".join(piece for (piece,) in pieces)
-    return Job(
-        response_id,
-        owner,
-        body,
-        created_at,
-        bool(cancel_requested),
-        source=source,
-        model=model,
-        term=term,
-        ids=ids,
-        frames=_stored_frames(db, job_id),
-    )
+    return replace(job, term=term, ids=ids, frames=_stored_frames(db, job_id))
 
 
 def leave(db: sqlite3.Connection, job_id: str, term: int, now_s: float, *, to_others: bool) -> None:

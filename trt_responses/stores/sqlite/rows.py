@@ -11,7 +11,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from trt_responses.stores.at_rest.blocks import Packed
-from trt_responses.stores.at_rest.record import Row, checked, damaged, whole
+from trt_responses.stores.at_rest.record import checked, damaged, row_of, whole
 
 if TYPE_CHECKING:
     import sqlite3
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from trt_responses.stores.whole import Spell
 
 SWEPT_AT_ONCE = 500
-READ_AT_ONCE = 200
 
 
 class Now(NamedTuple):
@@ -85,17 +84,12 @@ def drop(db: sqlite3.Connection, response_id: str) -> None:
         "UPDATE shares SET count = count - ? WHERE block = ?",
         [(count, block) for block, count in counts.items()],
     )
-    left = json.dumps(
-        [
-            block
-            for block in counts
-            if db.execute("SELECT count FROM shares WHERE block = ?", (block,)).fetchone() == (0,)
-        ]
-    )
-    among = "IN (SELECT value FROM json_each(?))"
-    freed = db.execute(f"SELECT sum(length(data)) FROM blocks WHERE n {among}", (left,)).fetchone()
-    db.execute(f"DELETE FROM blocks WHERE n {among}", (left,))
-    db.execute(f"DELETE FROM shares WHERE block {among}", (left,))
+    named = json.dumps([*counts])
+    left = "SELECT block FROM shares WHERE count = 0 AND block IN (SELECT value FROM json_each(?))"
+    size_left = f"SELECT sum(length(data)) FROM blocks WHERE n IN ({left})"
+    freed = db.execute(size_left, (named,)).fetchone()
+    db.execute(f"DELETE FROM blocks WHERE n IN ({left})", (named,))
+    db.execute(f"DELETE FROM shares WHERE block IN ({left})", (named,))
     _count(db, -1, -size - (freed[0] or 0))
 
 
@@ -203,7 +197,7 @@ def replace(db: sqlite3.Connection, rest: AtRest) -> list[int] | None:
     return None if used is None else put(db, rest, used[0])
 
 
-def follows(db: sqlite3.Connection, row: Row) -> bool:
+def follows(db: sqlite3.Connection, row: Record) -> bool:
     """Whether a conversation is the next version of the stored one."""
     stored = db.execute(
         "SELECT version FROM records WHERE id = ? AND owner = ?", (row.id, row.owner)
@@ -223,7 +217,7 @@ def load(
     if columns is None:
         return None
     *fields, blocks, seal = columns
-    row = Row(*fields)
+    row = row_of(*fields)
     numbers = array("q", blocks)
     cached = cache.get_many(numbers)
     missing = sorted({number for number in numbers if number not in cached})
@@ -236,10 +230,8 @@ def load(
 
 
 def _read(db: sqlite3.Connection, numbers: Sequence[int]) -> Iterable[tuple[int, Packed]]:
-    for at in range(0, len(numbers), READ_AT_ONCE):
-        selected = json.dumps(numbers[at : at + READ_AT_ONCE])
-        for number, digest, data in db.execute(
-            "SELECT n, digest, data FROM blocks WHERE n IN (SELECT value FROM json_each(?))",
-            (selected,),
-        ):
-            yield number, Packed(digest, data)
+    for number, digest, data in db.execute(
+        "SELECT n, digest, data FROM blocks WHERE n IN (SELECT value FROM json_each(?))",
+        (json.dumps(numbers),),
+    ):
+        yield number, Packed(digest, data)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from trt_responses.store import Found, Record
-    from trt_responses.stores.at_rest.record import AtRest, Row
+    from trt_responses.stores.at_rest.record import AtRest
     from trt_responses.stores.whole import Spell, Standing
 
     T = TypeVar("T")
@@ -181,9 +181,8 @@ class SqliteStore:
     # --- records ------------------------------------------------------------------------------
 
     async def put(self, record: Record) -> None:
-        rest = await at_rest(record, self._spell)
-        numbers = await self._write(lambda db: self._put(db, rest))
-        self._remember(rest, numbers)
+        rests = (await at_rest(record, self._spell),)
+        self._remember(rests, await self._write(lambda db: self._put(db, rests)))
 
     async def change(
         self, conversation: Record, response: Record | None = None, *, lock: Lock | None = None
@@ -196,11 +195,11 @@ class SqliteStore:
                 return None
             if lock is not None:
                 locks.free(db, lock)
-            return self._put_all(db, rests)
+            return self._put(db, rests)
 
-        return self._remember_all(rests, await self._write(change))
+        return self._remember(rests, await self._write(change))
 
-    def _may_change(self, db: sqlite3.Connection, row: Row, lock: Lock | None) -> bool:
+    def _may_change(self, db: sqlite3.Connection, row: Record, lock: Lock | None) -> bool:
         """Whether this is the conversation's next version and no other writer holds its lock."""
         now_s = self._lease_clock_s()
         return rows.follows(db, row) and locks.allow(db, row.id, row.owner, lock, now_s)
@@ -232,7 +231,7 @@ class SqliteStore:
     async def replace(self, record: Record) -> bool:
         rest = await at_rest(record, self._spell)
         numbers = await self._write(lambda db: rows.replace(db, rest))
-        return self._remember_all((rest,), None if numbers is None else [numbers])
+        return self._remember((rest,), None if numbers is None else [numbers])
 
     async def _write_touched(self) -> None:
         """Write the times of use since the last write. They are lost on a full disk."""
@@ -242,24 +241,20 @@ class SqliteStore:
     async def delete(self, response_id: str, owner: str) -> bool:
         return await self._write(lambda db: self._delete(db, response_id, owner), frees=True)
 
-    def _put(self, db: sqlite3.Connection, rest: AtRest) -> list[int]:
-        numbers = rows.put(db, rest, time.time_ns())
-        rows.evict(db, self._bounds, self._now(), self._dropped)
+    def _put(self, db: sqlite3.Connection, rests: Sequence[AtRest]) -> list[list[int]]:
+        numbers = []
+        for rest in rests:
+            numbers.append(rows.put(db, rest, time.time_ns()))
+            rows.evict(db, self._bounds, self._now(), self._dropped)
         return numbers
 
-    def _put_all(self, db: sqlite3.Connection, rests: Sequence[AtRest]) -> list[list[int]]:
-        return [self._put(db, rest) for rest in rests]
-
-    def _remember_all(self, rests: Sequence[AtRest], numbers: list[list[int]] | None) -> bool:
+    def _remember(self, rests: Sequence[AtRest], numbers: list[list[int]] | None) -> bool:
         """Cache the blocks of stored records. Returns whether they were stored."""
-        for rest, each in zip(rests, numbers or (), strict=False):
-            self._remember(rest, each)
+        for rest, own in zip(rests, numbers or (), strict=False):
+            named = zip(rest.digests, rest.blocks, strict=True)
+            blocks = [replace(block, digest=digest) for digest, block in named]
+            self._cache.keep(zip(own, blocks, strict=True))
         return numbers is not None
-
-    def _remember(self, rest: AtRest, numbers: list[int]) -> None:
-        named = zip(rest.digests, rest.blocks, strict=True)
-        blocks = [replace(block, digest=digest) for digest, block in named]
-        self._cache.keep(zip(numbers, blocks, strict=True))
 
     def _find(self, db: sqlite3.Connection, response_id: str, owner: str) -> Found:
         if rows.owner_of(db, response_id) != owner:
@@ -292,7 +287,7 @@ class SqliteStore:
     # --- jobs ---------------------------------------------------------------------------------
 
     async def put_job(self, job: Job) -> None:
-        await self._write(lambda db: jobs.put(db, job, self._until()))
+        await self._write(lambda db: jobs.put(db, job, self._times().lease))
 
     async def renew_job(self, job_id: str, body: bytes | None = None, *, term: int = 1) -> Standing:
         return await self._write(lambda db: jobs.renew(db, job_id, body, term, self._times()))
@@ -322,10 +317,7 @@ class SqliteStore:
         rests = (rest, await at_rest(conversation, self._spell)) if conversation else (rest,)
         last = await squeezed(frames) if frames else None
         numbers = await self._write(lambda db: self._finish(db, rests, last, term))
-        return self._remember_all(rests, numbers)
-
-    def _until(self) -> float:
-        return self._lease_clock_s() + self.lease_s
+        return self._remember(rests, numbers)
 
     def _times(self) -> jobs.Times:
         bounds, now = self._bounds, self._lease_clock_s()
@@ -344,7 +336,7 @@ class SqliteStore:
             return None
         for lock in locks_of_job:
             locks.free(db, lock)
-        numbers = self._put_all(db, rests)
+        numbers = self._put(db, rests)
         if last is not None:
             jobs.append(db, job_id, last, self._bounds.max_frame_bytes)
         return numbers

@@ -19,6 +19,7 @@ from trt_responses.features.cassette.exchanges import (
     Request,
     read,
 )
+from trt_responses.features.cassette.layer import Layer
 from trt_responses.features.cassette.replay import Replays, departure
 from trt_responses.wire.limits import RequestLimits
 
@@ -224,7 +225,8 @@ def test_a_body_has_the_servers_bound(size: int, status: int) -> None:
         sent.append(message)
 
     limits = RequestLimits(body_bytes=10)
-    layer = Replays(app, ("*",), limits, [exchange(body={})], paced=False)
+    replays = Replays([exchange(body={})], paced=False)
+    layer = Layer(app, ("*",), limits, replays.answer)
     scope = {"type": "http", "method": "POST", "path": "/v1/responses", "query_string": b""}
     asyncio.run(layer(scope | {"headers": []}, receive, send))
     assert sent[0]["status"] == status
