@@ -114,6 +114,9 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         yield server.url
 
 
+EVERY_STORE = pytest.mark.parametrize("store", ["sqlite", "redis", "postgres"], indirect=True)
+
+
 @pytest.mark.xdist_group("processes")
 @pytest.mark.parametrize(
     ("store", "number"),
@@ -189,7 +192,7 @@ def test_a_foreground_stream_is_read_on_at_another_server_when_its_own_is_killed
 
 
 @pytest.mark.xdist_group("processes")
-@pytest.mark.parametrize("store", ["sqlite"], indirect=True)
+@EVERY_STORE
 def test_a_message_that_steers_is_kept_when_the_server_that_took_it_is_killed(
     two: tuple[Process, Process],
 ) -> None:
@@ -243,9 +246,6 @@ def batch_when(client: openai.OpenAI, name: str, is_so: Callable[[Batch], object
 def answered(batch: Batch) -> int:
     assert batch.request_counts is not None
     return batch.request_counts.completed
-
-
-EVERY_STORE = pytest.mark.parametrize("store", ["sqlite", "redis", "postgres"], indirect=True)
 
 
 @pytest.mark.xdist_group("processes")

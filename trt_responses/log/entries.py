@@ -19,7 +19,7 @@ from trt_responses.wire.events import (
     OutputTextDelta,
     Queued,
 )
-from trt_responses.wire.response import EchoedTools, lasting_json
+from trt_responses.wire.response import EchoedTools
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -93,7 +93,7 @@ class ResponsesSpelling:
             self._snapshot, tools = response, response.tools
             if isinstance(tools, EchoedTools) and tools:
                 response = replace(response, tools=tools.json)
-            self._json = lasting_json(response)
+            self._json = bytes(memoryview(orjson.dumps(response)))  # as `lasting_json` does
         return self._json
 
     def frame(self, event: Event, number: int) -> bytes:

@@ -51,6 +51,8 @@ logger = logging.getLogger(__name__)
 HEARTBEAT_S = 1.0
 """Seconds between two saves of a job; fewer, if its lease is short."""
 HEARTBEATS_PER_LEASE = 3
+STEERED = "steered"
+"""The writer in the lock of a server that has a message for a running response."""
 TELL_S = 0.05
 """Seconds for which frames gather before they are kept, while somebody reads them."""
 
@@ -298,7 +300,7 @@ class Background:
     async def steer(self, response_id: str, owner: str) -> bytes:
         """Have the server that makes a run end it as steered. Returns its request, which that
         leaves here."""
-        lock = Lock(_steer_key(response_id), owner, "steered")
+        lock = Lock(_steer_key(response_id), owner, STEERED)
         await self._store.lock(lock, self._store.lease_s + self._store.takeover_s)
         await self.cancel(response_id, owner)
         left = await self._store.get(_steer_key(response_id), owner)
@@ -326,7 +328,7 @@ class Background:
         if draft is not None and not _has_secrets(draft.request.accepted):
             made_s, body = kept.run.log.begun.created_at, draft.request.body
             left = Record(key, kept.run.owner, body, (), 0, 0, False, "", made_s, version=1)
-            await self._store.put(left)
+            await self._store.change(left, lock=Lock(key, kept.run.owner, STEERED))
         return True
 
     def drop(self, response_id: str, owner: str) -> None:
