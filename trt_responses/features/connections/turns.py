@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         Scope,
     )
 
-AT_ONCE = 16
+AT_ONCE = 8
 """Requests that are started in one turn."""
 
 
