@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import multiprocessing
 import socket
@@ -33,6 +34,7 @@ from tests.support.floods import FLOODS, TEXT, UPGRADE, frame
 from tests.support.hold import slowness
 from tests.support.hostile_http import SERVER as MCP_SERVER
 from tests.support.played import ENDS
+from trt_responses.log.log import END_OF_STREAM
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
@@ -158,23 +160,29 @@ class Watch:
 
 
 def _read(port: int, ask: bytes, pid: int, pipe: Connection) -> None:
-    """Read one long stream, and send its gaps on request."""
+    """Read one long stream after the other, and send their gaps on request. Ends with a stream that
+    was cut."""
     clock = ~pid << 3 | CPU_CLOCK
     gaps: list[Gap] = []
-    with socket.create_connection(("127.0.0.1", port)) as stream:
-        stream.sendall(ask)
-        begin = stream.recv(1 << 16)
-        assert begin.startswith(b"HTTP/1.1 200"), begin
-        pipe.send("begun")
-        last_s, last_cpu_s = time.monotonic(), time.clock_gettime(clock)
-        while stream.recv(1 << 16):
-            now_s, cpu_s = time.monotonic(), time.clock_gettime(clock)
-            gaps.append(Gap(now_s, now_s - last_s, cpu_s - last_cpu_s))
-            last_s, last_cpu_s = now_s, cpu_s
-            if pipe.poll():
-                pipe.recv()
-                pipe.send(gaps)
-                gaps = []
+    for number in itertools.count():
+        with socket.create_connection(("127.0.0.1", port)) as stream:
+            stream.sendall(ask)
+            begin = stream.recv(1 << 16)
+            assert begin.startswith(b"HTTP/1.1 200"), begin
+            if number == 0:
+                pipe.send("begun")
+            last_s, last_cpu_s, whole = time.monotonic(), time.clock_gettime(clock), False
+            while data := stream.recv(1 << 16):
+                now_s, cpu_s = time.monotonic(), time.clock_gettime(clock)
+                gaps.append(Gap(now_s, now_s - last_s, cpu_s - last_cpu_s))
+                last_s, last_cpu_s = now_s, cpu_s
+                whole = whole or END_OF_STREAM in data
+                if pipe.poll():
+                    pipe.recv()
+                    pipe.send(gaps)
+                    gaps = []
+        if not whole:
+            return
 
 
 def request(

@@ -477,6 +477,50 @@ def test_a_stop_lets_what_goes_on_come_to_its_end() -> None:
     asyncio.run(story())
 
 
+class Slow(MemoryStore):
+    """Its stop, and the next job if `holds`, wait."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.holds = False
+        self.names: list[str] = []
+        self.putting, self.stopping, self.go_on = (asyncio.Event() for _ in range(3))
+
+    async def put_job(self, job: Job) -> None:
+        await super().put_job(job)
+        self.names.append(job.id)
+        self.putting.set()
+        if self.holds:
+            await self.stopping.wait()
+
+    async def stop(self) -> None:
+        self.stopping.set()
+        await self.go_on.wait()
+
+
+@pytest.mark.parametrize("is_earlier", [True, False])
+def test_none_begins_behind_the_end_of_those_that_run(is_earlier: bool) -> None:
+    async def story() -> None:
+        store = Slow()
+        store.holds = is_earlier
+        server = served(store=store, **AT_ONCE)
+        s = await server.__aenter__()
+        if is_earlier:
+            call = s.client.ask(background=True)
+            await store.putting.wait()
+        stopping = asyncio.create_task(server.__aexit__(None, None, None))
+        await store.stopping.wait()
+        if not is_earlier:
+            call = s.client.ask(background=True)
+        await call.done()
+        assert (call.status, call.error["code"]) == (503, "server_draining")
+        assert [await store.get(name, "") for name in store.names] == [None] * is_earlier
+        store.go_on.set()
+        await stopping
+
+    asyncio.run(story())
+
+
 def test_a_queued_snapshot_is_the_sdks() -> None:
     async def story() -> None:
         async with served() as s:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from trt_responses.errors import ApiError, NotFound, Overloaded
+from trt_responses.errors import ApiError, NotFound, Overloaded, ServerDraining
 from trt_responses.features.background.kept_run import KeptRun
 from trt_responses.features.background.resumable import (
     Grace,
@@ -125,8 +125,7 @@ class Background:
     ) -> Run:
         """A run that is being made. Raises an `ApiError` when it cannot be, and then nothing is
         kept. The `request` is what another server would make the run from."""
-        if self._tasks is None:
-            raise RuntimeError("background runs are started within `life`")
+        self._check_alive()
         self._admit(owner)
         try:
             step = BackgroundStep(self._finish)
@@ -161,12 +160,20 @@ class Background:
             if source:
                 await self._extend_lock(run)
             await self._store.put_job(job)
+            self._check_alive()
         except BaseException:
             await self._runs.release(run)
             with suppress(ApiError):  # it may be there, though that was not answered
                 await self._store.delete(run.id, run.owner)
             raise
         return kept
+
+    def _check_alive(self) -> None:
+        """Raise when `life` is over: other parts of a server that is stopped may still end."""
+        if self._tasks is None:
+            raise ServerDraining(
+                "The server is being stopped and begins no new response: try again."
+            )
 
     async def _extend_lock(self, run: Run) -> None:
         """Its conversation stays locked as long as another server may go on with it."""
