@@ -237,13 +237,16 @@ async def test_what_a_long_list_costs_is_paid_once() -> None:
             assert "type tool_search =" in app.prompt_text()
             for way, more in (("new", {}), ("chained", {"previous_response_id": first["id"]})):
                 await app.client.create(tools=tools, **more)
-                async with counted() as found:
-                    call = await app.client.create(tools=tools, **more)
-                listed = [len(one["tools"]) for one in items(call, "mcp_list_tools")]
-                assert listed == ([] if more else [60 if allowed else 460])
-                calls[f"{way} {length}"] = found[0]
+                runs = []
+                for _ in range(3):  # the least: the collector or a timer may add calls to one
+                    async with counted() as found:
+                        call = await app.client.create(tools=tools, **more)
+                    listed = [len(one["tools"]) for one in items(call, "mcp_list_tools")]
+                    assert listed == ([] if more else [60 if allowed else 460])
+                    runs.append(found[0])
+                calls[f"{way} {length}"] = min(runs)
     for way in ("new", "chained"):
-        assert abs(calls[f"{way} long"] - calls[f"{way} short"]) < 100, calls
+        assert abs(calls[f"{way} long"] - calls[f"{way} short"]) < 50, calls
 
 
 @story

@@ -111,8 +111,8 @@ def dialect_of(request: Request) -> Dialect:
         return OPENAI
     if (dialect := DIALECTS.get(name.strip().lower())) is None:
         raise InvalidRequest(
-            f"Invalid value for the header '{DIALECT_HEADER.decode()}': expected one of "
-            f"{', '.join(map(repr, DIALECTS))}, got {name!r:.100}.",
+            f"Invalid value for the header '{DIALECT_HEADER.decode()}': {name!r:.100} is not "
+            f"installed here, expected one of {', '.join(map(repr, DIALECTS))}.",
             param=DIALECT_HEADER.decode(),
             code="invalid_value",
         )
