@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 import numpy as np
+from gguf import MODEL_ARCH, TensorNameMap, get_tensor_name_map
 from gguf import GGMLQuantizationType as Kind
 from gguf.quants import quantize
 
@@ -35,23 +36,6 @@ quantised."""
 ALIGNMENT = 32
 
 KINDS: Mapping[WeightType, Kind] = {"f32": Kind.F32, "bf16": Kind.BF16, "q8_0": Kind.Q8_0}
-GLOBAL_NAMES = {
-    "model.embed_tokens.weight": "token_embd.weight",
-    "model.norm.weight": "output_norm.weight",
-    "lm_head.weight": "output.weight",
-}
-LAYER_NAMES = {
-    "input_layernorm.weight": "attn_norm.weight",
-    **{
-        f"self_attn.{ours}_proj.{part}": f"attn_{theirs}.{part}"
-        for ours, theirs in (("q", "q"), ("k", "k"), ("v", "v"), ("o", "output"))
-        for part in ("weight", "bias")
-    },
-    "self_attn.sinks": "attn_sinks.weight",
-    "post_attention_layernorm.weight": "post_attention_norm.weight",
-    "mlp.router.weight": "ffn_gate_inp.weight",
-    "mlp.router.bias": "ffn_gate_inp.bias",
-}
 ALWAYS_F32 = ("norm.weight", "_norm.weight", ".bias", "sinks.weight", "gate_inp.weight")
 EXPERTS = {"gate_up_proj": ("gate", "up"), "down_proj": ("down",)}
 
@@ -108,10 +92,10 @@ def plan(checkpoint: Checkpoint, weight_type: WeightType, *, unpack: bool = Fals
             if row % 32:
                 raise refusal(f"config.json, {name}", row, "a multiple of 32 for q8_0")
     kind = KINDS[weight_type]
-    tensors = []
+    names, tensors = get_tensor_name_map(MODEL_ARCH.GPT_OSS, a.layers), []
     for name, tensor in checkpoint.tensors.items():
         if ".experts." not in name:
-            tensors.append(_plain(_translated(name), tensor, kind))
+            tensors.append(_plain(_translated(name, names), tensor, kind))
     for n in range(a.layers):
         for projection, halves in EXPERTS.items():
             tensors += _experts(checkpoint, n, projection, halves, kind, unpack=unpack)
@@ -120,10 +104,11 @@ def plan(checkpoint: Checkpoint, weight_type: WeightType, *, unpack: bool = Fals
 
 def tensor_shapes(a: Architecture) -> dict[str, tuple[int, ...]]:
     """Every tensor of a gpt-oss file, by llama.cpp's name, with its shape."""
+    names = get_tensor_name_map(MODEL_ARCH.GPT_OSS, a.layers)
     shapes: dict[str, tuple[int, ...]] = {}
     for name, expected in expected_tensors(replace(a, packed=False)).items():
         if ".experts." not in name:
-            shapes[_translated(name)] = expected.shape
+            shapes[_translated(name, names)] = expected.shape
     for n in range(a.layers):
         for half, rows, row in (
             ("gate", a.intermediate, a.hidden),
@@ -135,11 +120,11 @@ def tensor_shapes(a: Architecture) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def _translated(name: str) -> str:
-    if name in GLOBAL_NAMES:
-        return GLOBAL_NAMES[name]
-    _, _, number, rest = name.split(".", 3)
-    return f"blk.{number}.{LAYER_NAMES[rest]}"
+def _translated(name: str, names: TensorNameMap) -> str:
+    name = f"{name}.weight" if name.endswith(".sinks") else name
+    theirs = names.get_name(name, try_suffixes=(".weight", ".bias"))
+    assert theirs is not None, name
+    return theirs
 
 
 def _plain(name: str, tensor: Tensor, kind: Kind) -> Planned:
