@@ -125,6 +125,8 @@ def steady(prompt_ids: Sequence[int], options: GenerateOptions) -> Script:
     called = re.search(rf"{CALL} (\w+)", end)
     header = f" to=functions.{called[1]}__add <|constrain|>json" if called else ""
     channel, body = ("commentary", "{}<|call|>") if header else ("final", "Hello.<|return|>")
+    if end.endswith("<|message|>"):  # where strict tools are, it is asked anew behind its header
+        return Script((_ids(body),))
     return Script((_ids(f"<|channel|>{channel}{header}<|message|>{body}"),))
 
 

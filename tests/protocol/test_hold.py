@@ -94,7 +94,7 @@ WORST = (
     "tools tools.[].headers: unknown",
     "text input: mixed scripts",
     "function_call_output input.[].call_id: mixed",
-    "count messages messages.[].content: 11",
+    "count messages messages.[].content.[].content: 15",
     "frame tools tools.[].parameters: unknown",
     "upload: ",
     "known tools",

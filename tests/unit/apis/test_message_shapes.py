@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import tracemalloc
+from collections.abc import Generator, Sequence
 from functools import partial
 from typing import Any
 
 import pytest
 
+from trt_responses.accept.accepted import Accepted
 from trt_responses.apis.chat import endpoint as chat
 from trt_responses.apis.chat.request import ChatRequest
 from trt_responses.apis.chat.shapes import MessageShapes
@@ -24,6 +26,7 @@ HELLO = [{"role": "user", "content": "Hello"}]
 TALK = [*HELLO, {"role": "assistant", "content": "Hi."}, {"role": "user", "content": "Bye"}]
 TOLD = [{"role": "system", "content": "Be brief."}, *HELLO]
 FUNCTION = {"name": "tide", "parameters": {"type": "object"}}
+LONG = {"role": "user", "content": [{"type": "text", "text": "x"}] * 5_000}
 BILLING = {"type": "text", "text": "x-anthropic-billing-header: 1"}
 
 
@@ -75,6 +78,21 @@ def test_a_request_is_read_the_same_whatever_came_before(known: Any, requests: l
             read(shapes, first)
             read(shapes, then)
             assert read(shapes, then) == read(known(), then)
+
+
+def test_other_tasks_run_between_a_long_message_and_what_comes_of_it() -> None:
+    read_whole: list[bool] = []
+
+    def noted(accepted: Accepted, sent: Sequence[Any]) -> Generator[None, None, Accepted]:
+        made = yield from messages.with_messages(accepted, sent)
+        read_whole.append(True)
+        return made
+
+    known = MessageShapes(
+        MessagesRequest, RequestLimits(), partial(message_shape, seals=True), noted
+    )
+    body = json.dumps({"model": "demo", "max_tokens": 9, "messages": [LONG]}).encode()
+    assert [bool(read_whole) for _ in known.steps(body)][-1]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from trt_responses.accept.accepted import Accepted
 from trt_responses.features.shapes.shapes import Kept, Shape, size_of, written_fields
 from trt_responses.wire.base import Options
 from trt_responses.wire.limits import RequestLimits
-from trt_responses.wire.parse import json_of, read_lists, steps_of
+from trt_responses.wire.parse import SMALL_BYTES, json_of, read_lists, steps_of
 
 R = TypeVar("R", bound=Options)
 M = TypeVar("M")
@@ -53,6 +53,8 @@ class MessageShapes(Generic[R, M]):
             sent = {"messages": messages}
             yield from read_lists(sent, len(body), self._limits, self._messages)
         accepted = yield from self._with_messages(shape.accepted, sent["messages"])
+        if len(body) > SMALL_BYTES:  # one message may have thousands of parts
+            yield
         return Shape(accepted, shape.stream, shape.more)
 
 

@@ -16,6 +16,7 @@ from trt_responses.apis.messages.output import OVERLOADED, error_of, message_of
 from trt_responses.apis.messages.request import CountRequest, MessagesRequest, NoThinking
 from trt_responses.apis.messages.spelling import MessagesSpelling
 from trt_responses.features.shapes.shapes import Shape
+from trt_responses.tasks import give_way
 from trt_responses.web.body import in_pieces, read_json
 from trt_responses.web.docs import STREAMED, body_route
 from trt_responses.web.endpoint import json_reply
@@ -115,6 +116,7 @@ class Messages(Making):
         _, wanted = await self._parsed(request, CountRequest)
         accepted = accept_messages(wanted, seals=self._seals, built_in=self._runs.built_in)
         accepted = await in_pieces(with_messages(accepted, wanted.messages, answered=False))
+        await give_way()
         self._names.check(wanted.model)
         tokens = await self._runs.count(accepted, owner=owner)
         headers = self._headers(request) | self._extra(accepted)
