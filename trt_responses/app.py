@@ -4,34 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+
+from fastapi import FastAPI
 
 from trt_responses import __version__
 from trt_responses.backends.engines import engine_of
+from trt_responses.dialect import Dialect
+from trt_responses.engine import Engine
 from trt_responses.errors import StartupError
+from trt_responses.feature import Feature
+from trt_responses.prepare.shelf.shelf import Selection
 from trt_responses.run.parts import mint
 from trt_responses.settings import Settings
 from trt_responses.setup.engine import Given, served_engine
 from trt_responses.setup.installed import install_all
 from trt_responses.setup.routes import add_routes
 from trt_responses.setup.server import Server
+from trt_responses.store import Store
+from trt_responses.tool import Tool
 from trt_responses.web.framework import App
 from trt_responses.web.middleware import Middleware
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-    from contextlib import AbstractAsyncContextManager
-
-    from fastapi import FastAPI
-
-    from trt_responses.dialect import Dialect
-    from trt_responses.engine import Engine
-    from trt_responses.feature import Feature
-    from trt_responses.prepare.shelf.shelf import Selection
-    from trt_responses.store import Store
-    from trt_responses.tool import Tool
-
 
 ENGINE_STOP_S = 5.0
 """Seconds that an engine gets to stop, after every response has had its own time."""

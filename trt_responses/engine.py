@@ -11,15 +11,12 @@ Knows no Harmony, no HTTP and no concrete engine. Three rules bind every engine:
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
+from trt_responses.errors import ApiError
 from trt_responses.frozen import dataclass
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from trt_responses.errors import ApiError
 
 Finish = Literal["stop", "length", "error"]
 GuideKind = Literal["json_schema", "regex", "lark"]

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
+from trt_responses.engine import GenerateOptions
 from trt_responses.wire import tools as t
-from trt_responses.wire.known_tools import known
+from trt_responses.wire.known_tools import Known, known
 from trt_responses.wire.request import ReasoningOptions, Request, TextOptions
 from trt_responses.wire.response import EchoedTools, Response
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from trt_responses.engine import GenerateOptions
-    from trt_responses.wire.known_tools import Known
-
 
 NO_REASONING, NO_TEXT = ReasoningOptions(), TextOptions()
 

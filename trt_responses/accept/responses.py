@@ -6,33 +6,25 @@ the options that it takes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
-from trt_responses.accept.accepted import Accepted, AnswerFormat
+from trt_responses.accept.accepted import Accepted, AnswerFormat, BuiltInTool, Tool
 from trt_responses.accept.echo import NO_REASONING, NO_TEXT, echo_of
 from trt_responses.accept.sampling import sampling_of, thought_of
 from trt_responses.accept.tool_choice import choice_among
 from trt_responses.accept.tools import client_tools, tools_run_here
 from trt_responses.errors import InvalidRequest
 from trt_responses.wire import tools as t
-from trt_responses.wire.choice import JsonObject, JsonSchema
-from trt_responses.wire.dialect import OPENAI
+from trt_responses.wire.choice import JsonObject, JsonSchema, TextFormat
+from trt_responses.wire.dialect import OPENAI, Dialect
 from trt_responses.wire.fields import FIELDS
 from trt_responses.wire.judge import LOGPROBS, OVER_HTTP, Column, judge
-from trt_responses.wire.known_tools import known
+from trt_responses.wire.known_tools import Known, known
 from trt_responses.wire.past_calls import Amending
 from trt_responses.wire.request import Request
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from trt_responses.accept.accepted import BuiltInTool, Tool
-    from trt_responses.wire.choice import TextFormat
-    from trt_responses.wire.dialect import Dialect
-    from trt_responses.wire.known_tools import Known
-
-    Listed = tuple[str, Known[t.Tool]]
-    """A list of tools, and where it stands."""
+Listed = tuple[str, Known[t.Tool]]
+"""A list of tools, and where it stands."""
 
 FORMAT = "text.format"
 OWN_INCLUDES = frozenset(

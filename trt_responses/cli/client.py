@@ -6,6 +6,7 @@ Standard library only, so that a terminal needs nothing installed besides the se
 
 from __future__ import annotations
 
+import argparse
 import http.client
 import json
 import os
@@ -16,17 +17,14 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from trt_responses.errors import UsageError
 
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Generator, Iterator
-
-    Json = dict[str, Any]
+Json = dict[str, Any]
 
 BASE_URL = "http://127.0.0.1:8000/v1"
 URL_VARIABLE, KEY_VARIABLE = "OPENAI_BASE_URL", "OPENAI_API_KEY"

@@ -5,16 +5,12 @@ Works on ids and bytes; knows no dialect's marks.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Sequence
+from typing import Protocol
 
+from trt_responses.engine import Finish
 from trt_responses.language.gate import Gate
-from trt_responses.schema.refusals import Departed, OutOfSteps, shown
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from trt_responses.engine import Finish
-    from trt_responses.schema.refusals import Departure
+from trt_responses.schema.refusals import Departed, Departure, OutOfSteps, shown
 
 RESERVE = 512
 """Tokens reserved for the answer after reasoning; half the budget if that is less."""

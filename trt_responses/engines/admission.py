@@ -5,12 +5,8 @@ Works on sizes and options: no concrete engine.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from trt_responses.engine import GenerateOptions, Limits
 from trt_responses.errors import InvalidRequest, NotFound, Unsupported, refuse_longer
-
-if TYPE_CHECKING:
-    from trt_responses.engine import GenerateOptions, Limits
 
 
 def room(prompt_length: int, options: GenerateOptions, limits: Limits) -> int:

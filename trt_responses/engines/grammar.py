@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import orjson
 
+from trt_responses.engine import Guide
 from trt_responses.errors import InvalidRequest
-
-if TYPE_CHECKING:
-    from trt_responses.engine import Guide
 
 DEADLY = -(2.0**63)
 """A number that crashes llguidance, and the process, as a constant in a schema."""

@@ -8,19 +8,17 @@ counts. Works on the vocabulary: no file and no engine.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Protocol
 
-    class Vocabulary(Protocol):
-        """Each id's bytes, and a text's ids."""
+class Vocabulary(Protocol):
+    """Each id's bytes, and a text's ids."""
 
-        @property
-        def token_bytes(self) -> Sequence[bytes]: ...
+    @property
+    def token_bytes(self) -> Sequence[bytes]: ...
 
-        def encode_plain(self, text: str) -> list[int]: ...
+    def encode_plain(self, text: str) -> list[int]: ...
 
 
 _FIRST = 0xFFE00, 0x10FE00

@@ -9,20 +9,18 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+from asyncio import StreamReader, StreamWriter
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
 from trt_responses.errors import ApiError, StartupError
 from trt_responses.features.rollout.measures import GateReport, LoadRefused
 
-if TYPE_CHECKING:
-    from asyncio import StreamReader, StreamWriter
-    from collections.abc import Awaitable, Callable, Mapping
-
-    Answer = Callable[..., Awaitable[Any]]
+Answer = Callable[..., Awaitable[Any]]
 
 logger = logging.getLogger(__name__)
 

@@ -9,15 +9,13 @@ import math
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from trt_responses.backends.elsewhere import elsewhere_in
 from trt_responses.backends.http import SERVERS, scheme_of
 from trt_responses.backends.store_place import store_place
+from trt_responses.settings import Settings
 from trt_responses.setup.engine import selected
-
-if TYPE_CHECKING:
-    from trt_responses.settings import Settings
 
 MOST = 8
 """About 500,000 tokens a second. More front ends spread work that one host's GPUs do not make."""

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pydantic import Field
 
 from trt_responses.fleet.auto import NumberOrAuto
+from trt_responses.settings import Settings
 from trt_responses.settings.values import SettingGroup
-
-if TYPE_CHECKING:
-    from trt_responses.settings import Settings
 
 
 class FleetSettings(SettingGroup):

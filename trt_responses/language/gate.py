@@ -7,13 +7,10 @@ follows.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from trt_responses.engine import Finish
-    from trt_responses.errors import ApiError
+from trt_responses.engine import Finish
+from trt_responses.errors import ApiError
 
 
 class Gate:

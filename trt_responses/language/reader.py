@@ -5,15 +5,11 @@ Works on ids and fragments: no dialect, no item and no HTTP.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
-from trt_responses.language.fragments import Repaired, Text
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from trt_responses.language.fragments import Fragment, RepairKind
-    from trt_responses.language.messages import FunctionTool
+from trt_responses.language.fragments import Fragment, Repaired, RepairKind, Text
+from trt_responses.language.messages import FunctionTool
 
 
 class ReaderOptions(NamedTuple):

@@ -6,28 +6,24 @@ begins is the log's affair.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import orjson
 
 from trt_responses.frozen import replace
-from trt_responses.wire.dialect import OPENAI
+from trt_responses.wire.dialect import OPENAI, Dialect
 from trt_responses.wire.events import (
+    Delta,
+    Event,
     InProgress,
     OfResponse,
     OutputTextDelta,
     Queued,
 )
-from trt_responses.wire.response import EchoedTools
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from trt_responses.wire.dialect import Dialect
-    from trt_responses.wire.events import Delta, Event
-    from trt_responses.wire.output import TokenLogprob
-    from trt_responses.wire.response import Response
+from trt_responses.wire.output import TokenLogprob
+from trt_responses.wire.response import EchoedTools, Response
 
 
 def tail(number: int) -> bytes:

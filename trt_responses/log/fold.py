@@ -6,23 +6,21 @@ folded here when it needs a text as a whole; there is no second copy.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from trt_responses.frozen import replace
 from trt_responses.wire import events as e
 from trt_responses.wire.output import (
     OutputFunctionCall,
+    OutputItem,
     OutputMessage,
+    OutputPart,
     OutputReasoning,
     OutputText,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from trt_responses.wire.output import OutputItem, OutputPart
-
-    Output = tuple[OutputItem, ...]
+Output = tuple[OutputItem, ...]
 
 PARTED = OutputMessage, OutputReasoning
 

@@ -6,19 +6,16 @@ machine's affair.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from trt_responses.wire import events as e
 from trt_responses.wire import output as o
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    Seal = Callable[[o.OutputReasoning, int], str]
-    """What the client is to carry of a thought that has just been written."""
-    NewStep = Callable[[str, int], e.FolderEvent]
-    """Makes an event of an item, from the item's id and index."""
+Seal = Callable[[o.OutputReasoning, int], str]
+"""What the client is to carry of a thought that has just been written."""
+NewStep = Callable[[str, int], e.FolderEvent]
+"""Makes an event of an item, from the item's id and index."""
 
 
 class Callee(NamedTuple):

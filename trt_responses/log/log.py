@@ -26,29 +26,23 @@ Steps 2 to 5 are one dictionary look-up and two appends for an id that is only t
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 from trt_responses.frozen import replace
 from trt_responses.log.entries import (
     TABLED,
     Deltas,
+    Entry,
     ResponsesSpelling,
     Single,
+    Spelling,
 )
-from trt_responses.log.fold import output_after
-from trt_responses.wire.dialect import OPENAI
-from trt_responses.wire.events import Error, OfResponse
+from trt_responses.log.fold import Output, output_after
+from trt_responses.wire.dialect import OPENAI, Dialect
+from trt_responses.wire.events import Delta, Error, Event, OfResponse
+from trt_responses.wire.response import Response
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from trt_responses.log.entries import Entry, Spelling
-    from trt_responses.log.fold import Output
-    from trt_responses.wire.dialect import Dialect
-    from trt_responses.wire.events import Delta, Event
-    from trt_responses.wire.response import Response
-
-    Tell = Callable[[bytes | None], None]
+Tell = Callable[[bytes | None], None]
 
 END_OF_STREAM = b"data: [DONE]\n\n"
 

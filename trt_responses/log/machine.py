@@ -8,37 +8,45 @@ other text as a whole is read back from the log's fold. It knows no token and no
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, TypedDict, Unpack
 
 import orjson
 
-from trt_responses.language.fragments import Closed, Opened, Repaired, RepairKind, Scored, Text
-from trt_responses.log.entries import ScoredDeltas
+from trt_responses.language.fragments import (
+    Closed,
+    Fragment,
+    Opened,
+    Repaired,
+    RepairKind,
+    Scored,
+    Text,
+)
+from trt_responses.log.entries import Deltas, ScoredDeltas
 from trt_responses.log.item_events import (
     CALLS,
     Call,
     FolderCall,
     Message,
+    NewStep,
     Reasoning,
+    Seal,
+    Shape,
+    TextFilter,
 )
 from trt_responses.log.item_events import Callee as Callee
 from trt_responses.log.item_events import Mint as Mint
+from trt_responses.log.log import Log
 from trt_responses.wire.events import OutputItemAdded, OutputItemDone
 from trt_responses.wire.output import (
+    OutputItem,
+    Phase,
+    TokenLogprob,
     written,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from trt_responses.language.fragments import Fragment
-    from trt_responses.log.entries import Deltas
-    from trt_responses.log.item_events import NewStep, Seal, Shape, TextFilter
-    from trt_responses.log.log import Log
-    from trt_responses.wire.output import OutputItem, Phase, TokenLogprob
-
-    NewCall = Callable[[Mint, int], FolderCall]
-    """Makes a call, with the index of its item."""
+NewCall = Callable[[Mint, int], FolderCall]
+"""Makes a call, with the index of its item."""
 
 
 def json_text(raw: bytes) -> bytes:

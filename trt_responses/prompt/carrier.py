@@ -3,15 +3,13 @@ that a client carries sealed."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Collection, Sequence
+from typing import NamedTuple, Protocol
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    from trt_responses.accept.accepted import Accepted
-    from trt_responses.dialect import Dialect
-    from trt_responses.store import Block, Records
-    from trt_responses.wire import items as i
+from trt_responses.accept.accepted import Accepted
+from trt_responses.dialect import Dialect
+from trt_responses.store import Block, Records
+from trt_responses.wire import items as i
 
 
 class RequestItems(NamedTuple):

@@ -6,28 +6,23 @@ Knows items, spans of ids and the renderer; knows no store and no HTTP.
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING, assert_never
+from collections.abc import Sequence
+from typing import assert_never
 
+from trt_responses.dialect import Renderer
+from trt_responses.language.reader import Reader, Span
 from trt_responses.prompt import conversation as c
-from trt_responses.store import Block
+from trt_responses.store import Block, Kind
 from trt_responses.wire import output as o
-from trt_responses.wire.response import lasting_json
+from trt_responses.wire.response import Response, lasting_json
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from trt_responses.dialect import Renderer
-    from trt_responses.language.reader import Reader, Span
-    from trt_responses.store import Kind
-    from trt_responses.wire.response import Response
-
-    WrittenItem = (
-        o.OutputMessage
-        | o.OutputReasoning
-        | o.OutputFunctionCall
-        | o.OutputHostedCall
-        | o.OutputActionCall
-    )
+WrittenItem = (
+    o.OutputMessage
+    | o.OutputReasoning
+    | o.OutputFunctionCall
+    | o.OutputHostedCall
+    | o.OutputActionCall
+)
 
 CALLS = (o.OutputFunctionCall, o.OutputActionCall)
 

@@ -5,14 +5,12 @@ Runs know this much of it; `features/limits/` decides who is let in, and in whic
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Mapping
+from typing import Protocol
 
 from trt_responses.errors import ServerBusy
-
-if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Callable, Mapping
 
 
 class Place(Protocol):

@@ -7,32 +7,28 @@ from __future__ import annotations
 
 import itertools
 import logging
-from typing import TYPE_CHECKING
 
+from trt_responses.accept.accepted import Accepted
 from trt_responses.accept.model_names import answered_name
 from trt_responses.dialect import EVERYTHING
+from trt_responses.engine import GenerateOptions
 from trt_responses.frozen import replace
-from trt_responses.language.reader import ReaderOptions
+from trt_responses.language.reader import Reader, ReaderOptions
 from trt_responses.log.log import Log
+from trt_responses.log.machine import Mint
 from trt_responses.prompt.history import NO_PRIOR, prior_of
 from trt_responses.prompt.prompt import prompt_of
 from trt_responses.run.commit import commit_run
+from trt_responses.run.draft import Draft
 from trt_responses.run.generation import Joints
 from trt_responses.run.origin import ORIGIN
 from trt_responses.run.parts import item_id
 from trt_responses.run.run import Run
 from trt_responses.run.turns import Bounds, Turns
+from trt_responses.steering.steering import SteeringRequest
 from trt_responses.steering.support import check_supported
 from trt_responses.steering.tools import clients_callees, shown
-
-if TYPE_CHECKING:
-    from trt_responses.accept.accepted import Accepted
-    from trt_responses.engine import GenerateOptions
-    from trt_responses.language.reader import Reader
-    from trt_responses.log.machine import Mint
-    from trt_responses.run.draft import Draft
-    from trt_responses.steering.steering import SteeringRequest
-    from trt_responses.wire.response import Response
+from trt_responses.wire.response import Response
 
 logger = logging.getLogger(__name__)
 

@@ -5,20 +5,17 @@ Values only: the run decides which end it is, and when it is sent.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Sequence
+from typing import Literal
 
+from trt_responses.engine import Chunk, Loss
 from trt_responses.errors import ApiError
 from trt_responses.frozen import dataclass, replace
+from trt_responses.language.reader import Reader
+from trt_responses.log.fold import Output
 from trt_responses.wire import events as e
 from trt_responses.wire import response as r
 from trt_responses.wire.output import written
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from trt_responses.engine import Chunk, Loss
-    from trt_responses.language.reader import Reader
-    from trt_responses.log.fold import Output
 
 
 @dataclass(frozen=True, slots=True)

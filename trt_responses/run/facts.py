@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 from trt_responses.frozen import dataclass
+from trt_responses.language.fragments import RepairKind
+from trt_responses.run.ending import End
 from trt_responses.run.origin import NOWHERE, Origin
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from trt_responses.language.fragments import RepairKind
-    from trt_responses.run.ending import End
-    from trt_responses.run.turns import ToolRun
-    from trt_responses.wire import response as r
+from trt_responses.run.turns import ToolRun
+from trt_responses.wire import response as r
 
 
 @dataclass(frozen=True)

@@ -5,27 +5,23 @@ Knows when a run may begin; how one is put together is in `assembly.py`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from trt_responses import frozen
+from trt_responses.accept.accepted import Accepted
+from trt_responses.accept.model_names import ModelNames
 from trt_responses.engine import GenerateOptions
 from trt_responses.errors import ApiError, EngineUnavailable
 from trt_responses.feature import Features, not_installed, refuse_fields
+from trt_responses.health.lifecycle import Lifecycle
 from trt_responses.run.assembly import assembled, counted
 from trt_responses.run.draft import Draft
+from trt_responses.run.facts import Progress
+from trt_responses.run.parts import Lease, Parts
 from trt_responses.run.request import RunRequest
+from trt_responses.run.run import Run
 from trt_responses.tool import IgnoresOptions
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from trt_responses.accept.accepted import Accepted
-    from trt_responses.accept.model_names import ModelNames
-    from trt_responses.health.lifecycle import Lifecycle
-    from trt_responses.run.facts import Progress
-    from trt_responses.run.parts import Lease, Parts
-    from trt_responses.run.run import Run
-    from trt_responses.wire.response import Response
+from trt_responses.wire.response import Response
 
 UNSET = GenerateOptions(0, ())
 

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass as mutable
 from dataclasses import field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from trt_responses.dialect import Continuation
 from trt_responses.frozen import dataclass
+from trt_responses.language.messages import FunctionTool
+from trt_responses.language.reader import Reader, Span
+from trt_responses.language.steering import SteeringPlan
+from trt_responses.log.fold import Output
 from trt_responses.run.ending import usage
+from trt_responses.wire.response import Usage
 
-if TYPE_CHECKING:
-    from array import array
-    from collections.abc import Callable, Sequence
-
-    from trt_responses.dialect import Continuation
-    from trt_responses.language.messages import FunctionTool
-    from trt_responses.language.reader import Reader, Span
-    from trt_responses.language.steering import SteeringPlan
-    from trt_responses.log.fold import Output
-    from trt_responses.wire.response import Usage
-
-    UsageOf = Callable[[int, Reader, Output, Sequence[int | None]], Usage]
-    NextPlan = Callable[[int, int, int, bool], SteeringPlan]
-    """Of a later turn: for so many tokens, behind so many that were written and so many that were
-    thought; whether all calls of the server's tools are spent."""
+UsageOf = Callable[[int, Reader, Output, Sequence[int | None]], Usage]
+NextPlan = Callable[[int, int, int, bool], SteeringPlan]
+"""Of a later turn: for so many tokens, behind so many that were written and so many that were
+thought; whether all calls of the server's tools are spent."""
 
 
 class Turn(NamedTuple):

@@ -8,23 +8,19 @@ formats; unknown keywords allow anything.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from math import isfinite
 from operator import ge, gt, le, lt
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import Any, TypeGuard
 
 import orjson
 
 from trt_responses.schema.documents import Document
 from trt_responses.schema.formats import has_format
+from trt_responses.schema.matching import Expressions
 from trt_responses.schema.refusals import SHOWN, Departure, OutOfSteps, shown
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from trt_responses.schema.matching import Expressions
 
 MAX_STEPS = 300_000
 """Maximum steps: pairs of schema and value. A step takes about a microsecond."""

@@ -7,7 +7,8 @@ and patterns are translated. No engine here.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
 
 from trt_responses.frozen import dataclass
 from trt_responses.schema.documents import Document
@@ -15,16 +16,12 @@ from trt_responses.schema.ending import may_end
 from trt_responses.schema.formats import EXPRESSIONS
 from trt_responses.schema.judge import tuple_of
 from trt_responses.schema.keywords import check_keywords
+from trt_responses.schema.matching import Expressions
 from trt_responses.schema.members import is_alone, members, required, writable
 from trt_responses.schema.numbers import counts, number
 from trt_responses.schema.patterns import PatternFault, Translated
 from trt_responses.schema.refusals import refused, shown
 from trt_responses.schema.values import MAX_SPELLED, allowed, spelled_size
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from trt_responses.schema.matching import Expressions
 
 Schema = dict[str, Any]
 

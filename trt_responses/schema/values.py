@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import orjson
 
 from trt_responses.schema.judge import Judge
+from trt_responses.schema.matching import Expressions
 from trt_responses.schema.numbers import DIGITS, LARGEST, WIDEST
 from trt_responses.schema.refusals import refused
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from trt_responses.schema.matching import Expressions
 
 Schema = dict[str, Any]
 

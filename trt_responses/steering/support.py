@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+from trt_responses.accept.accepted import Accepted
+from trt_responses.dialect import Dialect
 from trt_responses.errors import unsupported_value
 from trt_responses.steering.tools import is_raw
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trt_responses.accept.accepted import Accepted
-    from trt_responses.dialect import Dialect
 
 
 def check_supported(accepted: Accepted, dialect: Dialect) -> None:

@@ -5,16 +5,12 @@ Knows accepted tools; knows no API's words, and no token.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
+from trt_responses.accept.accepted import Grammar, Tool
 from trt_responses.language.messages import Functions, FunctionTool
+from trt_responses.log.item_events import Callee
 from trt_responses.wire.known_tools import made_once
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from trt_responses.accept.accepted import Grammar, Tool
-    from trt_responses.log.item_events import Callee
 
 WRAPPED: Mapping[str, object] = {
     "type": "object",

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from trt_responses.stores.whole import WholeStore
+from trt_responses.stores.whole import WholeStore
 
 
 class Around:

@@ -7,14 +7,12 @@ record exists and which blocks it has. Thread-safe.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Collection, Iterable
 from threading import Lock
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-
-    from trt_responses.store import Block
-    from trt_responses.stores.whole import Usage
+from trt_responses.store import Block
+from trt_responses.stores.whole import Usage
 
 K = TypeVar("K", int, bytes)
 

@@ -8,14 +8,11 @@ concrete store. No method tells another owner's ids from unknown ones.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal, Protocol, TypeVar, cast
+from typing import Literal, Protocol, TypeVar, cast
 
 from trt_responses.errors import UsageError
 from trt_responses.frozen import dataclass
-from trt_responses.store import Expired, Found, Store
-
-if TYPE_CHECKING:
-    from trt_responses.store import Job, Record
+from trt_responses.store import Expired, Found, Job, Record, Store
 
 Spell = Callable[[bytes], bytes]
 """What a block's ids say, spelled as in its item; the same for ever, and nothing where they say

@@ -10,17 +10,13 @@ from __future__ import annotations
 
 import re
 from array import array
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Generator
+from typing import Protocol
 
 from trt_responses.errors import refuse_longer, unsupported_value
 from trt_responses.tasks import give_way
 from trt_responses.tokens.cuts import has_long_run, last_cut
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
-
-    from trt_responses.tokens.vocabulary import Vocabulary
-
+from trt_responses.tokens.vocabulary import Vocabulary
 
 SLICE = 2048
 """Characters per call of openai-harmony: 0.2 ms of prose, 2 ms at worst."""

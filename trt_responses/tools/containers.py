@@ -5,13 +5,10 @@ A tool that keeps such places has them as `containers`. Knows no tool and no rou
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple, Protocol
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
-
-    from trt_responses.tool import Opening
-
+from trt_responses.tool import Opening
 
 NAME_BYTES = 240
 """Of a name that is made longer: a folder takes 255."""

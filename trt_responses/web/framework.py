@@ -11,25 +11,21 @@ one layer (`middleware.py`).
 from __future__ import annotations
 
 import inspect
+from collections.abc import Awaitable, Callable, Coroutine
 from copy import copy
 from functools import cache, wraps
 from types import MethodType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-from fastapi import Depends, FastAPI
+from fastapi import APIRouter, Depends, FastAPI
 from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
 from fastapi.routing import APIRoute
+from fastapi.telemetry import TelemetryConfig
 from starlette.requests import ClientDisconnect, Request  # FastAPI reads the annotations
 from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from trt_responses.web.endpoint import note_status, reply_of
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
-
-    from fastapi import APIRouter
-    from fastapi.telemetry import TelemetryConfig
-    from starlette.types import ASGIApp, Receive, Scope, Send
 
 KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
 NO_TELEMETRY: TelemetryConfig = {"tracing": False, "metrics": False, "logs": False}

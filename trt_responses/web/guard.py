@@ -7,17 +7,14 @@ Knows headers; knows no route.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+from starlette.requests import Request
 
 from trt_responses.errors import Forbidden, InvalidRequest, Unauthorized
+from trt_responses.health.lifecycle import Lifecycle
 from trt_responses.web.headers import header, origin_refused
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from starlette.requests import Request
-
-    from trt_responses.health.lifecycle import Lifecycle
 
 ANYONE = ""
 """The owner of everything on a server without keys."""

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from starlette.types import ASGIApp
+
+from trt_responses.accept.accepted import Accepted
 from trt_responses.errors import unsupported_value
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp
-
-    from trt_responses.accept.accepted import Accepted
-    from trt_responses.run.run import Run
-    from trt_responses.store import Job, Record
-    from trt_responses.wire.dialect import Dialect
+from trt_responses.run.run import Run
+from trt_responses.store import Job, Record
+from trt_responses.wire.dialect import Dialect
 
 
 class Jobs(Protocol):

@@ -9,24 +9,17 @@ untouched, for `send` is called for every engine step.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from trt_responses.run.origin import ORIGIN, Origin
 from trt_responses.web.arrival import GIVEN, NONE, given
 from trt_responses.web.endpoint import reply_of
-from trt_responses.web.headers import BY_NAME
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from starlette.responses import Response
-    from starlette.types import ASGIApp, Receive, Scope, Send
-
-    from trt_responses.web.headers import ReplyHeaders
+from trt_responses.web.headers import BY_NAME, ReplyHeaders
 
 Ended = Callable[["Scope", int | None], None]
 """Called when a request is over, with its scope and, where no route answered, its status."""

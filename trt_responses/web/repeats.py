@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple, Protocol
 
 from trt_responses.errors import InvalidRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from trt_responses.run.run import Run
-    from trt_responses.run.runs import Runs
+from trt_responses.run.run import Run
+from trt_responses.run.runs import Runs
 
 HEADER = b"idempotency-key"
 

@@ -6,17 +6,15 @@ values that are written down they have no slots: orjson takes 8 times as long ov
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from trt_responses.frozen import dataclass
-
-if TYPE_CHECKING:
-    from trt_responses.wire.output import (
-        OutputItem,
-        OutputPart,
-        TokenLogprob,
-    )
-    from trt_responses.wire.response import Response
+from trt_responses.wire.output import (
+    OutputItem,
+    OutputPart,
+    TokenLogprob,
+)
+from trt_responses.wire.response import Response
 
 
 @dataclass(frozen=True)

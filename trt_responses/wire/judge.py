@@ -5,25 +5,21 @@ Silence is a bug: a field that is in no row is unknown, and is ignored and named
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import orjson
 
 from trt_responses.errors import InvalidRequest, Unsupported, unsupported_value
+from trt_responses.wire.base import ClientObject
 from trt_responses.wire.fields import FIELDS as FIELDS
 from trt_responses.wire.fields import NESTED as NESTED
 from trt_responses.wire.fields import TABLE as TABLE
 from trt_responses.wire.fields import Field as Field
 from trt_responses.wire.fields import nothing
 from trt_responses.wire.known_tools import known
-from trt_responses.wire.tools import NamespaceTool, kind_of, runs_nowhere
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
-    from trt_responses.wire.base import ClientObject
-    from trt_responses.wire.request import Request
-    from trt_responses.wire.tools import Placed, Tool
+from trt_responses.wire.request import Request
+from trt_responses.wire.tools import NamespaceTool, Placed, Tool, kind_of, runs_nowhere
 
 LOGPROBS = "message.output_text.logprobs"
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 from fastapi import APIRouter
-from starlette.responses import Response  # noqa: TC002  # FastAPI reads the annotations
+from starlette.responses import Response  # FastAPI reads the annotations
 
 from trt_responses.apis.chat.accept import accept_chat, with_messages
 from trt_responses.apis.chat.hosted import NO_TOOLS, BuiltIn

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import orjson
 from pydantic import ValidationError
@@ -18,16 +18,10 @@ from pydantic_core import from_json
 from trt_responses.accept.accepted import BuiltInTool
 from trt_responses.errors import Unsupported, invalid_value, unsupported_value
 from trt_responses.tools.session import NO_ITEMS
-from trt_responses.wire.output import OutputHostedCall
+from trt_responses.wire.output import OutputHostedCall, OutputItem
 from trt_responses.wire.parse import fault_of
 from trt_responses.wire.past_calls import KINDS, Installed
-from trt_responses.wire.tools import TOOLS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from trt_responses.wire.output import OutputItem
-    from trt_responses.wire.tools import FolderTool
+from trt_responses.wire.tools import TOOLS, FolderTool
 
 BuiltIn = Mapping[str, Sequence[str]]
 """The kinds of tools that the server runs, each with the model's names for them."""

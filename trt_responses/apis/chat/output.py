@@ -6,22 +6,20 @@ Made from the response that the log folds to; knows no log and no frame.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Sequence
+from typing import Any, Literal
 
 from trt_responses.apis.chat.hosted import ran
 from trt_responses.wire.output import (
     OutputActionCall,
     OutputFunctionCall,
+    OutputItem,
     OutputMessage,
     OutputReasoning,
+    TokenLogprob,
     UrlCitation,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from trt_responses.wire.output import OutputItem, TokenLogprob
-    from trt_responses.wire.response import Response, Usage
+from trt_responses.wire.response import Response, Usage
 
 FinishReason = Literal["stop", "length", "tool_calls", "content_filter"]
 Object = dict[str, Any]

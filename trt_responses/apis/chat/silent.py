@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import orjson
 
 from trt_responses.log.entries import Deltas
 from trt_responses.wire import events as e
-
-if TYPE_CHECKING:
-    from trt_responses.wire.response import Response
+from trt_responses.wire.response import Response
 
 SILENT = frozenset(
     (e.InProgress, e.ContentPartAdded, e.ContentPartDone, e.OutputTextDone, e.ReasoningTextDone)

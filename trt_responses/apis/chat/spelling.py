@@ -6,7 +6,8 @@ written exactly once. Knows events and entries; knows no request.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import orjson
 
@@ -22,12 +23,8 @@ from trt_responses.apis.chat.output import (
 from trt_responses.apis.chat.silent import SILENT, OtherSpelling, SilentDeltas
 from trt_responses.log.entries import Deltas, ScoredDeltas, unnumbered
 from trt_responses.wire import events as e
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from trt_responses.wire.events import Delta, Event
-    from trt_responses.wire.response import Response
+from trt_responses.wire.events import Delta, Event
+from trt_responses.wire.response import Response
 
 END = b"]}\n\n"
 

@@ -3,35 +3,31 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import orjson
+from starlette.requests import Request as HttpRequest
+from starlette.routing import BaseRoute
+from starlette.types import ASGIApp
 
 from trt_responses.accept.responses import accept
 from trt_responses.apis.decisions import request as d
+from trt_responses.apis.decisions.questions import Calibration, Likelihood, Question
 from trt_responses.apis.decisions.reading import DecisionStep
 from trt_responses.run.request import RunRequest
+from trt_responses.run.run import Run
 from trt_responses.web.docs import body_route
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.headers import ignored_header
 from trt_responses.web.responses import Making, snapshot
+from trt_responses.web.shared import Shared
 from trt_responses.web.stream.sse import watched
 from trt_responses.wire.judge import judge_fields
 from trt_responses.wire.request import ReasoningOptions, Request
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from starlette.requests import Request as HttpRequest
-    from starlette.routing import BaseRoute
-    from starlette.types import ASGIApp
-
-    from trt_responses.apis.decisions.questions import Calibration, Likelihood, Question
-    from trt_responses.run.run import Run
-    from trt_responses.web.shared import Shared
-
-    Json = dict[str, Any]
-    Answered = Callable[[Run, Sequence[Likelihood]], Json]
+Json = dict[str, Any]
+Answered = Callable[[Run, Sequence[Likelihood]], Json]
 
 
 def routes(shared: Shared, calibration: Calibration) -> list[BaseRoute]:

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from typing import TYPE_CHECKING, get_args
+from pathlib import Path
+from typing import get_args
 
 from trt_responses.apis.decisions.endpoint import routes
-from trt_responses.apis.decisions.questions import Kind, Scale
+from trt_responses.apis.decisions.questions import Calibration, Kind, Scale
 from trt_responses.apis.decisions.request import FIELDS, SYSTEM_ONE
 from trt_responses.apis.decisions.settings import DecisionSettings
 from trt_responses.errors import UsageError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from trt_responses.apis.decisions.questions import Calibration
-    from trt_responses.setup.server import Server
+from trt_responses.setup.server import Server
 
 
 def install(server: Server) -> None:

@@ -9,26 +9,22 @@ import asyncio
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from trt_responses.apis.decisions.questions import likelihood
-from trt_responses.engine import Chunk, Guide
+from trt_responses.apis.decisions.questions import Calibration, Likelihood, Question, likelihood
+from trt_responses.engine import Chunk, Engine, GenerateOptions, Guide, Limits, Logprob
 from trt_responses.errors import ApiError, EngineLost, NotFound, refuse_longer, unsupported_value
 from trt_responses.feature import Step
 from trt_responses.frozen import replace
+from trt_responses.log.fold import Output
 from trt_responses.prompt.conversation import input_blocks
 from trt_responses.prompt.history import Prior
 from trt_responses.prompt.prompt import prompt_behind
+from trt_responses.run.draft import Draft
 from trt_responses.run.ending import End
 from trt_responses.run.generation import Generation
 from trt_responses.store import Record
 from trt_responses.wire.response import InputTokensDetails, OutputTokensDetails, Usage
-
-if TYPE_CHECKING:
-    from trt_responses.apis.decisions.questions import Calibration, Likelihood, Question
-    from trt_responses.engine import Engine, GenerateOptions, Limits, Logprob
-    from trt_responses.log.fold import Output
-    from trt_responses.run.draft import Draft
 
 AT_ONCE = 8
 """Engine requests of one run: the first one alone, so that the others find the input cached."""

@@ -5,18 +5,14 @@ Knows no store, no run and no engine.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from trt_responses.accept.accepted import Accepted, ThoughtBudget, ToolChoice
 from trt_responses.accept.sampling import EFFORT_BUDGETS, sampling_of
+from trt_responses.apis.kserve.bodies import Wanted
 from trt_responses.errors import invalid_value
 from trt_responses.tokens.control import CONTROL, VOCABULARY_SIZE
 from trt_responses.wire.response import Response
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from trt_responses.apis.kserve.bodies import Wanted
 
 ENDS = frozenset({CONTROL.end, CONTROL.return_, CONTROL.call, CONTROL.endoftext})
 

@@ -6,22 +6,18 @@ Triton has the same words. Knows no route, no run and no engine.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
 import orjson
 from pydantic import Field, ValidationError
 
 from trt_responses.errors import InvalidRequest, invalid_value
-from trt_responses.features.rollout.bodies import load_request_of
+from trt_responses.features.rollout.bodies import LoadRequest, load_request_of
 from trt_responses.frozen import dataclass
 from trt_responses.wire.base import ListOf, NonEmpty, Options
 from trt_responses.wire.choice import Effort
 from trt_responses.wire.parse import fault_of, json_of, summary
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from trt_responses.features.rollout.bodies import LoadRequest
 
 Object = dict[str, Any]
 UNNUMBERED = "1"

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 import orjson
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from trt_responses import __version__
 from trt_responses.apis.kserve import bodies as k
@@ -29,20 +30,14 @@ from trt_responses.features.limits.endpoint import note
 from trt_responses.features.limits.keys import KeyRing
 from trt_responses.features.metrics.statistics import Statistics
 from trt_responses.features.rollout.acts import acts_of
+from trt_responses.features.rollout.loaded import Loaded, Version
 from trt_responses.features.rollout.versions import Versions
 from trt_responses.web.body import read_body
 from trt_responses.web.endpoint import json_reply, note_status
+from trt_responses.web.shared import Shared
 from trt_responses.wire.parse import json_of
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from starlette.types import ASGIApp, Receive, Scope, Send
-
-    from trt_responses.features.rollout.loaded import Loaded, Version
-    from trt_responses.web.shared import Shared
-
-    Answer = Callable[[Request, re.Match[str]], Awaitable[ASGIApp]]
+Answer = Callable[[Request, re.Match[str]], Awaitable[ASGIApp]]
 
 logger = logging.getLogger(__name__)
 

@@ -7,11 +7,13 @@ of the Responses API. Knows no store, no run and no engine.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from typing import Any
 
 from trt_responses.accept.accepted import (
     Accepted,
     AnswerFormat,
+    Effort,
     ThoughtBudget,
     Tool,
     ToolChoice,
@@ -29,15 +31,10 @@ from trt_responses.log.item_events import Callee
 from trt_responses.wire import items as i
 from trt_responses.wire.choice import NamedTool
 from trt_responses.wire.judge import judge_fields, named_twice
+from trt_responses.wire.output import Phase
 from trt_responses.wire.response import Response
 
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping, Sequence
-
-    from trt_responses.accept.accepted import Effort
-    from trt_responses.wire.output import Phase
-
-    Placed = tuple[i.ItemPlace, i.InputItem]
+Placed = tuple[i.ItemPlace, i.InputItem]
 
 NOT_FOR_THE_MODEL = "x-anthropic-billing-header:"
 """Begins a system block of Claude Code's that is new with each turn: a cached prefix would end

@@ -5,33 +5,28 @@ its events are another spelling of the same log. Knows no engine and no store.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp
 
 from trt_responses.apis.chat.hosted import NO_TOOLS, BuiltIn
 from trt_responses.apis.chat.shapes import MessageShapes
 from trt_responses.apis.messages.accept import accept_messages, meaning, with_messages
-from trt_responses.apis.messages.output import OVERLOADED, error_of, message_of
+from trt_responses.apis.messages.output import OVERLOADED, Thoughts, error_of, message_of
 from trt_responses.apis.messages.request import CountRequest, MessagesRequest, NoThinking
 from trt_responses.apis.messages.spelling import MessagesSpelling
+from trt_responses.errors import ApiError
 from trt_responses.features.shapes.shapes import Shape
+from trt_responses.run.run import Run
 from trt_responses.tasks import give_way
 from trt_responses.web.body import in_pieces, read_json
 from trt_responses.web.docs import STREAMED, body_route
 from trt_responses.web.endpoint import json_reply
+from trt_responses.web.framework import HotRoute
 from trt_responses.web.responses import Call, Making
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
-    from starlette.responses import Response
-    from starlette.types import ASGIApp
-
-    from trt_responses.apis.messages.output import Thoughts
-    from trt_responses.errors import ApiError
-    from trt_responses.run.run import Run
-    from trt_responses.web.framework import HotRoute
-    from trt_responses.web.shared import Shared
+from trt_responses.web.shared import Shared
 
 
 def routes(shared: Shared, *, seals: bool) -> list[HotRoute]:

@@ -5,7 +5,7 @@ Made from the response that the log folds to; knows no log and no frame.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pydantic_core import from_json
 
@@ -16,20 +16,18 @@ from trt_responses.apis.messages.hosted import (
     result_of,
     use_of,
 )
+from trt_responses.errors import ApiError
 from trt_responses.wire.output import (
     OutputBeside,
     OutputFunctionCall,
     OutputHostedCall,
+    OutputItem,
     OutputMessage,
     OutputReasoning,
     OutputSealedReasoning,
     UrlCitation,
 )
-
-if TYPE_CHECKING:
-    from trt_responses.errors import ApiError
-    from trt_responses.wire.output import OutputItem
-    from trt_responses.wire.response import Response, Usage
+from trt_responses.wire.response import Response, Usage
 
 Thoughts = Literal["shown", "omitted", "hidden"]
 """Whether a client gets thoughts, only their signatures, or neither."""

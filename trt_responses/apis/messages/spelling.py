@@ -5,13 +5,14 @@ Each item is a block. Knows events and entries; knows no request.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
 from trt_responses.apis.chat.silent import SILENT, OtherSpelling, SilentDeltas
 from trt_responses.apis.messages.hosted import citation_of, result_of, use_of
 from trt_responses.apis.messages.output import (
+    Thoughts,
     begun,
     block_of,
     ending_of,
@@ -22,13 +23,9 @@ from trt_responses.errors import ApiError
 from trt_responses.frozen import replace
 from trt_responses.log.entries import Deltas, unnumbered
 from trt_responses.wire import events as e
-from trt_responses.wire.output import OutputReasoning, UrlCitation
-
-if TYPE_CHECKING:
-    from trt_responses.apis.messages.output import Thoughts
-    from trt_responses.wire.events import Delta, Event
-    from trt_responses.wire.output import OutputItem
-    from trt_responses.wire.response import Response
+from trt_responses.wire.events import Delta, Event
+from trt_responses.wire.output import OutputItem, OutputReasoning, UrlCitation
+from trt_responses.wire.response import Response
 
 TAIL = b'"}}\n\n'
 TAILS = unnumbered(TAIL)

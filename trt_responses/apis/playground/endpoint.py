@@ -8,11 +8,10 @@ A client of the API that asks for `/` gets JSON.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import orjson
 from fastapi import APIRouter
-from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annotations
+from starlette.requests import Request  # FastAPI reads the annotations
 from starlette.responses import Response
 
 from trt_responses import __version__
@@ -21,9 +20,7 @@ from trt_responses.errors import NotFound
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import Anybody, ColdRoute
 from trt_responses.web.headers import header
-
-if TYPE_CHECKING:
-    from trt_responses.web.shared import Shared
+from trt_responses.web.shared import Shared
 
 FOLDER = Path(__file__).parent / "page"
 INDEX = "index.html"

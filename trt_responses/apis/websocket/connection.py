@@ -8,11 +8,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
+from starlette.types import Message, Receive, Send
 
+from trt_responses.accept.accepted import Accepted
 from trt_responses.accept.model_names import ModelNames
 from trt_responses.accept.responses import accept
 from trt_responses.apis.websocket.frames import (
@@ -23,18 +26,21 @@ from trt_responses.apis.websocket.frames import (
     error_frame,
     frame_of,
 )
-from trt_responses.apis.websocket.lanes import Lanes, LaneStep, Waiting
+from trt_responses.apis.websocket.intake import Intake
+from trt_responses.apis.websocket.lanes import Lane, Lanes, LaneStep, Waiting
 from trt_responses.apis.websocket.request import COLUMN, SocketRequest
 from trt_responses.apis.websocket.settings import SocketNumbers
 from trt_responses.apis.websocket.steering import (
     NO_SUCCESSOR,
     Steer,
+    Steered,
     failed,
 )
 from trt_responses.apis.websocket.writers import FrameWriter, KeptFrames, request_of
 from trt_responses.errors import ApiError, InvalidRequest, Overloaded
 from trt_responses.features.steer.messages import STEERED
 from trt_responses.run.request import RunRequest
+from trt_responses.run.run import Run
 from trt_responses.web.body import COUNTED_AT_ONCE, check_values, in_pieces
 from trt_responses.web.headers import (
     dropped_header,
@@ -42,20 +48,9 @@ from trt_responses.web.headers import (
     run_headers,
 )
 from trt_responses.web.jobs import installed, maker
+from trt_responses.web.shared import Shared
+from trt_responses.wire.dialect import Dialect
 from trt_responses.wire.parse import steps_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from starlette.types import Message, Receive, Send
-
-    from trt_responses.accept.accepted import Accepted
-    from trt_responses.apis.websocket.intake import Intake
-    from trt_responses.apis.websocket.lanes import Lane
-    from trt_responses.apis.websocket.steering import Steered
-    from trt_responses.run.run import Run
-    from trt_responses.web.shared import Shared
-    from trt_responses.wire.dialect import Dialect
 
 logger = logging.getLogger(__name__)
 

@@ -5,12 +5,14 @@ Knows the guard and connections; what a connection does is in `connection.py`.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Collection
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 from starlette.routing import WebSocketRoute
+from starlette.types import Receive, Scope, Send
 
 from trt_responses.apis.websocket.connection import Connection
 from trt_responses.apis.websocket.intake import Intake
@@ -20,14 +22,7 @@ from trt_responses.health.lifecycle import Lifecycle
 from trt_responses.web.endpoint import reply_of
 from trt_responses.web.guard import ANYONE
 from trt_responses.web.headers import dialect_of
-
-if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Collection
-
-    from starlette.types import Receive, Scope, Send
-
-    from trt_responses.web.shared import Shared
+from trt_responses.web.shared import Shared
 
 SCHEMES = {"ws": "http", "wss": "https"}
 

@@ -6,31 +6,28 @@ Knows records and the store's seam; knows no frame but by its event, and no run 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from trt_responses.apis.websocket.frames import ClientEvent
 from trt_responses.apis.websocket.steering import (
     COMPLETED,
     MOST,
     MOST_BYTES,
     NOT_FOUND,
     TOO_MANY,
+    Steer,
     Steered,
+    Submission,
 )
+from trt_responses.apis.websocket.writers import FrameWriter, KeptFrames
 from trt_responses.errors import InvalidRequest
 from trt_responses.feature import Step
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from trt_responses.apis.websocket.frames import ClientEvent
-    from trt_responses.apis.websocket.steering import Steer, Submission
-    from trt_responses.apis.websocket.writers import FrameWriter, KeptFrames
-    from trt_responses.run.commit import Write
-    from trt_responses.run.draft import Draft
-    from trt_responses.run.run import Run
-    from trt_responses.store import Found, Record, Records
-
+from trt_responses.run.commit import Write
+from trt_responses.run.draft import Draft
+from trt_responses.run.run import Run
+from trt_responses.store import Found, Record, Records
 
 REMEMBERED = 64
 """Responses of which a lane knows that it has made them."""

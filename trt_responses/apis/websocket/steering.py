@@ -6,10 +6,12 @@ Knows no lane and no frame; sends nothing and starts no run.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
 
 import orjson
 
+from trt_responses.accept.accepted import Accepted
 from trt_responses.errors import ApiError, InvalidRequest
 from trt_responses.features.steer.messages import (
     NOT_ACTIVE,
@@ -21,15 +23,10 @@ from trt_responses.features.steer.messages import (
 )
 from trt_responses.frozen import replace
 from trt_responses.run.parts import mint
+from trt_responses.run.run import Run
 from trt_responses.wire.items import InputMessage, ItemPlace
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from trt_responses.accept.accepted import Accepted
-    from trt_responses.run.run import Run
-
-    Json = dict[str, Any]
+Json = dict[str, Any]
 
 MOST, MOST_BYTES = 64, 4 * 1024 * 1024
 """Messages that may wait on one connection for what goes on behind their responses."""

@@ -7,18 +7,14 @@ Knows logs, server-sent events and frames; knows no store.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 import orjson
+from starlette.types import Message, Send
 
+from trt_responses.run.run import Run
 from trt_responses.web.stream.sse import Writer
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
-
-    from starlette.types import Message, Send
-
-    from trt_responses.run.run import Run
 
 FIELDS_OF_SOCKET = ("type", "stream_id", "generate")
 

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
+import argparse
 import textwrap
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from trt_responses.cli.building import build_tools, print_built
 from trt_responses.cli.commands import WIDTH, number_from
 from trt_responses.prepare import demo
 from trt_responses.prepare.checkpoint.open import checkpoint_name
+from trt_responses.prepare.pipeline import Built
 from trt_responses.prepare.shelf.shelf import DEMO_ONNX
 from trt_responses.prepare.tensorrt.build import prepare
 from trt_responses.prepare.tensorrt.options import TensorRtOptions
 from trt_responses.prepare.tensorrt.targets import TARGETS
-
-if TYPE_CHECKING:
-    import argparse
-    from pathlib import Path
-
-    from trt_responses.prepare.pipeline import Built
-    from trt_responses.settings import Settings
+from trt_responses.settings import Settings
 
 KINDS = ("tensorrt", "onnx")
 DEFAULT = TensorRtOptions()

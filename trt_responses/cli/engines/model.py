@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from trt_responses.backends.settings import EngineSettings
 from trt_responses.cli.building import (
@@ -25,19 +24,15 @@ from trt_responses.prepare.llamacpp.gguf_file import read_gguf
 from trt_responses.prepare.llamacpp.move import movable, moving, undo
 from trt_responses.prepare.llamacpp.qwen3 import check_model_type
 from trt_responses.prepare.llamacpp.region import region_of, shares_blocks
-from trt_responses.prepare.machine import this_machine
+from trt_responses.prepare.machine import ServingMachine, this_machine
 from trt_responses.prepare.memory import memory
 from trt_responses.prepare.model import engine_name, meaning, prepared_from
-from trt_responses.prepare.pipeline import renewed
+from trt_responses.prepare.pipeline import Built, renewed
 from trt_responses.prepare.progress import megabytes
 from trt_responses.prepare.shelf import shelf, versions
+from trt_responses.prepare.shelf.card import Card
 from trt_responses.prepare.trtllm.plan import TrtLlmOptions
-
-if TYPE_CHECKING:
-    from trt_responses.prepare.machine import ServingMachine
-    from trt_responses.prepare.pipeline import Built
-    from trt_responses.prepare.shelf.card import Card
-    from trt_responses.settings import Settings
+from trt_responses.settings import Settings
 
 
 def engine_for(text: str, settings: Settings, *, move: bool = False) -> str:

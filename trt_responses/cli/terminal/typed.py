@@ -7,15 +7,13 @@ command. Without it, each line is one question.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    Read = Callable[[str, str], str]
-    """Reads a text behind a prompt; the second text can be edited. Raises as `input`."""
+Read = Callable[[str, str], str]
+"""Reads a text behind a prompt; the second text can be edited. Raises as `input`."""
 
 FENCE = '"""'
 CONTINUED = "… "

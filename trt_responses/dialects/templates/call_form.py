@@ -7,23 +7,18 @@ JSON by the reader, and the schema's judge judges that.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING
 
 import orjson
 
 from trt_responses.dialects.templates.call_grammar import STAND_INS, arguments_grammar
+from trt_responses.dialects.templates.families import Calls
 from trt_responses.dialects.templates.pieces import pieces
 from trt_responses.dialects.templates.read.bodies import BODIES, marks_of
 from trt_responses.language.steering import Unguided
 from trt_responses.schema.compile import Form
-from trt_responses.schema.matching import GrammarFault, matcher
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from trt_responses.dialects.templates.families import Calls
-    from trt_responses.schema.matching import Matcher
+from trt_responses.schema.matching import GrammarFault, Matcher, matcher
 
 KEPT = 64
 """Cached forms."""

@@ -10,20 +10,17 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from trt_responses.dialects.templates.families import Calls
 from trt_responses.dialects.templates.pieces import is_mark, pieces
 from trt_responses.dialects.templates.read.arguments import TEXT, TYPES, types_of
 from trt_responses.dialects.templates.read.tag_body import CDATA
 from trt_responses.language.steering import Unguided
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-
-    from trt_responses.dialects.templates.families import Calls
-
-    Json = dict[str, Any]
+Json = dict[str, Any]
 
 STAND_INS = 0x10FF00
 """First of the characters that stand in for one-token marks; no value may contain them."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from trt_responses.dialects.templates.families import READ, TEXT_ONLY, Calls, Family, Switch, Tags
 from trt_responses.dialects.templates.pieces import CALL_ID, common, core, is_mark, pieces
@@ -19,11 +20,8 @@ from trt_responses.dialects.templates.write.conversation import THOUGHT_KEYS
 from trt_responses.dialects.templates.write.template import TemplateError, TemplateLimitError
 from trt_responses.frozen import dataclass
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    Json = dict[str, Any]
-    Render = Callable[..., str]
+Json = dict[str, Any]
+Render = Callable[..., str]
 
 TEXT, THOUGHT, USER = "~Text~", "~Thought~", "~Question~"
 FIRST, SECOND = "probe_one", "probe_two"

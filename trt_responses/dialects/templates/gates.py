@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Iterable, Sequence
 
+from trt_responses.engine import Finish
 from trt_responses.language.gate import Gate
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
-
-    from trt_responses.engine import Finish
 
 CONTROL = 0x100
 """First of the characters that stand for control ids."""

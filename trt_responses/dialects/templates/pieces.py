@@ -6,11 +6,8 @@ A mark is what looks like one: `<tool_call>`, `[/INST]`. No ids and no vocabular
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from itertools import takewhile
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _ODD = r"\]<\]minimax\[>\[|[\[\]](?:~!?b|e~)[\[\]]|<\|(?:open|close)\|>[^<]*<\|sep\|>"
 """Marks of MiniMax and Kimi."""

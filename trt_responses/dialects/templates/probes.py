@@ -8,21 +8,18 @@ results.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
 
+from trt_responses.dialects.templates.families import Family
 from trt_responses.dialects.templates.pieces import CALL_ID
 from trt_responses.dialects.templates.write.conversation import THOUGHT_KEYS
 from trt_responses.dialects.templates.write.template import TemplateError, TemplateLimitError
 from trt_responses.errors import StartupError
 from trt_responses.frozen import dataclass
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from trt_responses.dialects.templates.families import Family
-
-    Json = dict[str, Any]
-    Render = Callable[..., str]
+Json = dict[str, Any]
+Render = Callable[..., str]
 
 Seen = Literal["shown", "dropped", "refused"]
 

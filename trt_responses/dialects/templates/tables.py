@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple
 
+from trt_responses.dialects.templates.families import Family
 from trt_responses.dialects.templates.pieces import core
 from trt_responses.dialects.templates.read.bodies import marks_of
+from trt_responses.dialects.templates.tokeniser import Tokeniser
 from trt_responses.tokens.pieces import escaped
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
-    from trt_responses.dialects.templates.families import Family
-    from trt_responses.dialects.templates.tokeniser import Tokeniser
 
 LONGEST_OPENING = 32
 """Maximum ids behind a mark that opens a thought in a prompt."""

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
 
-from trt_responses.errors import EngineUnavailable, InvalidRequest, Unsupported
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from trt_responses.engine import GenerateOptions, Limits
-    from trt_responses.engines.id_events import ModelIds, Part
-    from trt_responses.errors import ApiError
+from trt_responses.engine import GenerateOptions, Limits
+from trt_responses.engines.id_events import ModelIds, Part
+from trt_responses.errors import ApiError, EngineUnavailable, InvalidRequest, Unsupported
 
 
 class Fault(NamedTuple):

@@ -6,9 +6,10 @@ The protocol has neither cache salts nor priorities nor adapters, and reports no
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, get_args
+from collections.abc import Mapping, Sequence
+from typing import Any, get_args
 
-from trt_responses.engine import EXTRAS, GuideKind, Limits
+from trt_responses.engine import EXTRAS, GenerateOptions, Guide, GuideKind, Limits, Logprob
 from trt_responses.engines.grammar import grammar
 from trt_responses.engines.grpc.messages import Messages
 from trt_responses.engines.id_events import (
@@ -20,11 +21,6 @@ from trt_responses.engines.id_events import (
     spelled_logprob,
 )
 from trt_responses.errors import StartupError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from trt_responses.engine import GenerateOptions, Guide, Logprob
 
 PACKAGE = "vllm.grpc.engine"
 MAX_LOGPROBS = 19

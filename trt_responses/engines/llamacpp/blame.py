@@ -8,17 +8,12 @@ request beside it. Requests only: no process and no queue.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Sequence
 
-from trt_responses.engines.llamacpp.quarantine import Quarantine
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
-
-    from trt_responses.engine import GenerateOptions
-    from trt_responses.engines.llamacpp.quarantine import Charge
-    from trt_responses.engines.llamacpp.request import Request
-    from trt_responses.errors import InvalidRequest
+from trt_responses.engine import GenerateOptions
+from trt_responses.engines.llamacpp.quarantine import Charge, Quarantine
+from trt_responses.engines.llamacpp.request import Request
+from trt_responses.errors import InvalidRequest
 
 DEATH_REASON = ""
 """Placeholder for the reason of the child's death, which the request receives instead."""

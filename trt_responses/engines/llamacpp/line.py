@@ -10,12 +10,9 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from trt_responses.engines.llamacpp.request import Request
+from trt_responses.engines.llamacpp.request import Request
 
 TURN_IDS = 16
 """Minimum ids for a request in a turn: each turn may have to read its prompt again."""

@@ -11,18 +11,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from trt_responses.engine import CONTINUATION_PRIORITY
+from trt_responses.engines.llamacpp.process import Child
+from trt_responses.engines.llamacpp.request import Request
 from trt_responses.engines.llamacpp.states import State, States, length, open_files
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable
-
-    from trt_responses.engines.llamacpp.process import Child
-    from trt_responses.engines.llamacpp.request import Request
-    from trt_responses.engines.slots import Slot
+from trt_responses.engines.slots import Slot
 
 logger = logging.getLogger(__name__)
 

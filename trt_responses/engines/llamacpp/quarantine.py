@@ -8,14 +8,11 @@ from __future__ import annotations
 import hashlib
 from array import array
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, TypeVar
 
+from trt_responses.engine import Guide
 from trt_responses.errors import InvalidRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from trt_responses.engine import Guide
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")

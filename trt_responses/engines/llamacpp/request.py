@@ -7,22 +7,16 @@ no other requests here.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
-from trt_responses.engine import Chunk
+from trt_responses.engine import Chunk, GenerateOptions, Loss, Sink
 from trt_responses.engines.http_stream import Stream
 from trt_responses.engines.llamacpp import body
-from trt_responses.engines.llamacpp.body import HARMONY
+from trt_responses.engines.llamacpp.body import HARMONY, Words
 from trt_responses.engines.llamacpp.events import Events, fault
+from trt_responses.engines.llamacpp.process import Child
+from trt_responses.engines.slots import Slot
 from trt_responses.errors import EngineLost
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from trt_responses.engine import GenerateOptions, Loss, Sink
-    from trt_responses.engines.llamacpp.body import Words
-    from trt_responses.engines.llamacpp.process import Child
-    from trt_responses.engines.slots import Slot
 
 
 class Request:

@@ -8,20 +8,15 @@ server streams no such id.
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from trt_responses.engine import EXTRAS, Limits
-from trt_responses.engines.http_engine import Found
+from trt_responses.engine import EXTRAS, GenerateOptions, Limits
+from trt_responses.engines.http_engine import Found, Look
 from trt_responses.engines.llamacpp.body import HARMONY, words
 from trt_responses.engines.llamacpp.events import Events
 from trt_responses.errors import StartupError
 from trt_responses.tokens.control import FIRST_PADDING_ID
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from trt_responses.engine import GenerateOptions
-    from trt_responses.engines.http_engine import Look
 
 MAX_LOGPROBS = 20
 BANNED_IN_GUIDES = tuple(n for n in HARMONY.banned_in_guides if n < FIRST_PADDING_ID)

@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from trt_responses.engines.slots import common_prefix
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 MAX_STATES = 64
 """Each takes an open file of the server and of the child, used or not."""

@@ -7,15 +7,10 @@ others wrote before. Values only: no socket and no engine.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from trt_responses.engine import Chunk
-from trt_responses.engines.remote.frames import is_plain
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from trt_responses.engines.remote.frames import Pending
+from trt_responses.engines.remote.frames import Pending, is_plain
 
 MOST_IDS = 64
 """Ids that one request sends at once; then it is the others' turn."""

@@ -11,19 +11,15 @@ import itertools
 import logging
 import time
 from collections import defaultdict
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable, Sequence
+from typing import cast
 
-from trt_responses.engine import Chunk, Health, Limits
+from trt_responses.engine import Chunk, GenerateOptions, Health, Limits, Loss, Sink
 from trt_responses.engines.admission import room
 from trt_responses.engines.remote import frames
 from trt_responses.engines.remote.frames import Kind, Splitter
+from trt_responses.engines.remote.process import EngineProcess
 from trt_responses.errors import EngineUnavailable, StartupError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from trt_responses.engine import GenerateOptions, Loss, Sink
-    from trt_responses.engines.remote.process import EngineProcess
 
 logger = logging.getLogger(__name__)
 

@@ -12,16 +12,13 @@ import itertools
 import logging
 import socket
 import sys
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
-from trt_responses.engine import Chunk
+from trt_responses.engine import Chunk, Engine, GenerateOptions, Handle
 from trt_responses.engines.remote import frames
 from trt_responses.engines.remote.behind import Behind
 from trt_responses.engines.remote.frames import Kind, Splitter
 from trt_responses.errors import ApiError
-
-if TYPE_CHECKING:
-    from trt_responses.engine import Engine, GenerateOptions, Handle
 
 logger = logging.getLogger(__name__)
 

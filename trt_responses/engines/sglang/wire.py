@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from trt_responses.engine import EXTRAS, GuideKind, Limits
-from trt_responses.engines.http_engine import Found
+from trt_responses.engine import EXTRAS, GenerateOptions, GuideKind, Limits
+from trt_responses.engines.http_engine import Found, Look
 from trt_responses.engines.id_events import (
     GPT_OSS,
     IdEvents,
@@ -17,12 +18,6 @@ from trt_responses.engines.id_events import (
     spelled_logprob,
 )
 from trt_responses.errors import StartupError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from trt_responses.engine import GenerateOptions
-    from trt_responses.engines.http_engine import Look
 
 GUIDES: Mapping[GuideKind, str] = {"json_schema": "json_schema", "regex": "regex"}
 """SGLang's field for each kind of guide."""

@@ -11,17 +11,14 @@ import heapq
 import itertools
 import math
 from collections import deque
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from trt_responses.engine import Chunk
 from trt_responses.engines.slots import Slots
 from trt_responses.engines.tensorrt.executor import EXACT_TOKENS, Executor, Rows
+from trt_responses.engines.tensorrt.request import Request
 from trt_responses.engines.tensorrt.sampler import Row
-
-if TYPE_CHECKING:
-    from trt_responses.engines.tensorrt.request import Request
 
 Emitted = list[tuple["Request", Chunk]]
 

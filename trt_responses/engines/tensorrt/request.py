@@ -6,20 +6,13 @@ to the batch's thread.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
-from trt_responses.engine import Chunk
-from trt_responses.engines.tensorrt.guides import ENDS, GuideFault
-from trt_responses.engines.tensorrt.sampler import NothingAllowed, scored
+from trt_responses.engine import Chunk, GenerateOptions, Loss, Sink
+from trt_responses.engines.slots import Slot
+from trt_responses.engines.tensorrt.guides import ENDS, Following, GuideFault
+from trt_responses.engines.tensorrt.sampler import NothingAllowed, Row, Sampler, scored
 from trt_responses.tokens.control import CONTROL
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from trt_responses.engine import GenerateOptions, Loss, Sink
-    from trt_responses.engines.slots import Slot
-    from trt_responses.engines.tensorrt.guides import Following
-    from trt_responses.engines.tensorrt.sampler import Row, Sampler
 
 STOPS_BY_ITSELF = frozenset({CONTROL.endoftext})
 """The ids that always end a request, as on the other engines."""

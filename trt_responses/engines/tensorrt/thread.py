@@ -6,25 +6,20 @@ requests, and is at most one step ahead of the loop. No sinks here.
 
 from __future__ import annotations
 
+import asyncio
 import queue
 import threading
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from trt_responses.engines.tensorrt.batch import Batch
-from trt_responses.engines.tensorrt.executor import EXACT_TOKENS, ExecutorFault
+from trt_responses.engine import Limits
+from trt_responses.engines.tensorrt.batch import Batch, Emitted
+from trt_responses.engines.tensorrt.executor import EXACT_TOKENS, Executor, ExecutorFault
+from trt_responses.engines.tensorrt.request import Request
 from trt_responses.errors import StartupError
-
-if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Callable
-
-    from trt_responses.engine import Limits
-    from trt_responses.engines.tensorrt.batch import Emitted
-    from trt_responses.engines.tensorrt.executor import Executor
-    from trt_responses.engines.tensorrt.request import Request
 
 FAULT = "The engine's thread failed."
 ENDED = "The engine has been stopped."

@@ -8,27 +8,23 @@ from __future__ import annotations
 
 import inspect
 import logging
-from typing import TYPE_CHECKING, NamedTuple, get_args
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple, get_args
 
-from trt_responses.engine import GuideKind, Limits
+from trt_responses.engine import GenerateOptions, Guide, GuideKind, Limits
 from trt_responses.engines.ask import PROBE_IDS
+from trt_responses.engines.trtllm.api import (
+    ArgumentField,
+    CallArguments,
+    GuideArguments,
+    LoraArguments,
+    Package,
+    SamplingArguments,
+    SchedulingArguments,
+)
 from trt_responses.errors import StartupError
 from trt_responses.tokens.control import CONTROL, FIRST_PADDING_ID
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
-
-    from trt_responses.engine import GenerateOptions, Guide
-    from trt_responses.engines.trtllm.api import (
-        ArgumentField,
-        CallArguments,
-        GuideArguments,
-        LoraArguments,
-        Package,
-        SamplingArguments,
-        SchedulingArguments,
-    )
 
 logger = logging.getLogger(__name__)
 

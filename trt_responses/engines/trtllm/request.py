@@ -8,20 +8,15 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
-from typing import TYPE_CHECKING
 
-from trt_responses.engine import Chunk, Logprob
+from trt_responses.engine import Chunk, Finish, GenerateOptions, Logprob, Loss, Sink
+from trt_responses.engines.trtllm.api import CompletionOutput, RequestOutput
+from trt_responses.engines.trtllm.api import Logprob as TheirLogprob
 from trt_responses.engines.trtllm.arguments import HARMONY
 from trt_responses.errors import root_cause
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from trt_responses.engine import Finish, GenerateOptions, Loss, Sink
-    from trt_responses.engines.trtllm.api import CompletionOutput, RequestOutput
-    from trt_responses.engines.trtllm.api import Logprob as TheirLogprob
 
 logger = logging.getLogger(__name__)
 

@@ -7,16 +7,13 @@ again from staying.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from trt_responses.engines.trtllm.api import Package
 from trt_responses.tokens.control import CONTROL
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from trt_responses.engines.trtllm.api import Package
 
 USER = 1428
 """The token `user`: the author behind `<|start|>` of a user's message."""

@@ -9,10 +9,8 @@ import asyncio
 import logging
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from trt_responses.engines.trtllm.api import LLM
+from trt_responses.engines.trtllm.api import LLM
 
 logger = logging.getLogger(__name__)
 

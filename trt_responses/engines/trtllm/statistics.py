@@ -7,14 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Mapping
 
+from trt_responses.engines.trtllm.api import LLM
 from trt_responses.errors import root_cause
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
-
-    from trt_responses.engines.trtllm.api import LLM
 
 logger = logging.getLogger(__name__)
 

@@ -7,14 +7,15 @@ explicit, and end ids stop a request because it lists them.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
-from trt_responses.engine import EXTRAS, GuideKind, Limits
+from trt_responses.engine import EXTRAS, GenerateOptions, Guide, GuideKind, Limits
 from trt_responses.engines.distant import Away
 from trt_responses.engines.grammar import grammar
-from trt_responses.engines.http_engine import Found
+from trt_responses.engines.http_engine import Found, Look
 from trt_responses.engines.id_events import (
     GPT_OSS,
     IdEvents,
@@ -26,12 +27,6 @@ from trt_responses.engines.id_events import (
     spelled_logprob,
 )
 from trt_responses.errors import StartupError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from trt_responses.engine import GenerateOptions, Guide
-    from trt_responses.engines.http_engine import Look
 
 KINDS = get_args(GuideKind)
 MAX_LOGPROBS = 20

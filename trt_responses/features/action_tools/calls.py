@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
 
 from pydantic_core import from_json
 
 from trt_responses.features.tool_items import events as te
 from trt_responses.features.tool_items import output as to
 from trt_responses.frozen import replace
-from trt_responses.log.item_events import FolderCall
+from trt_responses.log.item_events import Callee, FolderCall, Mint
 from trt_responses.wire import events as e
 from trt_responses.wire import output as o
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from trt_responses.log.item_events import Callee, Mint
 
 
 class ActionCall(FolderCall):

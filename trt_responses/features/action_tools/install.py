@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from trt_responses.features.action_tools.calls import CALLS as ACTION_CALLS
 from trt_responses.features.action_tools.tools import CHOICES as ACTION_CHOICES
 from trt_responses.features.action_tools.tools import KINDS
 from trt_responses.log.item_events import CALLS
+from trt_responses.setup.server import Server
 from trt_responses.wire.choice import CHOICES
 from trt_responses.wire.tools import TOOLS
-
-if TYPE_CHECKING:
-    from trt_responses.setup.server import Server
 
 
 def install(server: Server) -> None:

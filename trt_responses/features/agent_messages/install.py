@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from trt_responses.features.agent_messages.items import AgentMessage
+from trt_responses.setup.server import Server
 from trt_responses.wire.past_calls import KINDS
-
-if TYPE_CHECKING:
-    from trt_responses.setup.server import Server
 
 
 def install(server: Server) -> None:

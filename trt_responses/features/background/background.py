@@ -13,11 +13,12 @@ import asyncio
 import itertools
 import logging
 import time
-from contextlib import asynccontextmanager, nullcontext, suppress
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
 
 import orjson
 
+from trt_responses.accept.accepted import Accepted
 from trt_responses.errors import ApiError, NotFound, Overloaded, ServerDraining
 from trt_responses.features.background.kept_run import KeptRun
 from trt_responses.features.background.resumable import (
@@ -28,23 +29,15 @@ from trt_responses.features.background.resumable import (
 from trt_responses.features.background.source import run_of, source_of
 from trt_responses.features.background.step import BackgroundStep
 from trt_responses.frozen import replace
+from trt_responses.run.commit import Write
 from trt_responses.run.ending import End
 from trt_responses.run.request import RunRequest
-from trt_responses.store import Job, Record
-from trt_responses.stores.whole import Lock
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-    from contextlib import AbstractContextManager
-
-    from trt_responses.accept.accepted import Accepted
-    from trt_responses.run.commit import Write
-    from trt_responses.run.run import Run
-    from trt_responses.run.runs import Runs
-    from trt_responses.store import Found
-    from trt_responses.stores.whole import WholeStore
-    from trt_responses.wire.dialect import Dialect
-    from trt_responses.wire.response import Response
+from trt_responses.run.run import Run
+from trt_responses.run.runs import Runs
+from trt_responses.store import Found, Job, Record
+from trt_responses.stores.whole import Lock, WholeStore
+from trt_responses.wire.dialect import Dialect
+from trt_responses.wire.response import Response
 
 logger = logging.getLogger(__name__)
 

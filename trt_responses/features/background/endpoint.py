@@ -4,32 +4,27 @@ them."""
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 import orjson
 from fastapi import APIRouter
-from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annotations
-from starlette.responses import Response  # noqa: TC002  # likewise
+from starlette.requests import Request  # FastAPI reads the annotations
+from starlette.responses import Response  # likewise
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from trt_responses.errors import NotFound
 from trt_responses.features.background import resumable
+from trt_responses.features.background.background import Background
 from trt_responses.features.background.replay import frames_of, lost_snapshot
 from trt_responses.features.background.tail import Tail
 from trt_responses.features.stored.endpoint import check_background, there
+from trt_responses.run.run import Run
 from trt_responses.store import Job, Record
+from trt_responses.stores.whole import WholeStore
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import ColdRoute, Owner, replies
-from trt_responses.web.stream.sse import Follow
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
-
-    from trt_responses.features.background.background import Background
-    from trt_responses.run.run import Run
-    from trt_responses.stores.whole import WholeStore
-    from trt_responses.web.headers import ReplyHeaders
-    from trt_responses.web.stream.sse import StreamLimits
-    from trt_responses.wire.dialect import Dialect
+from trt_responses.web.headers import ReplyHeaders
+from trt_responses.web.stream.sse import Follow, StreamLimits
+from trt_responses.wire.dialect import Dialect
 
 
 class BackgroundJobs:

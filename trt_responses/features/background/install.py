@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 from trt_responses.features.background.background import Background
 from trt_responses.features.background.endpoint import BackgroundJobs
 from trt_responses.features.background.resumable import FIELD, Resumable
 from trt_responses.features.background.settings import BackgroundNumbers
-
-if TYPE_CHECKING:
-    from trt_responses.setup.server import Server
+from trt_responses.setup.server import Server
 
 
 def install(server: Server) -> None:

@@ -6,21 +6,16 @@ from __future__ import annotations
 
 import asyncio
 from array import array
-from typing import TYPE_CHECKING
 
+from trt_responses.features.background.resumable import Grace
 from trt_responses.log.entries import ResponsesSpelling
 from trt_responses.log.log import Cursor
 from trt_responses.run.ending import ending
-from trt_responses.store import Job
-from trt_responses.stores.whole import Frames
+from trt_responses.run.run import Run
+from trt_responses.store import Job, Record
+from trt_responses.stores.whole import Frames, WholeStore
 from trt_responses.wire import events as e
-
-if TYPE_CHECKING:
-    from trt_responses.features.background.resumable import Grace
-    from trt_responses.run.run import Run
-    from trt_responses.store import Record
-    from trt_responses.stores.whole import WholeStore
-    from trt_responses.wire.response import Response
+from trt_responses.wire.response import Response
 
 
 class KeptRun:

@@ -5,21 +5,17 @@ Knows frames and the store's seam; knows no HTTP and no log.
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
 from trt_responses.errors import ApiError, NotFound, invalid_value
 from trt_responses.store import Job, Record
+from trt_responses.stores.whole import WholeStore
+from trt_responses.wire.dialect import Dialect
 from trt_responses.wire.events import Error
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-
-    from trt_responses.stores.whole import WholeStore
-    from trt_responses.wire.dialect import Dialect
-
 
 QUEUED = 1
 """The number of the event that says that a background response waits."""

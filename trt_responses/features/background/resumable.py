@@ -7,22 +7,18 @@ requests, and runs by their log; knows no HTTP.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from trt_responses.accept.accepted import Accepted
 from trt_responses.errors import ApiError, InvalidRequest, invalid_value, unsupported_value
 from trt_responses.feature import Step
 from trt_responses.features.background.step import BackgroundStep
-from trt_responses.stores.whole import Lock
+from trt_responses.run.draft import Draft
+from trt_responses.run.run import Run
+from trt_responses.stores.whole import Lock, WholeStore
 from trt_responses.wire.fields import Field
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
-
-    from trt_responses.accept.accepted import Accepted
-    from trt_responses.run.draft import Draft
-    from trt_responses.run.run import Run
-    from trt_responses.stores.whole import WholeStore
 
 SECONDS = "stream_options.resumable_seconds"
 MOST_S = 600

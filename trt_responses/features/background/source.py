@@ -5,23 +5,19 @@ Knows requests as bytes; knows no store.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import orjson
 
+from trt_responses.accept.accepted import Accepted
 from trt_responses.accept.responses import accept
 from trt_responses.features.background.replayed import digest_of
 from trt_responses.frozen import dataclass
-from trt_responses.wire.dialect import DIALECTS
+from trt_responses.run.run import Run
+from trt_responses.store import Job
+from trt_responses.wire.dialect import DIALECTS, Dialect
 from trt_responses.wire.parse import parse
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from trt_responses.accept.accepted import Accepted
-    from trt_responses.run.run import Run
-    from trt_responses.store import Job
-    from trt_responses.wire.dialect import Dialect
 
 FORM = 1
 """The version of this format: a server reads the formats that it writes, and no other."""

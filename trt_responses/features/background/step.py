@@ -4,22 +4,18 @@ begun it."""
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
 
 from trt_responses.errors import InvalidRequest
 from trt_responses.feature import Step
 from trt_responses.features.background.replayed import Replayed, digest_of
+from trt_responses.features.background.source import Before
 from trt_responses.features.recovery.rest import moved
+from trt_responses.run.commit import Write
+from trt_responses.run.draft import Draft
+from trt_responses.wire.response import Response
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from trt_responses.features.background.source import Before
-    from trt_responses.run.commit import Write
-    from trt_responses.run.draft import Draft
-    from trt_responses.wire.response import Response
-
-    Finish = Callable[[Write, Response], Awaitable[None]]
+Finish = Callable[[Write, Response], Awaitable[None]]
 
 
 class BackgroundStep(Step):

@@ -7,21 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+from starlette.types import Receive, Scope, Send
 
 from trt_responses.errors import ApiError
 from trt_responses.tasks import beside
-from trt_responses.web.stream.keepalive import COMMENT
+from trt_responses.web.stream.keepalive import COMMENT, KeepAlive
 from trt_responses.web.stream.sse import DONE, STREAM_HEADERS, start_message, when_left
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-
-    from starlette.types import Receive, Scope, Send
-
-    from trt_responses.web.stream.keepalive import KeepAlive
-
-    Pause = Callable[[Callable[[], bytes]], Awaitable[object]]
+Pause = Callable[[Callable[[], bytes]], Awaitable[object]]
 
 logger = logging.getLogger(__name__)
 

@@ -9,27 +9,23 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import orjson
 from pydantic import Field
 
 from trt_responses.errors import ApiError, InvalidRequest, Overloaded, invalid_value
-from trt_responses.features.batches.making import Making, source_of, usage_of
+from trt_responses.features.batches.making import Maker, Making, source_of, usage_of
 from trt_responses.features.files.files import LONGEST_S, SHORTEST_S
 from trt_responses.store import Job, Record
 from trt_responses.stores.whole import whole_store
 from trt_responses.wire.base import NonEmpty, Options
 from trt_responses.wire.request import Metadata
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from trt_responses.features.batches.making import Maker
-
-    Body = dict[str, Any]
-    """A batch as the API gives it."""
+Body = dict[str, Any]
+"""A batch as the API gives it."""
 
 logger = logging.getLogger(__name__)
 

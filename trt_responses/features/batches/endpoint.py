@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import orjson
 from fastapi import APIRouter
-from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annotations
-from starlette.responses import Response  # noqa: TC002  # likewise
+from starlette.requests import Request  # FastAPI reads the annotations
+from starlette.responses import Response  # likewise
 
-from trt_responses.features.batches.batches import BatchRequest
+from trt_responses.features.batches.batches import Batches, BatchRequest, Body
 from trt_responses.features.listing.listing import Page, page_of
 from trt_responses.features.listing.query import Limit  # likewise
 from trt_responses.web.body import parsed, read_json
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import ColdRoute, Owner, replies
 from trt_responses.web.headers import ignored_header
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from trt_responses.features.batches.batches import Batches, Body
-    from trt_responses.web.shared import Shared
+from trt_responses.web.shared import Shared
 
 
 class BatchRoutes:

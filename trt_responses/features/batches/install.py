@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from trt_responses.features.batches.answers import AnswersBatches, ResponsesAnswers
 from trt_responses.features.batches.batches import Batches
@@ -11,10 +11,8 @@ from trt_responses.features.batches.endpoint import BatchRoutes
 from trt_responses.features.batches.making import Maker
 from trt_responses.features.batches.settings import BatchSettings
 from trt_responses.features.files.files import Files
-
-if TYPE_CHECKING:
-    from trt_responses.setup.server import Server
-    from trt_responses.web.shared import Shared
+from trt_responses.setup.server import Server
+from trt_responses.web.shared import Shared
 
 
 @runtime_checkable

@@ -6,30 +6,26 @@ import asyncio
 import hashlib
 import logging
 import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import orjson
 
 from trt_responses.errors import ApiError, InvalidRequest, ServerShutdown, error_body, invalid_value
+from trt_responses.features.batches.answers import AnswersBatches
 from trt_responses.features.batches.work import Work, lines_of
+from trt_responses.features.files.files import Files
 from trt_responses.frozen import replace
+from trt_responses.run.parts import Parts
 from trt_responses.run.request import RunRequest
-from trt_responses.store import Record
+from trt_responses.run.run import Run
+from trt_responses.run.runs import Runs
+from trt_responses.store import Job, Record
 from trt_responses.stores.whole import whole_store
 from trt_responses.tasks import beside
 from trt_responses.wire.dialect import OPENAI
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping
-
-    from trt_responses.features.batches.answers import AnswersBatches
-    from trt_responses.features.files.files import Files
-    from trt_responses.run.parts import Parts
-    from trt_responses.run.run import Run
-    from trt_responses.run.runs import Runs
-    from trt_responses.store import Job
-    from trt_responses.wire.response import Usage
+from trt_responses.wire.response import Usage
 
 logger = logging.getLogger(__name__)
 

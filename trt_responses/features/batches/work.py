@@ -9,18 +9,14 @@ from __future__ import annotations
 import base64
 import os
 from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from threading import Lock
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import orjson
 
-from trt_responses.features.files.files import WORK
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from trt_responses.features.files.files import Files
+from trt_responses.features.files.files import WORK, Files
 
 
 class Work:

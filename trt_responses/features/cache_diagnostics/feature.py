@@ -6,25 +6,22 @@ response holds of its request; knows no engine, and not whether one still has th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import orjson
 
+from trt_responses.accept.accepted import Accepted
 from trt_responses.feature import Step
+from trt_responses.features.explain.explanations import Explanations
+from trt_responses.features.run_traces.trace import Trace
 from trt_responses.frozen import replace
+from trt_responses.run.draft import Draft
+from trt_responses.run.run import Run
 from trt_responses.store import Record
+from trt_responses.wire.response import Response
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from trt_responses.accept.accepted import Accepted
-    from trt_responses.features.explain.explanations import Explanations
-    from trt_responses.features.run_traces.trace import Trace
-    from trt_responses.run.draft import Draft
-    from trt_responses.run.run import Run
-    from trt_responses.wire.response import Response
-
-    Json = dict[str, Any]
+Json = dict[str, Any]
 
 SUMMARIES = ("summary", "context")
 """The kinds of blocks that a compaction leaves."""

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from trt_responses.features.cache_diagnostics.feature import Diagnoses
 from trt_responses.features.explain.explanations import Explanations
-
-if TYPE_CHECKING:
-    from trt_responses.setup.server import Server
+from trt_responses.setup.server import Server
 
 
 def install(server: Server) -> None:

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from trt_responses.accept.accepted import Accepted, Tool
 from trt_responses.errors import InvalidRequest
 from trt_responses.feature import Step
 from trt_responses.features.guides.schemas import schema_of
 from trt_responses.frozen import replace as replace_frozen
+from trt_responses.run.draft import Draft
 from trt_responses.schema.closed import closed
 from trt_responses.schema.compile import Allowance, Forms
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from trt_responses.accept.accepted import Accepted, Tool
-    from trt_responses.run.draft import Draft
 
 
 class CardTemperature:

@@ -4,12 +4,9 @@ temperature, and whether arguments of functions are guided."""
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
 from trt_responses.features.card.feature import CardTemperature, StrictTools
-
-if TYPE_CHECKING:
-    from trt_responses.setup.server import Server
+from trt_responses.setup.server import Server
 
 logger = logging.getLogger(__name__)
 

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, NoReturn
+from collections.abc import Sequence
+from typing import NoReturn
 
-from trt_responses.engine import Health, Limits
+from trt_responses.engine import GenerateOptions, Health, Limits, Sink
 from trt_responses.errors import EngineUnavailable
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from trt_responses.engine import GenerateOptions, Sink
 
 
 class NoEngine:

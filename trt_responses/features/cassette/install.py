@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from trt_responses.setup.server import Server
 from trt_responses.wire.limits import RequestLimits
-
-if TYPE_CHECKING:
-    from trt_responses.setup.server import Server
 
 PACED = "#paced"
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import orjson
+from starlette.requests import Request
+from starlette.routing import BaseRoute
+from starlette.types import ASGIApp
 
 from trt_responses.features.compaction.feature import CompactionStep
 from trt_responses.features.compaction.request import CompactRequest, accept_compaction
@@ -13,14 +14,8 @@ from trt_responses.web.docs import CREATE, body_route
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.headers import ignored_header
 from trt_responses.web.responses import Making, snapshot
+from trt_responses.web.shared import Shared
 from trt_responses.web.stream.sse import watched
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
-    from starlette.routing import BaseRoute
-    from starlette.types import ASGIApp
-
-    from trt_responses.web.shared import Shared
 
 
 def routes(shared: Shared) -> list[BaseRoute]:

@@ -6,8 +6,8 @@ The first is all that a run makes; the second comes before its answer, in the sa
 from __future__ import annotations
 
 from dataclasses import replace as replace_slots
-from typing import TYPE_CHECKING
 
+from trt_responses.accept.accepted import Accepted
 from trt_responses.feature import Step
 from trt_responses.features.compaction.compaction import (
     SUMMARY_TOKENS,
@@ -18,20 +18,17 @@ from trt_responses.features.compaction.compaction import (
     summarising,
 )
 from trt_responses.features.compaction.first import CompactedFirst
+from trt_responses.features.references.sealed import Sealing
 from trt_responses.frozen import replace
 from trt_responses.language.reader import ReaderOptions
 from trt_responses.prompt.prompt import prompt_behind
 from trt_responses.run.assembly import steering_of
+from trt_responses.run.draft import Draft
+from trt_responses.run.ending import End
+from trt_responses.run.generation import Generation
 from trt_responses.run.turns import Turn
-
-if TYPE_CHECKING:
-    from trt_responses.accept.accepted import Accepted
-    from trt_responses.features.references.sealed import Sealing
-    from trt_responses.run.draft import Draft
-    from trt_responses.run.ending import End
-    from trt_responses.run.generation import Generation
-    from trt_responses.store import Block
-    from trt_responses.wire.response import Response
+from trt_responses.store import Block
+from trt_responses.wire.response import Response
 
 FULL, USER_SHARE = 0.75, 0.5
 """`FULL`: the share of a context from which on it is compacted, for requests that give no number.

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from trt_responses.features.turn_usage.usage import InputTokensByTurn, OutputTokensByTurn
+from trt_responses.log.fold import Output
+from trt_responses.run.ending import End
 from trt_responses.run.generation import Generation
 from trt_responses.wire.response import Usage
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from trt_responses.log.fold import Output
-    from trt_responses.run.ending import End
 
 
 class CompactedFirst(Generation):

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from trt_responses.features.compaction.endpoint import routes
 from trt_responses.features.compaction.feature import Compactions
 from trt_responses.features.compaction.items import CompactionTrigger
+from trt_responses.setup.server import Server
 from trt_responses.wire.past_calls import KINDS
-
-if TYPE_CHECKING:
-    from trt_responses.setup.server import Server
 
 
 def install(server: Server) -> None:

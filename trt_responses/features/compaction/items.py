@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from trt_responses.accept.accepted import Accepted
 from trt_responses.errors import invalid_value
 from trt_responses.frozen import dataclass
 from trt_responses.wire.events import FolderEvent, OfItem
 from trt_responses.wire.output import OutputBeside
 from trt_responses.wire.past_calls import Amending
-
-if TYPE_CHECKING:
-    from trt_responses.accept.accepted import Accepted
-    from trt_responses.wire.request import Request
+from trt_responses.wire.request import Request
 
 
 class CompactionTrigger(Amending):

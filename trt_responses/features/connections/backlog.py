@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence
 
 AT_ONCE = 64
 """Connections that are accepted in one turn, at some 0.1 ms each."""

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import orjson
 from fastapi import APIRouter
-from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annotations
-from starlette.responses import Response  # noqa: TC002  # likewise
+from starlette.requests import Request  # FastAPI reads the annotations
+from starlette.responses import Response  # likewise
 
 from trt_responses.features.containers.bodies import ContainerRequest, container_body
 from trt_responses.features.containers.files import ContainerFileRoutes
 from trt_responses.features.listing.listing import Order, Page, page_of
 from trt_responses.features.listing.query import Limit  # likewise
 from trt_responses.features.tool_items.containers import check_container_options
-from trt_responses.tools.containers import containers_of
+from trt_responses.tools.containers import ContainerStore, containers_of
 from trt_responses.web.body import parsed, read_json
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import ColdRoute, Owner, replies
-
-if TYPE_CHECKING:
-    from trt_responses.tools.containers import ContainerStore
-    from trt_responses.web.shared import Cold, Shared
+from trt_responses.web.shared import Cold, Shared
 
 
 def routes(shared: Shared) -> list[Cold]:

@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import orjson
 from fastapi import APIRouter
-from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annotations
+from starlette.requests import Request  # FastAPI reads the annotations
 from starlette.responses import Response, StreamingResponse
 
 from trt_responses.features.containers.bodies import SentFile, file_body
 from trt_responses.features.forms.form import Form, missing
 from trt_responses.features.listing.listing import Order, Page, page_of
 from trt_responses.features.listing.query import Limit  # likewise
+from trt_responses.tools.containers import ContainerStore, FileFacts
 from trt_responses.web.body import JSON, parsed, read_bytes, read_json
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import ColdRoute, Owner, replies
 from trt_responses.web.headers import header
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from trt_responses.tools.containers import ContainerStore, FileFacts
-    from trt_responses.web.shared import Shared
+from trt_responses.web.shared import Shared
 
 READ_BYTES = 256 * 1024
 

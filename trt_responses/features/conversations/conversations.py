@@ -6,11 +6,13 @@ the store's seam; knows no HTTP and no concrete store.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
+from trt_responses.accept.accepted import Accepted
 from trt_responses.accept.responses import accept
 from trt_responses.errors import InvalidRequest, NotFound, invalid_value
 from trt_responses.features.conversations.locks import locked
@@ -18,20 +20,13 @@ from trt_responses.features.listing.listing import whole
 from trt_responses.prompt.carrier import RequestItems
 from trt_responses.prompt.history import spoken_here
 from trt_responses.prompt.prompt import blocks_of
-from trt_responses.store import Expired, Record
+from trt_responses.run.parts import Parts
+from trt_responses.store import Block, Expired, Record, Records
 from trt_responses.stores.whole import whole_store
-from trt_responses.wire.items import ItemPlace
+from trt_responses.wire.items import ItemPlace, SentItem
 from trt_responses.wire.request import Request
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from trt_responses.accept.accepted import Accepted
-    from trt_responses.run.parts import Parts
-    from trt_responses.store import Block, Records
-    from trt_responses.wire.items import SentItem
-
-    Json = dict[str, Any]
+Json = dict[str, Any]
 
 PREFIX = "conv"
 

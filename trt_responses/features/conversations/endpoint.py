@@ -5,12 +5,12 @@ Knows no store: what a conversation is, `features/conversations/conversations.py
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any, TypeVar
 
 import orjson
 from fastapi import APIRouter
-from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annotations
-from starlette.responses import Response  # noqa: TC002  # likewise
+from starlette.requests import Request  # FastAPI reads the annotations
+from starlette.responses import Response  # likewise
 
 from trt_responses.features.conversations.bodies import (
     ConversationChange,
@@ -25,14 +25,10 @@ from trt_responses.web.body import parsed, read_json
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import ColdRoute, Owner, replies
 from trt_responses.web.headers import ignored_header
+from trt_responses.web.shared import Shared
+from trt_responses.wire.base import Options
 
-if TYPE_CHECKING:
-    from typing import Any, TypeVar
-
-    from trt_responses.web.shared import Shared
-    from trt_responses.wire.base import Options
-
-    R = TypeVar("R", bound=Options)
+R = TypeVar("R", bound=Options)
 
 REFUSED = (400, 401, 403, 404, 413, 415, 503)
 

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from trt_responses.errors import NotFound
+from trt_responses.accept.accepted import Accepted
+from trt_responses.errors import ApiError, NotFound
 from trt_responses.feature import Step
 from trt_responses.features.conversations.conversations import conversation_of, grown
-from trt_responses.features.conversations.locks import locked
+from trt_responses.features.conversations.locks import HeldLock, Locks, locked
 from trt_responses.prompt.history import Prior
-from trt_responses.store import Record
+from trt_responses.run.commit import Write
+from trt_responses.run.draft import Draft
+from trt_responses.store import Record, Store
 from trt_responses.stores.whole import Lock
-
-if TYPE_CHECKING:
-    from trt_responses.accept.accepted import Accepted
-    from trt_responses.errors import ApiError
-    from trt_responses.features.conversations.locks import HeldLock, Locks
-    from trt_responses.run.commit import Write
-    from trt_responses.run.draft import Draft
-    from trt_responses.store import Store
-    from trt_responses.wire.response import Response
+from trt_responses.wire.response import Response
 
 
 class InConversations:

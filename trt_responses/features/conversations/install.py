@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from trt_responses.features.conversations.endpoint import ConversationRoutes
 from trt_responses.features.conversations.feature import InConversations
 from trt_responses.features.conversations.locks import Locks
-
-if TYPE_CHECKING:
-    from trt_responses.setup.server import Server
+from trt_responses.setup.server import Server
 
 
 def install(server: Server) -> None:

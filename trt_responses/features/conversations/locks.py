@@ -7,16 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 
 from trt_responses.errors import IN_PROGRESS_S, ApiError, InvalidRequest
+from trt_responses.stores.whole import Lock, WholeStore
 from trt_responses.tasks import beside
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from contextlib import AbstractAsyncContextManager
-
-    from trt_responses.stores.whole import Lock, WholeStore
 
 logger = logging.getLogger(__name__)
 

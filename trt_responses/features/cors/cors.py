@@ -6,19 +6,13 @@ Knows origins and headers; knows no route and no key, for a preflight carries no
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
+from starlette.requests import Request
 from starlette.responses import Response
 
 from trt_responses.web.endpoint import fault
-from trt_responses.web.headers import header, origin_refused
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from starlette.requests import Request
-
-    from trt_responses.web.headers import ReplyHeaders
+from trt_responses.web.headers import ReplyHeaders, header, origin_refused
 
 METHODS = "GET, HEAD, POST, DELETE"
 PREFLIGHT_S = 7200

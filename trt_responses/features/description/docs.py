@@ -6,22 +6,18 @@ import asyncio
 import html
 import json
 import shlex
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
-from fastapi import APIRouter
-from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annotations
+from fastapi import APIRouter, FastAPI
+from starlette.requests import Request  # FastAPI reads the annotations
 from starlette.responses import HTMLResponse, Response
 
 from trt_responses import __version__
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import Anybody, ColdRoute
+from trt_responses.web.headers import ReplyHeaders
 from trt_responses.wire.fields import FIELDS
-
-if TYPE_CHECKING:
-    from fastapi import FastAPI
-
-    from trt_responses.web.headers import ReplyHeaders
 
 ERROR = {
     "type": "object",

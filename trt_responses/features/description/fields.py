@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
 
 import orjson
 from fastapi import APIRouter
-from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annotations
-from starlette.responses import Response  # noqa: TC002  # likewise
+from starlette.requests import Request  # FastAPI reads the annotations
+from starlette.responses import Response  # likewise
 
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import ColdRoute, Owner, replies
+from trt_responses.web.headers import ReplyHeaders
+from trt_responses.wire.fields import Field
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from trt_responses.web.headers import ReplyHeaders
-    from trt_responses.wire.fields import Field
-
-    Tables = Mapping[str, Iterable[Field]]
-    """The fields of each endpoint."""
+Tables = Mapping[str, Iterable[Field]]
+"""The fields of each endpoint."""
 
 
 class Fields:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from trt_responses.accept.model_names import ModelNames
 from trt_responses.features.description.docs import Docs
 from trt_responses.features.description.fields import Fields
+from trt_responses.setup.server import Server
+from trt_responses.web.shared import Shared
 from trt_responses.wire.fields import FIELDS
-
-if TYPE_CHECKING:
-    from trt_responses.setup.server import Server
-    from trt_responses.web.shared import Shared
 
 
 def install(server: Server) -> None:

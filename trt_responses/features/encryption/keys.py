@@ -12,17 +12,14 @@ import hashlib
 import subprocess
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from trt_responses.errors import ApiError, StartupError
 from trt_responses.settings import PREFIX
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 MARK = b"\xe1"
 """The first byte of a sealed text, and of nothing that is stored in clear."""

@@ -11,10 +11,9 @@ from base64 import b64decode, b64encode
 from dataclasses import replace
 from functools import partial
 from struct import Struct
-from typing import TYPE_CHECKING
 
-from trt_responses.features.encryption.keys import MARK, mark_of, tampered
-from trt_responses.store import Block, Job, Record
+from trt_responses.features.encryption.keys import MARK, Cipher, StoreKeys, mark_of, tampered
+from trt_responses.store import Block, Found, Job, Record
 from trt_responses.stores.around import Around
 from trt_responses.stores.at_rest.blocks import DIGEST_BYTES, Packed, all_unpacked
 from trt_responses.stores.at_rest.compress import LARGE_BYTES, gently, squeeze, stretch
@@ -22,12 +21,7 @@ from trt_responses.stores.at_rest.frames import END, after
 from trt_responses.stores.at_rest.record import SEAL_BYTES, at_rest, checked, whole
 from trt_responses.stores.cache import BlockCache
 from trt_responses.stores.limits import MIB
-from trt_responses.stores.whole import Frames, Usage
-
-if TYPE_CHECKING:
-    from trt_responses.features.encryption.keys import Cipher, StoreKeys
-    from trt_responses.store import Found
-    from trt_responses.stores.whole import Lock, Spell, Standing, WholeStore
+from trt_responses.stores.whole import Frames, Lock, Spell, Standing, Usage, WholeStore
 
 CACHE_BYTES = 16 * MIB
 SEALED_FRAMES = b"~"

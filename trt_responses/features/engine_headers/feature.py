@@ -4,19 +4,15 @@ to, and whose it is. Values are digests: no name of a client leaves the server.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING
 
+from trt_responses.accept.accepted import Accepted
 from trt_responses.feature import Step
 from trt_responses.frozen import replace
+from trt_responses.run.draft import Draft
 from trt_responses.run.origin import ORIGIN
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from trt_responses.accept.accepted import Accepted
-    from trt_responses.run.draft import Draft
-    from trt_responses.store import Block
+from trt_responses.store import Block
 
 DIGEST_BYTES = 16
 

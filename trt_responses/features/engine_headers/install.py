@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from trt_responses.features.engine_headers.feature import EngineHeaders
 from trt_responses.features.engine_headers.settings import EngineHeaderSettings
-
-if TYPE_CHECKING:
-    from trt_responses.setup.server import Server
+from trt_responses.setup.server import Server
 
 
 def install(server: Server) -> None:

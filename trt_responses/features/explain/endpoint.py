@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable
+from typing import Annotated
 
 import orjson
 from fastapi import APIRouter, Query
-from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annotations
-from starlette.responses import Response  # noqa: TC002  # likewise
+from starlette.requests import Request  # FastAPI reads the annotations
+from starlette.responses import Response  # likewise
 
+from trt_responses.dialect import Dialect
 from trt_responses.errors import Forbidden, NotFound
 from trt_responses.features.explain.explain import Explainer
 from trt_responses.features.explain.explanations import Explanations
@@ -17,12 +19,7 @@ from trt_responses.features.explain.transcript import written
 from trt_responses.features.run_traces.settings import TraceSettings
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import ColdRoute, Owner, replies
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from trt_responses.dialect import Dialect
-    from trt_responses.web.shared import Shared
+from trt_responses.web.shared import Shared
 
 Name = Annotated[str | None, Query(pattern="^[a-z0-9_]{1,64}$")]
 

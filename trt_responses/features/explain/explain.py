@@ -5,26 +5,22 @@ Knows traces and the dialect; knows no HTTP and no engine.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
+from trt_responses.dialect import Dialect
 from trt_responses.errors import Forbidden
+from trt_responses.features.explain.explanations import Outline
 from trt_responses.features.explain.transcript import transcript_of
+from trt_responses.features.run_traces.trace import SegmentTrace
 from trt_responses.frozen import dataclass
-from trt_responses.language.fragments import Closed, Opened, Repaired, Text
+from trt_responses.language.fragments import Closed, Fragment, Opened, Repaired, Text
 from trt_responses.language.reader import ReaderOptions
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from trt_responses.dialect import Dialect
-    from trt_responses.features.explain.explanations import Outline
-    from trt_responses.features.run_traces.trace import SegmentTrace
-    from trt_responses.language.fragments import Fragment
-
-    Json = dict[str, Any]
+Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

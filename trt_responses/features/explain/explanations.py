@@ -7,18 +7,13 @@ nothing. What a client did not let us store is not kept here either.
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
-from trt_responses.features.run_traces.trace import trace_of
+from trt_responses.features.run_traces.trace import Trace, trace_of
 from trt_responses.frozen import dataclass
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from trt_responses.features.run_traces.trace import Trace
-    from trt_responses.language.fragments import RepairKind
-    from trt_responses.run.facts import RunFacts
-    from trt_responses.wire.response import ResponseStatus
+from trt_responses.language.fragments import RepairKind
+from trt_responses.run.facts import RunFacts
+from trt_responses.wire.response import ResponseStatus
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from trt_responses.features.explain.endpoint import Explain
 from trt_responses.features.explain.explanations import Explanations
 from trt_responses.features.explain.settings import ExplainNumbers
 from trt_responses.features.run_traces.settings import TraceSettings
-
-if TYPE_CHECKING:
-    from trt_responses.setup.server import Server
+from trt_responses.setup.server import Server
 
 
 def install(server: Server) -> None:

@@ -9,12 +9,17 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
+from trt_responses.dialect import Dialect
 from trt_responses.errors import ApiError, InvalidRequest
+from trt_responses.features.explain.explanations import Outline
+from trt_responses.features.run_traces.trace import Trace
+from trt_responses.language.reader import Reader
 from trt_responses.log.item_events import Callee
 from trt_responses.log.log import Cursor, Log
 from trt_responses.log.machine import Machine
@@ -25,15 +30,7 @@ from trt_responses.wire import events as e
 from trt_responses.wire.response import Response
 from trt_responses.wire.tools import TOOLS
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from trt_responses.dialect import Dialect
-    from trt_responses.features.explain.explanations import Outline
-    from trt_responses.features.run_traces.trace import Trace
-    from trt_responses.language.reader import Reader
-
-    Json = dict[str, Any]
+Json = dict[str, Any]
 
 CALL_KEYS = (
     *("phase", "call_id", "name", "arguments", "input", "action", "operation"),

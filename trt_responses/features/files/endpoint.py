@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping
+from typing import Annotated
 
 import orjson
 from fastapi import APIRouter
 from pydantic import BeforeValidator, Field
-from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annotations
+from starlette.requests import Request  # FastAPI reads the annotations
 from starlette.responses import Response, StreamingResponse
 
-from trt_responses.errors import StoreUnavailable, invalid_value, unsupported_value
-from trt_responses.features.files.files import LONGEST_S, SHORTEST_S
+from trt_responses.errors import ApiError, StoreUnavailable, invalid_value, unsupported_value
+from trt_responses.features.files.files import LONGEST_S, SHORTEST_S, Facts, Files, Incoming
 from trt_responses.features.forms.form import Form, malformed, missing
 from trt_responses.features.listing.listing import Order, Page, page_of
 from trt_responses.features.listing.pieces import in_threads
@@ -22,13 +23,7 @@ from trt_responses.web.body import LENGTH_DIGITS, too_large
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import ColdRoute, Owner, replies
 from trt_responses.web.headers import header, ignored_header
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from trt_responses.errors import ApiError
-    from trt_responses.features.files.files import Facts, Files, Incoming
-    from trt_responses.web.shared import Shared
+from trt_responses.web.shared import Shared
 
 PURPOSES = ("user_data", "assistants", "batch")
 FIELD_BYTES = 256

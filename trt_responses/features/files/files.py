@@ -13,8 +13,10 @@ import hashlib
 import os
 import re
 import secrets
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol, runtime_checkable
 
 import orjson
 
@@ -23,13 +25,8 @@ from trt_responses.files import make_private
 from trt_responses.frozen import dataclass
 from trt_responses.tools.containers import Upload
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Mapping
-    from pathlib import Path
-    from typing import BinaryIO
-
-    Facts = dict[str, Any]
-    """A file as the API gives it."""
+Facts = dict[str, Any]
+"""A file as the API gives it."""
 
 BLOCK_BYTES = 1024 * 1024
 """Of a file that is sealed, read or written at once."""

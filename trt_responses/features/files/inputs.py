@@ -5,18 +5,13 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from trt_responses.accept.accepted import Accepted, BuiltInTool
 from trt_responses.errors import InvalidRequest
 from trt_responses.feature import Step
-from trt_responses.tools.containers import name_beside
-from trt_responses.wire.items import InputMessage, ItemPlace, MediaPart, TextPart
-
-if TYPE_CHECKING:
-    from trt_responses.accept.accepted import Accepted, BuiltInTool
-    from trt_responses.run.draft import Draft
-    from trt_responses.tools.containers import Uploads
-    from trt_responses.wire.items import SentItem
+from trt_responses.run.draft import Draft
+from trt_responses.tools.containers import Uploads, name_beside
+from trt_responses.wire.items import InputMessage, ItemPlace, MediaPart, SentItem, TextPart
 
 COPIED = "[The file {!r} is in the working directory of the tool {}.]"
 

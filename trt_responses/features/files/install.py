@@ -5,17 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import TYPE_CHECKING
 
 from trt_responses.features.files.endpoint import FileRoutes
 from trt_responses.features.files.files import Bounds, Files, Retaining, Sealing
 from trt_responses.features.files.inputs import InputFiles
 from trt_responses.features.files.settings import FileSettings
+from trt_responses.setup.server import Server
 from trt_responses.tasks import beside
 from trt_responses.tools.containers import containers_of
-
-if TYPE_CHECKING:
-    from trt_responses.setup.server import Server
 
 SWEEP_S = 3600.0
 """An expired file is not served meanwhile."""

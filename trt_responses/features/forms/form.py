@@ -5,15 +5,12 @@ Knows bytes only: no request and no file.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from email.message import Message
 from email.utils import collapse_rfc2231_value
-from typing import TYPE_CHECKING
 
 from trt_responses.errors import InvalidRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 MOST_PARTS = 8
 """Parts of a form that are read; later ones are ignored."""

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 from trt_responses.features.guides.steering import GuidedSteering
-
-if TYPE_CHECKING:
-    from trt_responses.setup.server import Server
+from trt_responses.setup.server import Server
 
 
 def install(server: Server) -> None:

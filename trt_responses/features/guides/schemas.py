@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
+from trt_responses.accept.accepted import Tool
 from trt_responses.errors import InvalidRequest
 from trt_responses.steering.tools import WRAPPED
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from trt_responses.accept.accepted import Tool
 
 
 def schema_of(tool: Tool) -> tuple[Mapping[str, object], str]:

@@ -5,21 +5,18 @@ No route asks for a key or looks at Host: probes come with the pod's address and
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import orjson
 from fastapi import APIRouter
-from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annotations
-from starlette.responses import Response  # noqa: TC002  # likewise
+from starlette.requests import Request  # FastAPI reads the annotations
+from starlette.responses import Response  # likewise
 
+from trt_responses.features.health.health import Health, Report
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import Anybody, ColdRoute, replies
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from trt_responses.features.health.health import Health, Report
-    from trt_responses.web.headers import ReplyHeaders
+from trt_responses.web.headers import ReplyHeaders
 
 
 class HealthChecks:

@@ -6,16 +6,12 @@ Knows the server's way, its engine and the line before it; knows no HTTP.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
+from trt_responses.engine import Engine
 from trt_responses.frozen import dataclass
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from trt_responses.engine import Engine
-    from trt_responses.health.lifecycle import Lifecycle, State
-    from trt_responses.run.admission import Admission
+from trt_responses.health.lifecycle import Lifecycle, State
+from trt_responses.run.admission import Admission
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from trt_responses.features.health.endpoint import HealthChecks
 from trt_responses.features.health.health import Health
-
-if TYPE_CHECKING:
-    from trt_responses.setup.server import Server
+from trt_responses.setup.server import Server
 
 
 def install(server: Server) -> None:

@@ -7,10 +7,11 @@ blocks; knows no tool and no run.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import orjson
 
+from trt_responses.accept.accepted import Accepted
 from trt_responses.errors import InvalidRequest, invalid_value
 from trt_responses.features.hosted_tools.loop import Approved
 from trt_responses.features.tool_items.items import (
@@ -19,15 +20,9 @@ from trt_responses.features.tool_items.items import (
     McpCall,
     McpListTools,
 )
-from trt_responses.stores.whole import Lock
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-
-    from trt_responses.accept.accepted import Accepted
-    from trt_responses.store import Block
-    from trt_responses.stores.whole import WholeStore
-    from trt_responses.wire.items import SentItem
+from trt_responses.store import Block
+from trt_responses.stores.whole import Lock, WholeStore
+from trt_responses.wire.items import SentItem
 
 REMEMBERED_S = 30 * 86_400.0
 """Seconds for which a used approval is remembered."""

@@ -10,27 +10,23 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal
 from urllib.parse import quote, urlsplit
 
 import orjson
 
 from trt_responses.features.tool_items.output import ContainerFileCitation
 from trt_responses.frozen import dataclass, replace
+from trt_responses.log.item_events import NewStep
 from trt_responses.tokens.pieces import escaped
+from trt_responses.tools.containers import WrittenFile
+from trt_responses.tools.session import Source
 from trt_responses.wire.events import FolderEvent, OfContent
-from trt_responses.wire.output import OutputItem, OutputMessage, UrlCitation
+from trt_responses.wire.output import Annotation, OutputItem, OutputMessage, Phase, UrlCitation
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from trt_responses.log.item_events import NewStep
-    from trt_responses.tools.containers import WrittenFile
-    from trt_responses.tools.session import Source
-    from trt_responses.wire.output import Annotation, Phase
-
-    FindSource = Callable[[int, int], Source | None]
-    """Where a line of the display with a cursor stands; None for what was never shown."""
+FindSource = Callable[[int, int], Source | None]
+"""Where a line of the display with a cursor stands; None for what was never shown."""
 
 MARK = re.compile("【([0-9]{1,4})†L([0-9]{1,7})(?:[-–—]L?([0-9]{1,7}))?】")
 BEGUN = re.compile("【(?:[0-9]{1,4}(?:†(?:L(?:[0-9]{1,7}(?:[-–—](?:L?[0-9]{0,7})?)?)?)?)?)?$")

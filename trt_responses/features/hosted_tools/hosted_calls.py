@@ -8,20 +8,17 @@ The tool loop decides when a call is run, and where.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from trt_responses.features.tool_items.custom_input import Unwrapper
 from trt_responses.features.tool_items.events import HostedStep
 from trt_responses.log.item_events import FolderCall
+from trt_responses.log.machine import Mint
 from trt_responses.wire import events as e
 from trt_responses.wire import output as o
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from trt_responses.log.machine import Mint
-
-    Item = Callable[["HostedCall", str, "Outcome"], o.OutputHostedCall]
+Item = Callable[["HostedCall", str, "Outcome"], o.OutputHostedCall]
 
 NOTHING: Mapping[str, Any] = {}
 NO_STEPS: Mapping[o.HostedStatus, str] = {}

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol, runtime_checkable
 
 from trt_responses.features.hosted_tools.feature import HostedTools
 from trt_responses.features.hosted_tools.tools import CHOICES as HOSTED_CHOICES
 from trt_responses.features.hosted_tools.tools import TOOLS as HOSTED
+from trt_responses.setup.server import Server
+from trt_responses.tool import Tool
 from trt_responses.wire.choice import CHOICES
 from trt_responses.wire.tools import TOOLS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from trt_responses.setup.server import Server
-    from trt_responses.tool import Tool
 
 PLACES: Mapping[str, Mapping[str, Any]] = {
     "code_interpreter": {"container": {"type": "auto"}},

@@ -9,31 +9,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, NamedTuple
+from array import array
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import NamedTuple
 
+from trt_responses.dialect import Answered
 from trt_responses.errors import InvalidRequest
 from trt_responses.features.hosted_tools.hosted_calls import ROWS, Outcome, Runner
 from trt_responses.features.hosted_tools.kinds import KINDS, tell_listing
+from trt_responses.features.hosted_tools.used import UsedTool
 from trt_responses.features.turn_usage.usage import usage_by_turn
 from trt_responses.language.messages import Message
-from trt_responses.language.reader import Span
+from trt_responses.language.reader import Reader, Span
 from trt_responses.language.steering import Free
-from trt_responses.run.turns import ToolRun, Turn
+from trt_responses.log.fold import Output
+from trt_responses.run.generation import Generation
+from trt_responses.run.turns import ToolRun, Turn, Turns
 from trt_responses.tool import ToolAnswer, ToolCall
-
-if TYPE_CHECKING:
-    from array import array
-    from collections.abc import Callable, Collection, Mapping, Sequence
-
-    from trt_responses.dialect import Answered
-    from trt_responses.features.hosted_tools.used import UsedTool
-    from trt_responses.language.reader import Reader
-    from trt_responses.log.fold import Output
-    from trt_responses.run.generation import Generation
-    from trt_responses.run.turns import Turns
-    from trt_responses.tools.session import Listing
-    from trt_responses.wire.output import HostedStatus
-    from trt_responses.wire.response import Usage
+from trt_responses.tools.session import Listing
+from trt_responses.wire.output import HostedStatus
+from trt_responses.wire.response import Usage
 
 logger = logging.getLogger(__name__)
 

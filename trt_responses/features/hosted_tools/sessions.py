@@ -9,15 +9,18 @@ import asyncio
 import logging
 from array import array
 from collections import OrderedDict
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace as replace_slots
 from functools import partial
 from itertools import chain
 from operator import is_
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import orjson
 
+from trt_responses.accept.accepted import Accepted, BuiltInTool, ToolChoice
 from trt_responses.accept.accepted import Tool as OfferedTool
+from trt_responses.dialect import Lexicon
 from trt_responses.errors import InvalidRequest, unsupported_value
 from trt_responses.features.hosted_tools.citations import CitationText, CitedText, FileCitations
 from trt_responses.features.hosted_tools.used import Both, Opened, UsedTools, function_of
@@ -25,23 +28,15 @@ from trt_responses.frozen import replace
 from trt_responses.language.messages import FUNCTIONS
 from trt_responses.log.item_events import Callee
 from trt_responses.schema.closed import closed
+from trt_responses.store import Block
 from trt_responses.tasks import give_way
-from trt_responses.tools.containers import containers_of
-from trt_responses.tools.session import NO_ITEMS
+from trt_responses.tool import Opening, Recipient, Session, Tool
+from trt_responses.tools.containers import WrittenFile, containers_of
+from trt_responses.tools.session import NO_ITEMS, Listing
 from trt_responses.wire.known_tools import Known
+from trt_responses.wire.output import Phase
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-
-    from trt_responses.accept.accepted import Accepted, BuiltInTool, ToolChoice
-    from trt_responses.dialect import Lexicon
-    from trt_responses.store import Block
-    from trt_responses.tool import Opening, Recipient, Session, Tool
-    from trt_responses.tools.containers import WrittenFile
-    from trt_responses.tools.session import Listing
-    from trt_responses.wire.output import Phase
-
-    Json = dict[str, Any]
+Json = dict[str, Any]
 
 logger = logging.getLogger(__name__)
 

@@ -6,19 +6,15 @@ Knows the seam of tools; knows no run and no concrete tool.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from trt_responses.features.hosted_tools.hosted_calls import Runner
 from trt_responses.language.messages import FUNCTIONS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from trt_responses.log.machine import NewCall
-    from trt_responses.tool import Function, Session, Tool
+from trt_responses.log.machine import NewCall
+from trt_responses.tool import Function, Session, Tool
 
 NO_CALLS: Mapping[str, NewCall] = {}
 

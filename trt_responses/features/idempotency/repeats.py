@@ -12,17 +12,13 @@ import asyncio
 import hashlib
 import logging
 from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
 from trt_responses.errors import InvalidRequest
+from trt_responses.run.run import Run
+from trt_responses.run.runs import Runs
 from trt_responses.web.repeats import Joined
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-
-    from trt_responses.run.run import Run
-    from trt_responses.run.runs import Runs
 
 logger = logging.getLogger(__name__)
 

@@ -6,25 +6,21 @@ Both are ours. Knows a run that is over, and the dialect.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Literal, get_args
 
+from trt_responses.accept.accepted import Accepted
+from trt_responses.dialect import Dialect
 from trt_responses.errors import Forbidden
 from trt_responses.feature import Step
 from trt_responses.features.run_traces.trace import trace_of
 from trt_responses.frozen import dataclass, replace
+from trt_responses.run.draft import Draft
+from trt_responses.run.facts import RunFacts
+from trt_responses.run.run import Run
 from trt_responses.wire.response import Response
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from trt_responses.accept.accepted import Accepted
-    from trt_responses.dialect import Dialect
-    from trt_responses.run.draft import Draft
-    from trt_responses.run.facts import RunFacts
-    from trt_responses.run.run import Run
-
-    Json = dict[str, Any]
+Json = dict[str, Any]
 
 Included = Literal["metrics", "messages"]
 INCLUDED: tuple[Included, ...] = get_args(Included)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 from trt_responses.accept.echo import NO_REASONING, NO_TEXT
 from trt_responses.wire.base import ClientObject, ListOf
 from trt_responses.wire.choice import Effort, TextFormat
 from trt_responses.wire.past_calls import Amending
+from trt_responses.wire.request import Request
 from trt_responses.wire.tools import Tool
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from trt_responses.wire.request import Request
 
 
 class AdditionalTools(Amending):

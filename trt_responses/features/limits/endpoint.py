@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import orjson
 from fastapi import APIRouter
-from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annotations
-from starlette.responses import Response  # noqa: TC002  # likewise
+from starlette.requests import Request  # FastAPI reads the annotations
+from starlette.responses import Response  # likewise
 
 from trt_responses.errors import ApiError
 from trt_responses.features.limits.audit import Audit

@@ -10,20 +10,14 @@ import asyncio
 import fcntl
 import logging
 import os
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from trt_responses.features.limits.keys import KeyFault, read_keys, write_keys
+from trt_responses.features.limits.audit import Audit
+from trt_responses.features.limits.keys import Key, KeyFault, KeyRing, read_keys, write_keys
 from trt_responses.files import close_to_others, make_private
 from trt_responses.tasks import beside
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Sequence
-    from contextlib import AbstractAsyncContextManager
-
-    from trt_responses.features.limits.audit import Audit
-    from trt_responses.features.limits.keys import Key, KeyRing
 
 logger = logging.getLogger(__name__)
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from trt_responses.features.limits.counts import Level
+from trt_responses.features.limits.counts import Level
 
 MINUTE_S = 60.0
 

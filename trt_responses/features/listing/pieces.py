@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator, Generator
 from threading import Lock
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Generator
 
 SENT_BYTES = 128 * 1024
 """A client that has left keeps one of these until Python next looks for cycles."""

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import BeforeValidator, Field
+from starlette.requests import Request
 
 from trt_responses.web.headers import ignored_header
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
 
 IGNORED = ("include", "include[]", "include_obfuscation")
 MAX_LIMIT = 100

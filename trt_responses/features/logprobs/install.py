@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from trt_responses.accept.accepted import Accepted
 from trt_responses.errors import unsupported_value
 from trt_responses.feature import Step
 from trt_responses.features.logprobs.reader import ScoredReader, ScoredSink
+from trt_responses.run.draft import Draft
+from trt_responses.setup.server import Server
 from trt_responses.wire.judge import LOGPROBS
-
-if TYPE_CHECKING:
-    from trt_responses.accept.accepted import Accepted
-    from trt_responses.run.draft import Draft
-    from trt_responses.setup.server import Server
 
 
 def install(server: Server) -> None:

@@ -6,18 +6,14 @@ held back is returned once, with all its tokens.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from trt_responses.language.fragments import Closed, Opened, Scored, Text
+from trt_responses.engine import Chunk, Logprob
+from trt_responses.language.fragments import Closed, Fragment, Opened, Scored, Text
+from trt_responses.language.reader import Reader
 from trt_responses.run.sink import Sink
 from trt_responses.wire.output import TokenLogprob, TopLogprob
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from trt_responses.engine import Chunk, Logprob
-    from trt_responses.language.fragments import Fragment
-    from trt_responses.language.reader import Reader
 
 LEAST = -9999.0
 """The log probability of an impossible token: JSON has no infinity."""

@@ -6,16 +6,13 @@ and `merge.py` the long ones. The ids are exact.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from array import array
+from collections.abc import Callable, Generator, Sequence
 
 from trt_responses.errors import refuse_longer
 from trt_responses.features.long_runs.merge import LongRun
 from trt_responses.features.long_runs.pretokens import PIECE, Scanner, Shapes, looks_ahead
 from trt_responses.tokens.cuts import BLOCK
-
-if TYPE_CHECKING:
-    from array import array
-    from collections.abc import Callable, Generator, Sequence
 
 LONG = 2 * BLOCK + 4
 """Length from which `merge.py` merges a pre-token: 0.1 ms of openai-harmony's quadratic time."""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from hmac import compare_digest
-from typing import TYPE_CHECKING
 
 from fastapi import APIRouter
-from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annotations
+from starlette.requests import Request  # FastAPI reads the annotations
 from starlette.responses import PlainTextResponse, Response
 
 from trt_responses.errors import Unauthorized
@@ -16,9 +15,7 @@ from trt_responses.features.metrics.settings import MetricSettings
 from trt_responses.web.framework import Anybody, ColdRoute, replies
 from trt_responses.web.guard import key_of
 from trt_responses.web.headers import header
-
-if TYPE_CHECKING:
-    from trt_responses.web.shared import Shared
+from trt_responses.web.shared import Shared
 
 OPEN_METRICS = "application/openmetrics-text"
 OPEN_METRICS_TYPE = f"{OPEN_METRICS}; version=1.0.0; charset=utf-8"

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
+
+from starlette.types import Scope
 
 from trt_responses import __version__
 from trt_responses.features.health.health import Health
@@ -14,15 +17,9 @@ from trt_responses.features.metrics.metrics import Metrics
 from trt_responses.features.metrics.requests import facts_of
 from trt_responses.features.metrics.statistics import Statistics
 from trt_responses.features.metrics.token_gaps import TokenGaps
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from starlette.types import Scope
-
-    from trt_responses.setup.server import Server
-    from trt_responses.stores.whole import WholeStore
-    from trt_responses.tool import Tool
+from trt_responses.setup.server import Server
+from trt_responses.stores.whole import WholeStore
+from trt_responses.tool import Tool
 
 
 @runtime_checkable

@@ -7,11 +7,9 @@ finished runs and requests; the core knows nothing of it.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from trt_responses.features.metrics.requests import RequestFacts
-    from trt_responses.run.facts import RunFacts
+from trt_responses.features.metrics.requests import RequestFacts
+from trt_responses.run.facts import RunFacts
 
 logger = logging.getLogger("trt_responses.requests")
 

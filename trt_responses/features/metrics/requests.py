@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from starlette.types import Scope
+from starlette.types import Scope
 
-    from trt_responses.run.run import Run
+from trt_responses.run.run import Run
 
 UNKNOWN = "unknown"
 CLIENT_LEFT = 499

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trt_responses.apis.kserve.bodies import UNNUMBERED
 from trt_responses.features.rollout.loaded import number_in
-
-if TYPE_CHECKING:
-    from trt_responses.run.facts import RunFacts
+from trt_responses.run.facts import RunFacts
 
 DURATIONS = (
     "success",

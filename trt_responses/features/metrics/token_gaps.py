@@ -9,16 +9,12 @@ would cost 2 % of a token. Knows counts and times; knows no run.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from contextlib import AbstractAsyncContextManager
 
+from trt_responses.features.metrics.families import Histogram
+from trt_responses.run.facts import Progress, RunFacts
 from trt_responses.tasks import beside
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from contextlib import AbstractAsyncContextManager
-
-    from trt_responses.features.metrics.families import Histogram
-    from trt_responses.run.facts import Progress, RunFacts
 
 COUNT_EVERY_S = 0.1
 

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import orjson
 from fastapi import APIRouter
-from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annotations
-from starlette.responses import Response  # noqa: TC002  # likewise
+from starlette.requests import Request  # FastAPI reads the annotations
+from starlette.responses import Response  # likewise
 
+from trt_responses.accept.model_names import ModelNames
+from trt_responses.setup.server import Server
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import ColdRoute, Owner, replies
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from trt_responses.accept.model_names import ModelNames
-    from trt_responses.setup.server import Server
-    from trt_responses.web.headers import ReplyHeaders
+from trt_responses.web.headers import ReplyHeaders
 
 
 def install(server: Server) -> None:

@@ -6,19 +6,15 @@ stream satisfies both. It has functions alone for tools.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import orjson
 
 from trt_responses.errors import Unsupported, unsupported_value
 from trt_responses.wire.dialect import Dialect
-from trt_responses.wire.tools import FunctionTool, OtherTool
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from trt_responses.wire.events import Event
-    from trt_responses.wire.tools import Tool
+from trt_responses.wire.events import Event
+from trt_responses.wire.tools import FunctionTool, OtherTool, Tool
 
 NAMES = {
     "response.reasoning_text.delta": "response.reasoning.delta",

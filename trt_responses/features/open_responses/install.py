@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from trt_responses.features.open_responses.dialect import OPEN_RESPONSES
+from trt_responses.setup.server import Server
 from trt_responses.wire.dialect import DIALECTS
-
-if TYPE_CHECKING:
-    from trt_responses.setup.server import Server
 
 
 def install(_: Server) -> None:

@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Generator
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import orjson
 from fastapi import APIRouter
-from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annotations
+from starlette.requests import Request  # FastAPI reads the annotations
 from starlette.responses import Response, StreamingResponse
 
 from trt_responses.features.limits.audit import Audit
 from trt_responses.features.limits.endpoint import note
 from trt_responses.features.listing.listing import whole
 from trt_responses.features.listing.pieces import in_threads
+from trt_responses.setup.server import Server
 from trt_responses.store import Job, Record
 from trt_responses.stores.whole import whole_store
 from trt_responses.tools.containers import containers_of
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import Admin, ColdRoute, replies
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Generator
-
-    from trt_responses.setup.server import Server
-    from trt_responses.web.shared import Shared
+from trt_responses.web.shared import Shared
 
 LINES = "application/x-ndjson"
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from trt_responses.features.guides.harmony_turns import steer
 from trt_responses.features.parallel_calls.parallel_calls import ParallelCalls
 from trt_responses.harmony.dialect import Harmony
-
-if TYPE_CHECKING:
-    from trt_responses.setup.server import Server
+from trt_responses.setup.server import Server
 
 
 def install(server: Server) -> None:

@@ -4,16 +4,13 @@ in the words of another server."""
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from trt_responses.accept.accepted import Accepted, AnswerFormat
 from trt_responses.feature import Step
 from trt_responses.features.peer_words.sampling import NOTHING, SamplingStep, sampling_of
 from trt_responses.features.peer_words.words import FIELDS, answer_of, check_alone
-
-if TYPE_CHECKING:
-    from trt_responses.accept.accepted import Accepted, AnswerFormat
-    from trt_responses.run.draft import Draft
-    from trt_responses.setup.server import Server
+from trt_responses.run.draft import Draft
+from trt_responses.setup.server import Server
 
 
 def install(server: Server) -> None:

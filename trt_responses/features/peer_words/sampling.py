@@ -6,19 +6,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from trt_responses.engine import CONTINUATION_PRIORITY, Chunk
+from trt_responses.engine import CONTINUATION_PRIORITY, Chunk, Engine, GenerateOptions, Handle, Sink
 from trt_responses.errors import ApiError, invalid_value, unsupported_value
 from trt_responses.feature import Step
 from trt_responses.language.steering import Free
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from trt_responses.engine import Engine, GenerateOptions, Handle, Sink
-    from trt_responses.run.draft import Draft
+from trt_responses.run.draft import Draft
 
 MOST_STOPS, MOST_BIASES = 64, 1024
 BAN = -100.0

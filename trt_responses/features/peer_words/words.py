@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from trt_responses.accept.accepted import AnswerFormat
 from trt_responses.errors import InvalidRequest, invalid_value, unsupported_value
 from trt_responses.wire.fields import Field, nothing
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    Read = Callable[[str, Any], AnswerFormat]
+Read = Callable[[str, Any], AnswerFormat]
 
 MOST_CHOICES = 1000
 

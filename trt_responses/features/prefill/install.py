@@ -6,18 +6,14 @@ conversation before its first question.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from trt_responses.accept.accepted import Accepted
+from trt_responses.engine import Chunk
 from trt_responses.feature import Step
+from trt_responses.run.draft import Draft
 from trt_responses.run.ending import End, end_of
 from trt_responses.run.generation import Generation
 from trt_responses.run.sink import Sink
-
-if TYPE_CHECKING:
-    from trt_responses.accept.accepted import Accepted
-    from trt_responses.engine import Chunk
-    from trt_responses.run.draft import Draft
-    from trt_responses.setup.server import Server
+from trt_responses.setup.server import Server
 
 TOKENS = 1
 """The tokens to generate: an engine reads a prompt in order to write, so the least possible; they

@@ -7,21 +7,17 @@ from __future__ import annotations
 
 import inspect
 import json
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trt_responses.errors import ApiError
 from trt_responses.features.programs import inside
 from trt_responses.features.programs.calls import PROGRAM, code_in
+from trt_responses.features.programs.history import Recorded
 from trt_responses.features.programs.items import NAME
-from trt_responses.tool import Opening, Recipient, ToolAnswer, ToolCall
+from trt_responses.tool import Opening, Recipient, Tool, ToolAnswer, ToolCall
 from trt_responses.tools.containers import containers_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from trt_responses.features.programs.history import Recorded
-    from trt_responses.tool import Tool
 
 SOURCE = inspect.getsource(inside)
 OPTIONS = {"container": {"type": "auto"}}

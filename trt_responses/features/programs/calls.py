@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pydantic_core import from_json
 
-from trt_responses.features.hosted_tools.hosted_calls import Row
+from trt_responses.features.hosted_tools.hosted_calls import HostedCall, Outcome, Row
 from trt_responses.features.programs import output as po
 from trt_responses.features.tool_items.events import CustomInputDelta, CustomInputDone
 from trt_responses.features.tool_items.output import OutputCustomCall
 from trt_responses.frozen import replace
-from trt_responses.log.item_events import FolderCall
+from trt_responses.log.item_events import Callee, FolderCall, Mint
 from trt_responses.wire import events as e
 from trt_responses.wire import output as o
-
-if TYPE_CHECKING:
-    from trt_responses.features.hosted_tools.hosted_calls import HostedCall, Outcome
-    from trt_responses.log.item_events import Callee, Mint
 
 PROGRAM, LATER_RESULT = "program", "program_output"
 

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import orjson
 
+from trt_responses.accept.accepted import Accepted
 from trt_responses.errors import invalid_value
 from trt_responses.language.messages import FUNCTIONS
 from trt_responses.prompt.conversation import callee_of
+from trt_responses.store import Block
 from trt_responses.wire.items import ItemReference
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from trt_responses.accept.accepted import Accepted
-    from trt_responses.store import Block
-
-    Item = Mapping[str, Any]
+Item = Mapping[str, Any]
 
 TYPES = (
     *("function_call", "custom_tool_call", "function_call_output", "custom_tool_call_output"),

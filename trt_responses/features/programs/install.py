@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from trt_responses.features.hosted_tools.hosted_calls import ROWS
 from trt_responses.features.programs.calls import ROWS as PROGRAM_ROWS
 from trt_responses.features.programs.feature import ProgrammaticTools
 from trt_responses.features.programs.items import ITEMS, NAME, ProgramChoice, ProgramTool
+from trt_responses.setup.server import Server
 from trt_responses.wire.choice import CHOICES
 from trt_responses.wire.past_calls import KINDS
 from trt_responses.wire.tools import TOOLS
-
-if TYPE_CHECKING:
-    from trt_responses.setup.server import Server
 
 
 def install(server: Server) -> None:

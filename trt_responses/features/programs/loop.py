@@ -6,31 +6,26 @@ of the calls that it has made: nothing of it is kept but its items.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
 from trt_responses.features.hosted_tools.hosted_calls import Outcome, Runner
 from trt_responses.features.hosted_tools.loop import ToolLoop
+from trt_responses.features.hosted_tools.used import UsedTool
+from trt_responses.features.programs.box import Programs
 from trt_responses.features.programs.calls import LATER_RESULT, ProgramsToolCall
+from trt_responses.features.programs.history import Waiting
 from trt_responses.features.programs.items import NAME, written
 from trt_responses.features.programs.output import Caller
 from trt_responses.language.messages import FUNCTIONS
 from trt_responses.language.reader import Span
 from trt_responses.language.steering import Free
+from trt_responses.log.item_events import Callee
+from trt_responses.run.draft import Draft
 from trt_responses.run.ending import End
+from trt_responses.run.generation import Generation
 from trt_responses.run.turns import Turn
-from trt_responses.tool import ToolCall
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from trt_responses.features.hosted_tools.used import UsedTool
-    from trt_responses.features.programs.box import Programs
-    from trt_responses.features.programs.history import Waiting
-    from trt_responses.log.item_events import Callee
-    from trt_responses.run.draft import Draft
-    from trt_responses.run.generation import Generation
-    from trt_responses.tool import ToolAnswer
+from trt_responses.tool import ToolAnswer, ToolCall
 
 RECIPIENT, CHANNEL = FUNCTIONS + NAME, "commentary"
 

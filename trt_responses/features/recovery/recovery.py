@@ -9,21 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+from trt_responses.engine import Engine, Loss
 from trt_responses.errors import EngineLost
 from trt_responses.features.recovery.rest import rest_of
+from trt_responses.language.steering import Segment
 from trt_responses.run.ending import End
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-
-    from trt_responses.engine import Engine, Loss
-    from trt_responses.language.steering import Segment
-    from trt_responses.run.generation import Generation
+from trt_responses.run.generation import Generation
 
 logger = logging.getLogger(__name__)
 

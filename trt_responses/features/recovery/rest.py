@@ -5,22 +5,18 @@ Knows the life of a generation; knows neither why the engine went, nor how long 
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from trt_responses.engine import Loss
 from trt_responses.errors import EngineLost
+from trt_responses.language.steering import Segment
 from trt_responses.run.ending import End
+from trt_responses.run.generation import Generation
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
-
-    from trt_responses.engine import Loss
-    from trt_responses.language.steering import Segment
-    from trt_responses.run.generation import Generation
-
-    Wait = Callable[[Loss, bool], Awaitable[End | None]]
-    """Waits for the engine, of a run that has got nothing since the last wait if so. Returns the
-    run's end if it cannot go on."""
+Wait = Callable[[Loss, bool], Awaitable[End | None]]
+"""Waits for the engine, of a run that has got nothing since the last wait if so. Returns the
+run's end if it cannot go on."""
 
 LOSSES: Mapping[Loss, str] = {
     "died": "The engine died",

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from trt_responses.errors import unsupported_value
 from trt_responses.features.references.references import resolved
-from trt_responses.store import Block
-from trt_responses.wire.items import Compaction
+from trt_responses.features.references.sealed import Opener, SealedCompaction
+from trt_responses.prompt.carrier import Render, RequestItems
+from trt_responses.store import Block, Kind
+from trt_responses.wire.items import Compaction, SentItem
 from trt_responses.wire.past_calls import settled_places
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from trt_responses.features.references.sealed import Opener, SealedCompaction
-    from trt_responses.prompt.carrier import Render, RequestItems
-    from trt_responses.store import Kind
-    from trt_responses.wire.items import SentItem
 
 
 class Carrier:

@@ -6,26 +6,22 @@ known get them. Knows blocks and records; knows no HTTP and no concrete store.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import orjson
 from pydantic import TypeAdapter
 
 from trt_responses.errors import InvalidRequest
 from trt_responses.features.references.digest import digest
+from trt_responses.features.references.sealed import OpenedTurns
 from trt_responses.frozen import dataclass
 from trt_responses.prompt.conversation import joined
 from trt_responses.run.parts import NUMBER_CHARS
-from trt_responses.store import Record
+from trt_responses.store import Block, Record, Records
 from trt_responses.wire import items as i
 from trt_responses.wire.past_calls import PastCall, PlainPastCall
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
-
-    from trt_responses.features.references.sealed import OpenedTurns
-    from trt_responses.store import Block, Records
 
 ITEM: TypeAdapter[i.InputItem] = TypeAdapter(i.InputItem)
 

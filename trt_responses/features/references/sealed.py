@@ -3,13 +3,11 @@ compactions."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
-
-    from trt_responses.store import Kind
-    from trt_responses.wire import items as i
+from trt_responses.store import Kind
+from trt_responses.wire import items as i
 
 
 class SealedCompaction(NamedTuple):

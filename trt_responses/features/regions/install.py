@@ -6,19 +6,16 @@ Each region has a store of its own, and copies of the others' records arrive lat
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable, Sequence
+from typing import cast
 
 from trt_responses.errors import IN_PROGRESS_S, InvalidRequest
 from trt_responses.features.regions.settings import RegionSettings
 from trt_responses.run.parts import ID_LETTERS
+from trt_responses.setup.server import Server
+from trt_responses.store import Found
 from trt_responses.stores.around import Around
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from trt_responses.setup.server import Server
-    from trt_responses.store import Found
-    from trt_responses.stores.whole import WholeStore
+from trt_responses.stores.whole import WholeStore
 
 KINDS = {"resp": "Response", "conv": "Conversation"}
 """What clients name by ids, by the ids' prefix."""

@@ -4,23 +4,20 @@ retention have `store: false`, and the response says so."""
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable
+from typing import cast
 
+from trt_responses.accept.accepted import Accepted
 from trt_responses.errors import ApiError
 from trt_responses.feature import Step
 from trt_responses.features.limits.keys import KeyRing
 from trt_responses.features.limits.settings import KeySettings
 from trt_responses.features.retention.store import RetainedStore, nothing_is_kept
 from trt_responses.frozen import replace
+from trt_responses.run.draft import Draft
+from trt_responses.setup.server import Server
+from trt_responses.stores.whole import WholeStore
 from trt_responses.tasks import beside
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from trt_responses.accept.accepted import Accepted
-    from trt_responses.run.draft import Draft
-    from trt_responses.setup.server import Server
-    from trt_responses.stores.whole import WholeStore
 
 SWEEP_S = 3600.0
 """Redis has no index of owners, and each sweep looks at all its keys. What is due is not read

@@ -6,17 +6,13 @@ Around any other store. Knows no keys: only seconds by owner.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from trt_responses.errors import InvalidRequest
-from trt_responses.store import Expired, Job, Record
+from trt_responses.store import Expired, Found, Job, Record
 from trt_responses.stores.around import Around
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from trt_responses.store import Found
-    from trt_responses.stores.whole import WholeStore
+from trt_responses.stores.whole import WholeStore
 
 
 def nothing_is_kept(param: str | None = None) -> InvalidRequest:

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-    from contextlib import AbstractAsyncContextManager
+from trt_responses.features.rollout.bodies import LoadRequest
+from trt_responses.features.rollout.gate import Gate
+from trt_responses.features.rollout.loaded import Loaded, Version
+from trt_responses.features.rollout.versions import Versions
+from trt_responses.web.shared import Shared
 
-    from trt_responses.features.rollout.bodies import LoadRequest
-    from trt_responses.features.rollout.gate import Gate
-    from trt_responses.features.rollout.loaded import Loaded, Version
-    from trt_responses.features.rollout.versions import Versions
-    from trt_responses.web.shared import Shared
-
-    Pause = Callable[[Loaded], Awaitable[int]]
-    """Takes a version's runs from its engine, until another is in its place. Returns how many."""
-    NewActs = Callable[[Versions, Callable[[], Gate], Pause | None], "Acts"]
-    """Makes the acts of a front end, which follows what its fleet decides."""
+Pause = Callable[[Loaded], Awaitable[int]]
+"""Takes a version's runs from its engine, until another is in its place. Returns how many."""
+NewActs = Callable[[Versions, Callable[[], Gate], Pause | None], "Acts"]
+"""Makes the acts of a front end, which follows what its fleet decides."""
 
 
 class Acts(ABC):

@@ -9,17 +9,13 @@ the client's response. Knows runs and the engine's seam.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING
 
+from trt_responses.engine import Chunk, Engine, Handle
 from trt_responses.errors import ApiError
 from trt_responses.frozen import replace
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-
-    from trt_responses.engine import Chunk, Engine, Handle
-    from trt_responses.run.run import Run
+from trt_responses.run.run import Run
 
 LOOK_S = 0.02
 """So often is looked which responses clients wait for."""

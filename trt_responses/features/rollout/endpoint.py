@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import orjson
 from fastapi import APIRouter
-from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annotations
-from starlette.responses import Response  # noqa: TC002  # likewise
+from starlette.requests import Request  # FastAPI reads the annotations
+from starlette.responses import Response  # likewise
 
 from trt_responses.errors import error_body
 from trt_responses.features.limits.audit import Audit
@@ -18,9 +16,7 @@ from trt_responses.features.rollout.measures import LoadRefused
 from trt_responses.web.body import read_body
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import Admin, ColdRoute, replies
-
-if TYPE_CHECKING:
-    from trt_responses.web.shared import Shared
+from trt_responses.web.shared import Shared
 
 
 def routes(shared: Shared) -> list[EngineActs]:

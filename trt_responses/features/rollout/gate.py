@@ -10,38 +10,33 @@ what the first has made is recorded. Knows how runs are made; knows no file and 
 from __future__ import annotations
 
 import asyncio
-from contextlib import nullcontext
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
+from trt_responses.accept.accepted import Accepted
 from trt_responses.accept.responses import accept
 from trt_responses.errors import ApiError, InvalidRequest, ServerBusy
 from trt_responses.feature import Features
 from trt_responses.features.rollout.company import Company
-from trt_responses.features.rollout.measures import Row, Took, better, report_of, slow
+from trt_responses.features.rollout.loaded import Loaded
+from trt_responses.features.rollout.measures import GateReport, Row, Took, better, report_of, slow
 from trt_responses.frozen import dataclass
+from trt_responses.run.admission import Place
 from trt_responses.run.assembly import assembled
 from trt_responses.run.draft import Draft
+from trt_responses.run.facts import RunFacts
+from trt_responses.run.parts import Parts
 from trt_responses.run.request import RunRequest
+from trt_responses.run.run import Run
 from trt_responses.wire.parse import parse
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-    from contextlib import AbstractAsyncContextManager
-
-    from trt_responses.accept.accepted import Accepted
-    from trt_responses.features.rollout.loaded import Loaded
-    from trt_responses.features.rollout.measures import GateReport
-    from trt_responses.run.admission import Place
-    from trt_responses.run.facts import RunFacts
-    from trt_responses.run.parts import Parts
-    from trt_responses.run.run import Run
-
-    Before = Callable[[int], Awaitable[Took]]
-    """Gives what the version before makes of a prompt, by its place."""
+Before = Callable[[int], Awaitable[Took]]
+"""Gives what the version before makes of a prompt, by its place."""
 
 TIMED_ROUNDS = 5
 """So often is measured what seems slow."""

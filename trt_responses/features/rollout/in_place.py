@@ -9,21 +9,16 @@ engine's seam; knows no file and no HTTP.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
 
 from trt_responses.errors import ApiError, StartupError
-from trt_responses.features.rollout.measures import LoadRefused
+from trt_responses.features.rollout.acts import Pause
+from trt_responses.features.rollout.loaded import Loaded
+from trt_responses.features.rollout.measures import GateReport, LoadRefused
+from trt_responses.features.rollout.versions import Versions
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from trt_responses.features.rollout.acts import Pause
-    from trt_responses.features.rollout.loaded import Loaded
-    from trt_responses.features.rollout.measures import GateReport
-    from trt_responses.features.rollout.versions import Versions
-
-    Start = Callable[[], Awaitable[Loaded]]
-    """Loads a version and starts its engine."""
+Start = Callable[[], Awaitable[Loaded]]
+"""Loads a version and starts its engine."""
 
 logger = logging.getLogger(__name__)
 

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from trt_responses.features.rollout.loaded import Lease
+from trt_responses.features.rollout.loaded import Lease, Loaded
+from trt_responses.features.rollout.versions import Versions
 from trt_responses.run.origin import ORIGIN
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trt_responses.features.rollout.loaded import Loaded
-    from trt_responses.features.rollout.versions import Versions
-    from trt_responses.run.parts import Parts
-    from trt_responses.run.request import RunRequest
-    from trt_responses.run.run import Run
-    from trt_responses.run.runs import Runs
+from trt_responses.run.parts import Parts
+from trt_responses.run.request import RunRequest
+from trt_responses.run.run import Run
+from trt_responses.run.runs import Runs
 
 
 class VersionLeases:

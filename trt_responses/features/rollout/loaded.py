@@ -13,14 +13,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 from trt_responses.engine import Chunk, Engine, GenerateOptions, Handle, Health, Limits, Sink
 from trt_responses.frozen import dataclass
-
-if TYPE_CHECKING:
-    from trt_responses.run.parts import Parts
+from trt_responses.run.parts import Parts
 
 logger = logging.getLogger(__name__)
 

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
 from trt_responses.features.run_traces.trace import trace_of
-
-if TYPE_CHECKING:
-    from trt_responses.run.facts import RunFacts
+from trt_responses.run.facts import RunFacts
 
 logger = logging.getLogger(__name__)
 

@@ -6,22 +6,18 @@ A run has it made while it lives, and its listeners read it.
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Mapping, Sequence
+from typing import Literal
 
+from trt_responses.engine import Guide, Loss
 from trt_responses.frozen import dataclass
-from trt_responses.run.generation import Recorder
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from trt_responses.engine import Guide, Loss
-    from trt_responses.language.messages import FunctionTool
-    from trt_responses.language.reader import Reader
-    from trt_responses.language.steering import Segment
-    from trt_responses.log.item_events import Callee
-    from trt_responses.run.ending import End
-    from trt_responses.run.facts import RunFacts
-    from trt_responses.run.generation import Generation
+from trt_responses.language.messages import FunctionTool
+from trt_responses.language.reader import Reader
+from trt_responses.language.steering import Segment
+from trt_responses.log.item_events import Callee
+from trt_responses.run.ending import End
+from trt_responses.run.facts import RunFacts
+from trt_responses.run.generation import Generation, Recorder
 
 Outcome = Literal["completed", "incomplete", "failed", "cancelled"]
 

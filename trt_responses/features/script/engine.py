@@ -8,25 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from trt_responses.engine import Chunk, Health, Limits, Logprob
+from trt_responses.engine import Chunk, GenerateOptions, GuideKind, Health, Limits, Logprob, Sink
 from trt_responses.engines.admission import room
 from trt_responses.errors import EngineUnavailable, InvalidRequest
 from trt_responses.features.script.faults import with_faults
 from trt_responses.features.script.playing import Player
-from trt_responses.features.script.rules import Request
-from trt_responses.features.script.scene import scene_of
+from trt_responses.features.script.rules import Request, Rule, Script
+from trt_responses.features.script.scene import Scene, scene_of
 from trt_responses.tokens.control import CONTROL
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from trt_responses.engine import GenerateOptions, GuideKind, Sink
-    from trt_responses.features.script.rules import Rule, Script
-    from trt_responses.features.script.scene import Scene
-    from trt_responses.tokens.vocabulary import Vocabulary
+from trt_responses.tokens.vocabulary import Vocabulary
 
 CONTEXT_TOKENS = 131_072
 PLACES = 1024

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import yaml  # type: ignore[import-untyped]  # ships no types
 from pydantic import ValidationError
 
 from trt_responses.errors import ApiError, InvalidRequest, Overloaded, ServerBusy
 from trt_responses.features.script.rules import Faults, Refusal, Rule, first_fault
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 KINDS: Mapping[int, type[ApiError]] = {429: Overloaded, 503: ServerBusy}
 LIMIT = 60

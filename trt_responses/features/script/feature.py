@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+from trt_responses.accept.accepted import Accepted
 from trt_responses.errors import StoreUnavailable
 from trt_responses.feature import Step
 from trt_responses.features.script.cut import CUT, Cut
+from trt_responses.features.script.engine import RunEngine, ScriptEngine
 from trt_responses.features.script.faults import refused
-from trt_responses.features.script.rules import Request, Tool
+from trt_responses.features.script.rules import Request, Rule, Tool
+from trt_responses.run.commit import Write
+from trt_responses.run.draft import Draft
 from trt_responses.steering.tools import shown
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trt_responses.accept.accepted import Accepted
-    from trt_responses.features.script.engine import RunEngine, ScriptEngine
-    from trt_responses.features.script.rules import Rule
-    from trt_responses.run.commit import Write
-    from trt_responses.run.draft import Draft
-    from trt_responses.wire.response import Response
+from trt_responses.wire.response import Response
 
 
 class Scripted:

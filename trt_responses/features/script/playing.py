@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
+from trt_responses.engine import GenerateOptions, Guide
 from trt_responses.errors import InvalidRequest
 from trt_responses.features.script.fill import NoValue, departs, value_for
 from trt_responses.features.script.malformed import malformed
 from trt_responses.features.script.rules import AUTO, Call, Request, Rule, Tool, bare
 from trt_responses.features.script.scene import Header, Scene
 from trt_responses.tokens.control import CONTROL
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from trt_responses.engine import GenerateOptions, Guide
-    from trt_responses.tokens.vocabulary import Vocabulary
+from trt_responses.tokens.vocabulary import Vocabulary
 
 FUNCTIONS = "functions."
 _ALTERNATIVES = re.compile(r"(?<!\\)\|")

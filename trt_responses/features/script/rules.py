@@ -13,16 +13,14 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import yaml  # type: ignore[import-untyped]  # ships no types
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from trt_responses.errors import UsageError
 from trt_responses.features.script.malformed import ANY, SHAPES
-
-if TYPE_CHECKING:
-    from trt_responses.features.script.scene import Scene
+from trt_responses.features.script.scene import Scene
 
 AUTO = "auto"
 BY_HEADER = "#faults"

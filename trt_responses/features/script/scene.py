@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from trt_responses.tokens.vocabulary import Vocabulary
+from trt_responses.tokens.vocabulary import Vocabulary
 
 ENDS = (CONTROL.end, CONTROL.return_, CONTROL.call)
 _ROLE = re.compile(r"[^\s<]+")

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from trt_responses.accept.accepted import Accepted
 from trt_responses.feature import Step
 from trt_responses.features.seal.sealed_items import TurnSealer
+from trt_responses.features.seal.sealer import Sealer
 from trt_responses.frozen import replace
+from trt_responses.run.draft import Draft
+from trt_responses.run.run import Run
 from trt_responses.wire.events import OutputItemAdded, OutputItemDone
 from trt_responses.wire.output import OutputHostedCall, OutputReasoning
-
-if TYPE_CHECKING:
-    from trt_responses.accept.accepted import Accepted
-    from trt_responses.features.seal.sealer import Sealer
-    from trt_responses.run.draft import Draft
-    from trt_responses.run.run import Run
-    from trt_responses.wire.response import Response
+from trt_responses.wire.response import Response
 
 
 class Seals:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from trt_responses.features.seal.feature import Seals
 from trt_responses.features.seal.sealer import Sealer, key_of, shared_keys
 from trt_responses.features.seal.settings import SealSettings
-
-if TYPE_CHECKING:
-    from trt_responses.settings import Settings
-    from trt_responses.setup.server import Server
+from trt_responses.settings import Settings
+from trt_responses.setup.server import Server
 
 
 def install(server: Server) -> None:

@@ -7,22 +7,18 @@ Knows runs by their reader; knows no HTTP.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
+from trt_responses.dialect import Renderer
 from trt_responses.features.references.digest import digest
+from trt_responses.features.seal.sealer import Sealer
 from trt_responses.features.seal.turn import SealedTurn, TurnMessage
 from trt_responses.frozen import dataclass, replace
+from trt_responses.language.reader import Reader
 from trt_responses.prompt.output_blocks import lasting, output_blocks
+from trt_responses.run.run import Run
 from trt_responses.wire import output as o
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from trt_responses.dialect import Renderer
-    from trt_responses.features.seal.sealer import Sealer
-    from trt_responses.language.reader import Reader
-    from trt_responses.run.run import Run
-    from trt_responses.wire.response import Response
+from trt_responses.wire.response import Response
 
 
 @dataclass(frozen=True, slots=True)

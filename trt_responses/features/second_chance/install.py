@@ -7,20 +7,15 @@ reader and the renderer; knows no tool, no engine and no HTTP.
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING
+from collections.abc import Collection
 
 from trt_responses.errors import InvalidRequest
 from trt_responses.language.fragments import Repaired
 from trt_responses.language.messages import Message
-from trt_responses.run.turns import Turn, is_thought
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from trt_responses.language.reader import Span
-    from trt_responses.run.generation import Generation
-    from trt_responses.run.turns import Turns
-    from trt_responses.setup.server import Server
+from trt_responses.language.reader import Span
+from trt_responses.run.generation import Generation
+from trt_responses.run.turns import Turn, Turns, is_thought
+from trt_responses.setup.server import Server
 
 LEAST = 64
 """The fewest tokens of the context that must be left to go on."""

@@ -8,12 +8,9 @@ each front end, which that one alone writes. One process has rows of its own. Kn
 from __future__ import annotations
 
 import mmap
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from trt_responses.features.several.prefixes import Prefixes
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PLACES = 65_536
 """The blocks that a row holds at most: half a megabyte."""

@@ -8,18 +8,13 @@ and the runs go on at another one from their ids. Knows the engine's seam; knows
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from operator import is_
-from typing import TYPE_CHECKING
 
-from trt_responses.engine import EXTRAS, GenerateOptions, Handle, Health, Limits, Sink
+from trt_responses.engine import EXTRAS, GenerateOptions, GuideKind, Handle, Health, Limits, Sink
 from trt_responses.errors import EngineUnavailable, StartupError
 from trt_responses.features.several.prefixes import blocks_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from trt_responses.engine import GuideKind
-    from trt_responses.features.several.replica import Replica
+from trt_responses.features.several.replica import Replica
 
 BUSIER = 0.75
 """The share of its places by which a warm engine may be busier than the least loaded one."""

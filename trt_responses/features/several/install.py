@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Mapping
+from typing import Literal
 
 from trt_responses.features.several.engine import SeveralEngines
+from trt_responses.features.several.replica import Replica
 from trt_responses.features.several.spec import KIND
-from trt_responses.setup.server import LabelledReading
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from trt_responses.features.several.replica import Replica
-    from trt_responses.setup.server import Server
+from trt_responses.setup.server import LabelledReading, Server
 
 
 def install(server: Server) -> None:

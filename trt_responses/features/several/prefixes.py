@@ -7,10 +7,7 @@ cache is never shared between owners or adapters, and neither is a digest. Knows
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from collections.abc import Sequence
 
 BLOCK = 64
 """The ids of a block."""

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Sequence
 
-from trt_responses.engine import Chunk, Health
+from trt_responses.engine import Chunk, Engine, GenerateOptions, Handle, Health, Sink
 from trt_responses.errors import EngineUnavailable, StartupError
 from trt_responses.features.several.board import own_row
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-
-    from trt_responses.engine import Engine, GenerateOptions, Handle, Sink
 
 logger = logging.getLogger(__name__)
 

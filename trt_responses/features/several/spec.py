@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from trt_responses.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 KIND = "several"
 NAMED = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)=(.+)")

@@ -9,17 +9,12 @@ a clock; knows no HTTP.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-from trt_responses.errors import EngineLost
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from trt_responses.engine import Health
-    from trt_responses.errors import ApiError
-    from trt_responses.health.lifecycle import Lifecycle
-    from trt_responses.run.facts import RunFacts
+from trt_responses.engine import Health
+from trt_responses.errors import ApiError, EngineLost
+from trt_responses.health.lifecycle import Lifecycle
+from trt_responses.run.facts import RunFacts
 
 logger = logging.getLogger(__name__)
 

@@ -3,11 +3,15 @@ in a successor, which is the reply."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
+from starlette.requests import Request
+from starlette.types import ASGIApp
 
+from trt_responses.accept.accepted import Accepted
 from trt_responses.accept.responses import accept
 from trt_responses.errors import InvalidRequest
 from trt_responses.features.steer.messages import (
@@ -20,29 +24,20 @@ from trt_responses.features.steer.messages import (
     successor,
 )
 from trt_responses.features.stored.endpoint import there
+from trt_responses.run.run import Run
 from trt_responses.store import Job, Record
 from trt_responses.web.docs import REFUSED, STREAMED
 from trt_responses.web.endpoint import Endpoint
-from trt_responses.web.framework import hot_route, replies
+from trt_responses.web.framework import HotRoute, hot_route, replies
 from trt_responses.web.headers import dialect_of
 from trt_responses.web.jobs import installed, maker
 from trt_responses.web.responses import Call, Responses, snapshot
+from trt_responses.web.shared import Shared
+from trt_responses.wire.items import InputMessage
 from trt_responses.wire.parse import parse
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-
-    from starlette.requests import Request
-    from starlette.types import ASGIApp
-
-    from trt_responses.accept.accepted import Accepted
-    from trt_responses.run.run import Run
-    from trt_responses.web.framework import HotRoute
-    from trt_responses.web.shared import Shared
-    from trt_responses.wire.items import InputMessage
-
-    Ended = tuple[Accepted, bytes]
-    """The request of a response that was ended, and the same as it came, where that is known."""
+Ended = tuple[Accepted, bytes]
+"""The request of a response that was ended, and the same as it came, where that is known."""
 
 
 class SteerRequest(Steering):

@@ -5,11 +5,14 @@ Knows requests and runs; knows no connection and no store.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
+from trt_responses.accept.accepted import Accepted
 from trt_responses.errors import InvalidRequest, invalid_value
 from trt_responses.frozen import replace
 from trt_responses.run.ending import End
+from trt_responses.run.run import Run
 from trt_responses.wire.base import ClosedObject
 from trt_responses.wire.items import InputMessage
 from trt_responses.wire.output import (
@@ -18,15 +21,9 @@ from trt_responses.wire.output import (
     OutputHostedCall,
 )
 from trt_responses.wire.request import Input  # pydantic reads the annotations
+from trt_responses.wire.response import Response
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from trt_responses.accept.accepted import Accepted
-    from trt_responses.run.run import Run
-    from trt_responses.wire.response import Response
-
-    Json = dict[str, Any]
+Json = dict[str, Any]
 
 STEERED = End("incomplete", reason="steered")
 NOT_SUPPORTED = "steering_not_supported"

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
+from trt_responses.accept.accepted import Accepted
 from trt_responses.feature import Step
 from trt_responses.features.stop.stop import StopText
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from trt_responses.accept.accepted import Accepted
-    from trt_responses.run.draft import Draft
-    from trt_responses.setup.server import Server
-    from trt_responses.wire.output import Phase
+from trt_responses.run.draft import Draft
+from trt_responses.setup.server import Server
+from trt_responses.wire.output import Phase
 
 
 def install(server: Server) -> None:

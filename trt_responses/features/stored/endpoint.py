@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import orjson
 from fastapi import APIRouter
-from starlette.requests import Request  # noqa: TC002  # FastAPI reads the annotations
-from starlette.responses import Response  # noqa: TC002  # likewise
+from starlette.requests import Request  # FastAPI reads the annotations
+from starlette.responses import Response  # likewise
+from starlette.types import ASGIApp
 
+from trt_responses.dialect import Dialect
 from trt_responses.errors import IN_PROGRESS_S, InvalidRequest, NotFound, invalid_value
 from trt_responses.features.listing.listing import Order, Page, page_of, whole
 from trt_responses.features.listing.query import (
@@ -17,22 +20,13 @@ from trt_responses.features.listing.query import (
     ignored_query,
     whole_number,
 )
-from trt_responses.store import Expired, Job, Record
+from trt_responses.store import Expired, Found, Job, Record
 from trt_responses.web.docs import STREAMED
 from trt_responses.web.endpoint import Endpoint, json_reply
-from trt_responses.web.framework import ColdRoute, Owner, hot_route, replies
+from trt_responses.web.framework import ColdRoute, HotRoute, Owner, hot_route, replies
 from trt_responses.web.headers import dialect_of
 from trt_responses.web.jobs import installed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from starlette.types import ASGIApp
-
-    from trt_responses.dialect import Dialect
-    from trt_responses.store import Found
-    from trt_responses.web.framework import HotRoute
-    from trt_responses.web.shared import Shared
+from trt_responses.web.shared import Shared
 
 PREFIX = "resp_"
 """Of each response's id: the store keeps other records, too, which are deleted elsewhere."""

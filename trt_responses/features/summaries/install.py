@@ -3,19 +3,15 @@ has it so and a request wants one."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from trt_responses.accept.accepted import Accepted
 from trt_responses.feature import Step
 from trt_responses.features.summaries import events as se
 from trt_responses.features.summaries.settings import SummarySettings
 from trt_responses.log.item_events import Reasoning
+from trt_responses.run.draft import Draft
+from trt_responses.setup.server import Server
 from trt_responses.wire import events as e
 from trt_responses.wire import output as o
-
-if TYPE_CHECKING:
-    from trt_responses.accept.accepted import Accepted
-    from trt_responses.run.draft import Draft
-    from trt_responses.setup.server import Server
 
 
 def install(server: Server) -> None:

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from trt_responses.features.tool_items.custom_input import Unwrapper
 from trt_responses.features.tool_items.events import CustomInputDelta, CustomInputDone
 from trt_responses.features.tool_items.output import OutputCustomCall, OutputNamespacedCustomCall
-from trt_responses.log.item_events import FolderCall
+from trt_responses.log.item_events import Callee, FolderCall, Mint
 from trt_responses.wire import events as e
 from trt_responses.wire import output as o
-
-if TYPE_CHECKING:
-    from trt_responses.log.item_events import Callee, Mint
 
 
 class CustomCall(FolderCall):

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from trt_responses.features.tool_items.custom_calls import CustomCall
 from trt_responses.features.tool_items.items import ITEMS
 from trt_responses.log.item_events import CALLS
+from trt_responses.setup.server import Server
 from trt_responses.wire.past_calls import KINDS
-
-if TYPE_CHECKING:
-    from trt_responses.setup.server import Server
 
 
 def install(server: Server) -> None:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic_core import from_json
 
-from trt_responses.features.hosted_tools.hosted_calls import Row
+from trt_responses.features.hosted_tools.hosted_calls import HostedCall, Outcome, Row
 from trt_responses.features.tool_search import output as to
 from trt_responses.frozen import replace
-from trt_responses.log.item_events import FolderCall
+from trt_responses.log.item_events import Callee, FolderCall, Mint
 from trt_responses.wire import events as e
-
-if TYPE_CHECKING:
-    from trt_responses.features.hosted_tools.hosted_calls import HostedCall, Outcome
-    from trt_responses.log.item_events import Callee, Mint
-    from trt_responses.wire import output as o
+from trt_responses.wire import output as o
 
 
 def arguments_in(text: str) -> dict[str, Any]:

@@ -4,12 +4,13 @@ that finds them, so that the ids before stay the same."""
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace as replace_slots
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
-from trt_responses.accept.accepted import Tool
+from trt_responses.accept.accepted import Accepted, Tool
 from trt_responses.accept.tools import client_tools
 from trt_responses.feature import Step
 from trt_responses.features.hosted_tools.hosted_calls import Runner
@@ -28,18 +29,13 @@ from trt_responses.frozen import replace
 from trt_responses.language.messages import FUNCTIONS
 from trt_responses.log.item_events import Callee
 from trt_responses.prompt.history import prior_of
+from trt_responses.run.draft import Draft
+from trt_responses.run.generation import Generation
+from trt_responses.run.turns import Turn
+from trt_responses.store import Block
 from trt_responses.tools.session import DEFERS
 from trt_responses.wire.known_tools import known, made_once
 from trt_responses.wire.tools import Placed, flat
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from trt_responses.accept.accepted import Accepted
-    from trt_responses.run.draft import Draft
-    from trt_responses.run.generation import Generation
-    from trt_responses.run.turns import Turn
-    from trt_responses.store import Block
 
 OUTPUT = b'"tool_search_output"'
 NO_FIELDS: Mapping[str, Any] = {}

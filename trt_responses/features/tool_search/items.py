@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final, Literal
+from collections.abc import Mapping
+from typing import Any, Final, Literal
 
 from trt_responses.accept.tools import client_tools
 from trt_responses.features.tool_search.texts import definitions
 from trt_responses.wire.base import ListOf
 from trt_responses.wire.past_calls import CallText, PastCall, canonical
 from trt_responses.wire.tools import FolderTool, Schema, Tool, flat
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 NAME: Final = "tool_search"
 DESCRIPTION = "Searches for tools that are not loaded yet, by what they do."

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
+from trt_responses.accept.accepted import Tool
 from trt_responses.features.tool_search.calls import arguments_in
 from trt_responses.features.tool_search.items import NAME
 from trt_responses.features.tool_search.texts import FOUND, definitions, index
-from trt_responses.tool import Recipient, ToolAnswer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from trt_responses.accept.accepted import Tool
-    from trt_responses.tool import ToolCall
+from trt_responses.tool import Recipient, ToolAnswer, ToolCall
 
 MOST = 20
 """Tools that one search may find."""

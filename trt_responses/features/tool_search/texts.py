@@ -9,14 +9,10 @@ import json
 import math
 import re
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
+from trt_responses.accept.accepted import Tool
 from trt_responses.wire.known_tools import made_once
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from trt_responses.accept.accepted import Tool
 
 LINE_CHARS, LISTED = 120, 100
 """Of the list in the prompt: the length of a line, and how many there are at most."""

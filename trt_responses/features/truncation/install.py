@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from trt_responses.accept.accepted import Accepted
 from trt_responses.features.truncation.truncation import overflow
-
-if TYPE_CHECKING:
-    from trt_responses.accept.accepted import Accepted
-    from trt_responses.setup.server import Server
+from trt_responses.setup.server import Server
 
 
 class Truncation:

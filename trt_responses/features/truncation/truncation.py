@@ -6,16 +6,12 @@ developer says stays. Knows blocks; knows no request and no engine.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING
 
 import orjson
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from trt_responses.store import Block
-
+from trt_responses.store import Block
 
 ID_BYTES = 4
 

@@ -3,19 +3,15 @@ compacted."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import zip_longest
-from typing import TYPE_CHECKING
 
 from trt_responses.frozen import dataclass
+from trt_responses.language.reader import Reader
+from trt_responses.log.fold import Output
 from trt_responses.run.ending import usage
 from trt_responses.wire import response as r
 from trt_responses.wire.response import InputTokensDetails, OutputTokensDetails
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from trt_responses.language.reader import Reader
-    from trt_responses.log.fold import Output
 
 
 @dataclass(frozen=True)

@@ -9,15 +9,12 @@ and the renderer; knows no store and no concrete dialect.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from trt_responses.errors import InvalidRequest
 from trt_responses.prompt.conversation import ITEM, input_blocks
-
-if TYPE_CHECKING:
-    from trt_responses.run.parts import Parts
-    from trt_responses.setup.server import Server
-    from trt_responses.store import Block, Record
+from trt_responses.run.parts import Parts
+from trt_responses.setup.server import Server
+from trt_responses.store import Block, Record
 
 
 def install(server: Server) -> None:

@@ -14,8 +14,8 @@ import hashlib
 import hmac
 import logging
 import time
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import httpx2
@@ -23,9 +23,6 @@ import orjson
 
 from trt_responses.errors import UsageError
 from trt_responses.run.parts import mint
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
 
 logger = logging.getLogger(__name__)
 

@@ -9,18 +9,14 @@ text.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple
 
 import openai_harmony as harmony
 
-from trt_responses.language.fragments import Opened
+from trt_responses.language.fragments import Opened, RepairKind
 from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from trt_responses.language.fragments import RepairKind
-    from trt_responses.tokens.pieces import Pieces
+from trt_responses.tokens.pieces import Pieces
 
 Author = Literal["given", "written", "missing"]
 """The source of a header's author: the prompt (`given`), the header (`written`), or none because

@@ -21,21 +21,22 @@ name ends the generation (`foreign_author`): it and everything after it are drop
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
 
-from trt_responses.harmony.read.headers import MAX_LENGTH, Author, Headers, fault_of, is_message
-from trt_responses.language.fragments import Closed, Opened, Repaired, Text
-from trt_responses.language.reader import AS_USUAL, ReaderBase, Span
+from trt_responses.harmony.read.headers import (
+    MAX_LENGTH,
+    Author,
+    Ending,
+    Headers,
+    fault_of,
+    is_message,
+)
+from trt_responses.language.fragments import Closed, Fragment, Opened, Repaired, Text
+from trt_responses.language.reader import AS_USUAL, ReaderBase, ReaderOptions, Span
 from trt_responses.tokens.control import CONTROL, FIRST_CONTROL_ID
 from trt_responses.tokens.pieces import Pieces, advance, escaped
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from trt_responses.harmony.read.headers import Ending
-    from trt_responses.language.fragments import Fragment
-    from trt_responses.language.reader import ReaderOptions
-    from trt_responses.tokens.vocabulary import Vocabulary
+from trt_responses.tokens.vocabulary import Vocabulary
 
 ENDS_GENERATION = frozenset({CONTROL.return_, CONTROL.call})
 TERMINATORS = ENDS_GENERATION | {CONTROL.end}

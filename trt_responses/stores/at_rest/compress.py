@@ -8,15 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import zlib
+from collections.abc import Callable, Sequence
 from struct import Struct
-from typing import TYPE_CHECKING
 
-from trt_responses.stores.at_rest.phrases import BODY, brief, full
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from trt_responses.stores.at_rest.phrases import Phrase
+from trt_responses.stores.at_rest.phrases import BODY, Phrase, brief, full
 
 LEVEL, WINDOW_BITS, MEMORY = 1, 12, 5
 """zlib's settings: the fastest level, with 32 kB of memory instead of 270: as small, and faster."""

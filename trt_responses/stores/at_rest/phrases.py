@@ -7,15 +7,12 @@ left unchanged. Part of the format: stored data cannot be read with other phrase
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+from trt_responses.store import Kind
 
-    from trt_responses.store import Kind
-
-    Phrase = tuple[bytes, bytes]
-    """The byte, and the phrase that it represents."""
+Phrase = tuple[bytes, bytes]
+"""The byte, and the phrase that it represents."""
 
 BODY: Sequence[Phrase] = (
     (b"\1", b'","status":"completed","output":[],"completed_at":'),

@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import json
 from array import array
-from typing import TYPE_CHECKING
 
 from trt_responses.tokens.control import CONTROL
-
-if TYPE_CHECKING:
-    from trt_responses.tokens.pieces import Pieces
-    from trt_responses.tokens.vocabulary import Vocabulary
+from trt_responses.tokens.pieces import Pieces
+from trt_responses.tokens.vocabulary import Vocabulary
 
 
 class Spelled:

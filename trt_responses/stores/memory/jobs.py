@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from trt_responses.store import Job
-    from trt_responses.stores.limits import Bounds
-    from trt_responses.stores.whole import Frames, Standing
+from trt_responses.store import Job
+from trt_responses.stores.limits import Bounds
+from trt_responses.stores.whole import Frames, Standing
 
 
 @dataclass(slots=True)

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from trt_responses.stores.whole import Lock
-
+from trt_responses.stores.whole import Lock
 
 FEW = 1024
 """The number of locks from which expired ones are removed."""

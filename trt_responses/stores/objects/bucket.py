@@ -10,16 +10,13 @@ import hashlib
 import os
 import secrets
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 from urllib.parse import quote, unquote, urlsplit
 
 import httpx2
 
 from trt_responses.errors import StartupError, StoreUnavailable
 from trt_responses.stores.objects.signature import Keys, signed
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 CONNECT_S, ANSWER_S, RETRY_AFTER_S = 2.0, 10.0, 5
 TRIES = 3

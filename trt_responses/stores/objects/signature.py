@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 from urllib.parse import quote
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 ALGORITHM = "AWS4-HMAC-SHA256"
 

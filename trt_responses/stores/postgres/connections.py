@@ -7,8 +7,9 @@ transaction another connection. No prepared statements and no session state, for
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg import errors as faults
@@ -16,9 +17,6 @@ from psycopg import waiting
 from psycopg.conninfo import conninfo_to_dict
 
 from trt_responses.errors import ApiError, StoreUnavailable
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 T = TypeVar("T")
 

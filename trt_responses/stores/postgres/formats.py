@@ -8,14 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from importlib.resources import files
-from typing import TYPE_CHECKING
 
 from trt_responses.errors import StartupError
-from trt_responses.stores.postgres.objects import MARK
-
-if TYPE_CHECKING:
-    from trt_responses.stores.postgres.connections import Connection
-    from trt_responses.stores.postgres.objects import Objects
+from trt_responses.stores.postgres.connections import Connection
+from trt_responses.stores.postgres.objects import MARK, Objects
 
 FORMAT = 2
 LOOKS, LOOK_S = 20, 0.1

@@ -11,16 +11,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import psycopg
 
 from trt_responses.errors import ApiError, StartupError, StoreUnavailable
-from trt_responses.store import Expired, Job, Record
+from trt_responses.store import Block, Expired, Found, Job, Record
 from trt_responses.stores.at_rest.blocks import Packed, all_unpacked
 from trt_responses.stores.at_rest.frames import squeezed, stretched
 from trt_responses.stores.at_rest.record import (
@@ -37,19 +38,13 @@ from trt_responses.stores.limits import MIB, Bounds
 from trt_responses.stores.postgres.connections import (
     READ_ONLY,
     RETRY_AFTER_S,
+    Connection,
     Connections,
     first_line,
 )
 from trt_responses.stores.postgres.formats import reverted, upgraded
 from trt_responses.stores.postgres.objects import MARK, is_large, lost, objects_of
-from trt_responses.stores.whole import Frames, Lock, Usage, says_nothing
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-
-    from trt_responses.store import Block, Found
-    from trt_responses.stores.postgres.connections import Connection
-    from trt_responses.stores.whole import Spell, Standing
+from trt_responses.stores.whole import Frames, Lock, Spell, Standing, Usage, says_nothing
 
 logger = logging.getLogger(__name__)
 

@@ -13,34 +13,27 @@ import logging
 import sqlite3
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from threading import local
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
 from trt_responses.errors import StartupError, StoreUnavailable
-from trt_responses.store import Expired, Job
+from trt_responses.store import Expired, Found, Job, Record
 from trt_responses.stores.at_rest.frames import squeezed, stretched
-from trt_responses.stores.at_rest.record import at_rest
+from trt_responses.stores.at_rest.record import AtRest, at_rest
 from trt_responses.stores.cache import BlockCache
 from trt_responses.stores.limits import MIB, Bounds
 from trt_responses.stores.sqlite import file, jobs, locks, rows
 from trt_responses.stores.sqlite.reserve import Reserve
 from trt_responses.stores.sqlite.writer import Writer
-from trt_responses.stores.whole import Frames, Lock, Usage, says_nothing
+from trt_responses.stores.whole import Frames, Lock, Spell, Standing, Usage, says_nothing
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-    from typing import TypeVar
-
-    from trt_responses.store import Found, Record
-    from trt_responses.stores.at_rest.record import AtRest
-    from trt_responses.stores.whole import Spell, Standing
-
-    T = TypeVar("T")
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 

@@ -7,19 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from trt_responses.stores.sqlite.file import api_error, is_full
+from trt_responses.stores.sqlite.reserve import Reserve
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from trt_responses.stores.sqlite.reserve import Reserve
-
-    Change = Callable[[sqlite3.Connection], object]
+Change = Callable[[sqlite3.Connection], object]
 
 T = TypeVar("T")
 

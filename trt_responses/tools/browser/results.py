@@ -8,17 +8,13 @@ has seen.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 from urllib.parse import urlsplit
 
 from trt_responses.tools.browser.marks import harmless, label
 from trt_responses.tools.browser.page import FIND_TITLE, Page, wrapped
+from trt_responses.tools.browser.search import Result
 from trt_responses.tools.session import Source
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from trt_responses.tools.browser.search import Result
 
 HEAD = "# Search Results"
 _RESULT = re.compile("  \\* 【(\\d+)†([^†】]*)(?:†[^】]*)?】$")

@@ -5,18 +5,13 @@ No SDK and no messages here.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import httpx2
 
 from trt_responses.tasks import give_way
-from trt_responses.tools.fetch_guard import GuardedTransport, Refused
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from trt_responses.tools.fetch_guard import Reach
-    from trt_responses.tools.mcp.limits import Meter
+from trt_responses.tools.fetch_guard import GuardedTransport, Reach, Refused
+from trt_responses.tools.mcp.limits import Meter
 
 
 class MeteredTransport(GuardedTransport):

@@ -11,17 +11,13 @@ import logging
 import os
 import shutil
 import signal
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from trt_responses.children import dying_with_us
 from trt_responses.tasks import give_way
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
-
-    from trt_responses.tools.mcp.limits import Meter
-    from trt_responses.tools.mcp.servers import Local
+from trt_responses.tools.mcp.limits import Meter
+from trt_responses.tools.mcp.servers import Local
 
 logger = logging.getLogger(__name__)
 

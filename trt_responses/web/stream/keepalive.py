@@ -8,13 +8,11 @@ the `sleep` it is given.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import NamedTuple, Protocol
 
 from trt_responses.tasks import beside
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from contextlib import AbstractAsyncContextManager
 
 COMMENT = b": keep-alive\n\n"
 NOWHERE = -1

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+
+from starlette.types import Receive, Scope, Send
 
 from trt_responses.log.log import END_OF_STREAM
+from trt_responses.run.run import Run
+from trt_responses.run.runs import Runs
 from trt_responses.web.stream.calls import IDLE, StartedCall, calls, finish
-from trt_responses.web.stream.keepalive import COMMENT
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from starlette.types import Receive, Scope, Send
-
-    from trt_responses.run.run import Run
-    from trt_responses.run.runs import Runs
-    from trt_responses.web.stream.keepalive import KeepAlive
-    from trt_responses.wire.response import Response
+from trt_responses.web.stream.keepalive import COMMENT, KeepAlive
+from trt_responses.wire.response import Response
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from trt_responses.engines.remote.behind import MOST_IDS, Behind
 
 NUMBER = st.integers(1, 3)
 IDS = st.lists(st.integers(0, 9), max_size=3 * MOST_IDS).map(tuple)
-CHUNK = st.builds(Chunk, IDS, st.just(()), st.none() | st.just(5))
+CHUNK = st.tuples(IDS, st.just(()), st.none() | st.just(5)).map(lambda parts: Chunk(*parts))
 ACTION = st.tuples(NUMBER, CHUNK) | st.none()
 """A chunk is kept, or some are taken."""
 

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
+from trt_responses.dialects.templates.families import Calls
 from trt_responses.dialects.templates.pieces import is_mark, pieces
+from trt_responses.dialects.templates.read.body import Body
 from trt_responses.dialects.templates.read.json_body import JsonBody, NamedBody
 from trt_responses.dialects.templates.read.literal_body import LiteralBody
 from trt_responses.dialects.templates.read.tag_body import TagBody
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from trt_responses.dialects.templates.families import Calls
-    from trt_responses.dialects.templates.read.body import Body
 
 BODIES: Mapping[str, type[Body]] = {
     "json": JsonBody,

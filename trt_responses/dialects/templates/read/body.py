@@ -8,12 +8,10 @@ fragments here.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Collection, Mapping
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from trt_responses.dialects.templates.families import Calls
+from trt_responses.dialects.templates.families import Calls
 
 
 class CallSink(Protocol):

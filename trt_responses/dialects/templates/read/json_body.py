@@ -9,13 +9,10 @@ from __future__ import annotations
 import json
 import re
 from functools import cache
-from typing import TYPE_CHECKING
 
+from trt_responses.dialects.templates.families import Calls
 from trt_responses.dialects.templates.pieces import CALL_ID, is_mark, pieces
 from trt_responses.dialects.templates.read.body import Body, split
-
-if TYPE_CHECKING:
-    from trt_responses.dialects.templates.families import Calls
 
 HEAD_CHARACTERS = 4096
 """Maximum length of a JSON call up to its arguments; a longer one is read when it is complete."""

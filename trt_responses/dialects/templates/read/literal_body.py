@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from trt_responses.dialects.templates.read.arguments import PYTHON
 from trt_responses.dialects.templates.read.body import SignedBody, split
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 QUOTE = chr(0xDBFF)
 """Stands in for quotes that are several characters."""

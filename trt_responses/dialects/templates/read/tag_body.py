@@ -8,15 +8,12 @@ belongs to it, as far as the template writes some there. No ids and no fragments
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from trt_responses.dialects.templates.families import Calls
 from trt_responses.dialects.templates.pieces import common
 from trt_responses.dialects.templates.read.arguments import ArgumentWriter
-from trt_responses.dialects.templates.read.body import SignedBody, split
-
-if TYPE_CHECKING:
-    from trt_responses.dialects.templates.families import Calls
-    from trt_responses.dialects.templates.read.body import StandIns
+from trt_responses.dialects.templates.read.body import SignedBody, StandIns, split
 
 CDATA = "<![CDATA["
 _Place = Literal["head", "name", "number", "between", "key", "gap", "value", "lost"]

@@ -7,18 +7,14 @@ one becomes a user message. No ids here, and no rendering.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import Any
 
-from trt_responses.language.messages import FUNCTIONS
+from trt_responses.dialect import Entry
+from trt_responses.dialects.templates.families import Calls, Family
+from trt_responses.language.messages import FUNCTIONS, Developer, FunctionTool, Message
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from trt_responses.dialect import Entry
-    from trt_responses.dialects.templates.families import Calls, Family
-    from trt_responses.language.messages import Developer, FunctionTool, Message
-
-    Json = dict[str, Any]
+Json = dict[str, Any]
 
 INSTRUCTIONS = "# Instructions\n\n"
 """The heading that Harmony writes before a developer message."""

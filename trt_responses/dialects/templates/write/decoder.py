@@ -7,27 +7,21 @@ readers and blocks; renders nothing.
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 import orjson
 
 from trt_responses.dialect import Entry
+from trt_responses.dialects.templates.families import Family
+from trt_responses.dialects.templates.read.reader import TemplateReader
+from trt_responses.dialects.templates.tokeniser import Tokeniser
 from trt_responses.dialects.templates.write.parts import split_parts
-from trt_responses.language.fragments import Opened, Text
-from trt_responses.language.messages import Message
+from trt_responses.language.fragments import Fragment, Opened, Text
+from trt_responses.language.messages import FunctionTool, Message
+from trt_responses.store import Kind
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from trt_responses.dialects.templates.families import Family
-    from trt_responses.dialects.templates.read.reader import TemplateReader
-    from trt_responses.dialects.templates.tokeniser import Tokeniser
-    from trt_responses.language.fragments import Fragment
-    from trt_responses.language.messages import FunctionTool
-    from trt_responses.store import Kind
-
-    NewReader = Callable[[Sequence[int], Sequence[FunctionTool]], TemplateReader]
-    """Creates a reader of the output after these prompt ids, for these tools."""
+NewReader = Callable[[Sequence[int], Sequence[FunctionTool]], TemplateReader]
+"""Creates a reader of the output after these prompt ids, for these tools."""
 
 
 class Decoder:

@@ -13,8 +13,10 @@ import os
 import resource
 import struct
 import sys
+from asyncio.subprocess import Process
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trt_responses.children import die_with, main_of
 from trt_responses.dialects.templates.write.template import (
@@ -22,10 +24,6 @@ from trt_responses.dialects.templates.write.template import (
     TemplateError,
     TemplateLimitError,
 )
-
-if TYPE_CHECKING:
-    from asyncio.subprocess import Process
-    from collections.abc import Sequence
 
 Json = dict[str, Any]
 
