@@ -16,6 +16,7 @@ from rich.console import Console
 from bench import (
     beside,
     burst,
+    burst_gaps,
     chat,
     embedded,
     fleet,
@@ -72,7 +73,8 @@ script, letter for letter.
   inprocess   the app called without sockets: what our own code costs for each token, and a token
               of a chat completion beside one of a response
   wire        under uvicorn, over TCP, with 1, 64 and 256 streams as fast as they can
-  burst       first deltas of 64 and 256 short requests that come at once: p99 by p50
+  burst       first deltas of 64 and 256 short requests that come at once: p99 by p50;
+              gaps of 16 running streams beside bursts, by those of the 16 alone
   beside      request to first delta, scrapes, long prompts, hostile texts, stored responses
   frontends   two front ends beside one over an engine process, and the engine in the web process
   embedded    the demo's tokens a second through the server, by those of its engine itself
@@ -179,6 +181,7 @@ def _measure(results: report.Report, wanted: argparse.Namespace, console: Consol
     if "burst" in parts and not wanted.quick:
         with console.status("measuring bursts"):
             results.bursts = burst.rows(vocabulary, wanted.repeats)
+            results.burst_gaps = burst_gaps.row(vocabulary, wanted.repeats)
     if "beside" in parts and not wanted.quick:
         with console.status("measuring memory"):
             results.stored_mib = memory.measured()

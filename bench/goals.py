@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from bench import burst, embedded, fleet
+from bench import burst, burst_gaps, embedded, fleet
 from bench.machine import MOST_SPREAD
 from bench.pictures import Bar, Chart, draw_png, has_png, svg
 from bench.report import (
@@ -145,6 +145,9 @@ def _of_tokens(report: Report) -> Iterator[Goal]:
 def _of_bursts(report: Report) -> Iterator[Goal]:
     for row in report.bursts:
         yield Goal(f"first deltas, p99 by p50, {row.name}", row.ratio, burst.GOAL, "×")
+    if (gaps := report.burst_gaps) is not None:
+        name = "running streams' gaps, p99 with bursts by alone"
+        yield Goal(name, gaps.ratios[1], burst_gaps.GOAL, "×")
 
 
 def _of_fleets(report: Report) -> Iterator[Goal]:

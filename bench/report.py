@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import orjson
 from rich.table import Table
 
-from bench import burst, embedded, fleet, peers, prepare, stores
+from bench import burst, burst_gaps, embedded, fleet, peers, prepare, stores
 from bench.machine import MOST_SPREAD
 from bench.timing import ratio
 
@@ -49,6 +49,7 @@ class Report:
     chat: chat.Row | None = None
     wire: list[wire.Row] = field(default_factory=list)
     bursts: list[burst.Burst] = field(default_factory=list)
+    burst_gaps: burst_gaps.Row | None = None
     first_delta: FirstDelta | None = None
     scrapes: Scrapes | None = None
     next_turn: NextTurn | None = None
@@ -85,6 +86,8 @@ def show(report: Report, console: Console, *, anyway: bool) -> None:
         console.print(_wire(report, anyway))
     if report.bursts:
         console.print(burst.table(report.bursts))
+    if report.burst_gaps:
+        console.print(burst_gaps.table(report.burst_gaps))
     beside = _beside(report)
     if beside.row_count:
         console.print(beside)

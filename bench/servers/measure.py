@@ -122,7 +122,7 @@ class Field:
         end_s = time.monotonic() + UP_S
         while True:
             try:
-                _fetch(contender, server, self.plays[REQUESTS])
+                fetch(contender, server, self.plays[REQUESTS])
                 return
             except (OSError, http.client.HTTPException, Wrong) as raised:
                 if time.monotonic() > end_s or server.fault():
@@ -169,7 +169,7 @@ def _is_ready(contender: Contender, servers: Field, results: Results, say: Say) 
     try:
         server = servers.server(contender)
         for kind, play in servers.plays.items():
-            reply = checked(_fetch(contender, server, play), play.script)
+            reply = checked(fetch(contender, server, play), play.script)
             results.replies[f"{contender.name}: {kind}"] = reply
         for kind in contender.kinds:
             if kind != PACED:
@@ -265,7 +265,7 @@ def body(contender: Contender, play: Play) -> bytes:
     return orjson.dumps(asked)
 
 
-def _fetch(contender: Contender, server: Server, play: Play) -> bytes:
+def fetch(contender: Contender, server: Server, play: Play) -> bytes:
     """One whole reply."""
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=HANGS_S)
     try:
