@@ -77,6 +77,12 @@ class Form:
     left: tuple[Left, ...] = ()
     as_json: Callable[[str], str] | None = None
     """Converts a text that is not JSON to the JSON that it means."""
+    place: str = ""
+
+    def at(self, place: str) -> Form:
+        """This form for the same schema at another place of a request."""
+        left = (replace(one, place=place + one.place[len(self.place) :]) for one in self.left)
+        return replace(self, place=place, left=tuple(left)) if self.left else self
 
     def follow(self) -> Follower:
         return Follower(self.matcher.copy(), self.judge, self.as_json)
@@ -125,7 +131,7 @@ class Forms:
             check_time = (allowance or Allowance()).check
             form = _compiled(dict(schema), place, check_time, self._pieces, strict=strict)
             self._keep(key, form)
-        return form
+        return form.at(place)
 
     def lark(self, grammar: str, place: str, allowance: Allowance | None = None) -> Form:
         """The form of a whole text that must match a client's grammar."""
@@ -190,7 +196,7 @@ def _compiled(
         left = Left(place, f"is too complex for a guide ({fault})")
         form = _plainer(normal, expressions, pieces, left, check_time)
     check_time(place)
-    return form
+    return replace(form, place=place)
 
 
 def _form(

@@ -386,6 +386,20 @@ def test_a_schema_is_compiled_once() -> None:
     assert forms.form(closed(a=text()), PLACE) is first
     assert forms.form(closed(a=text()), PLACE, strict=False) is not first
     assert forms.form(closed(a=text()), PLACE) is not first
+    grammar = forms.lark('start: "a"', PLACE)
+    assert forms.lark('start: "a"', PLACE) is grammar
+
+
+def test_what_is_left_out_of_a_known_schema_is_named_where_it_stands_now() -> None:
+    """The header would name a field of another request, even of another API."""
+    forms, looks_behind = Forms(), text(pattern="(?<=x)y")
+    schema = {"$defs": {"d": looks_behind}, **closed(a=looks_behind, b={"$ref": "#/$defs/d"})}
+    for place in ("tools[0].parameters", "tools[3].function.parameters", "tools[0].parameters"):
+        found = forms.form(schema, place, strict=False)
+        assert sorted(left.place for left in found.left) == [
+            f"{place}.$defs.d.pattern",
+            f"{place}.properties.a.pattern",
+        ]
 
 
 @pytest.mark.parametrize(
