@@ -154,10 +154,7 @@ class TrtLlmEngine:
         ):
             logger.warning("guides by llguidance do not work: trying xgrammar")
             await self._unload()
-            self._arguments = {
-                **self._arguments,
-                "guided_decoding_backend": OTHER_BACKEND,
-            }
+            self._arguments = {**self._arguments, "guided_decoding_backend": OTHER_BACKEND}
             self._limits = engine_limits(self._arguments, self._marks.end_id, self._adapters)
             await self._load(package)
         self._liveness.start()
@@ -276,9 +273,9 @@ class TrtLlmEngine:
         if request.answered:
             self._liveness.answered()
 
-    def _fail_idle(self) -> int:
-        """Fail requests that waited too long, and return their number. A started request must
-        progress; a queued one may wait longer while the engine makes steps."""
+    def _fail_idle(self) -> None:
+        """Fail requests that waited too long. A started request must progress; a queued one may
+        wait longer while the engine makes steps."""
         now, patience = self._now_ns(), self._patience
         engine_ns = self.health().last_progress_ns
         idle_ns, queue_ns = int(patience.idle_timeout_s * 1e9), int(patience.queue_timeout_s * 1e9)
@@ -291,7 +288,6 @@ class TrtLlmEngine:
         for request in stalled:
             waited_s = (now - max(request.last_step_ns, request.begun_ns)) / 1e9
             request.fail(f"The engine returned nothing for this request for {waited_s:.0f} s.")
-        return len(stalled)
 
     def _fail_all(self, reason: str, lost: Loss | None = None) -> None:
         for request in tuple(self._requests):

@@ -41,8 +41,8 @@ class Patience:
 
 class Liveness:
     """Watches an engine. `ask` probes it and returns None or the reason of a failure;
-    `is_waited_for` returns whether there are requests; `fail_idle` fails those that waited too long
-    and returns their number; `on_death` receives the reason, once."""
+    `is_waited_for` returns whether there are requests; `fail_idle` fails those that waited too
+    long; `on_death` receives the reason, once."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Liveness:
         *,
         ask: Callable[[], Awaitable[str | None]],
         is_waited_for: Callable[[], bool],
-        fail_idle: Callable[[], int],
+        fail_idle: Callable[[], None],
         on_death: Callable[[str], None],
         sleep: Callable[[float], Awaitable[None]],
         now_ns: Callable[[], int],
@@ -106,10 +106,9 @@ class Liveness:
         patience = self._patience
         while self.alive:
             await self._sleep(patience.probe_every_s / LOOKS_PER_PROBE)
-            failed = self._fail_idle()
-            silent_s = self._silent_s()
+            self._fail_idle()
             bound_s = patience.first_probe_s if self._is_waited_for() else patience.probe_every_s
-            if silent_s >= bound_s or self._failures or (failed and silent_s):
+            if self._silent_s() >= bound_s or self._failures:
                 await self.probe()
 
     async def _probe(self) -> None:
