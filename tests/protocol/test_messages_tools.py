@@ -232,7 +232,7 @@ async def test_the_tools_of_an_mcp_server_are_called(*, stream: bool) -> None:
         ]
         last = await create(s, messages=[*HELLO, *turn], tools=tools, **asked)
         assert message_of(last)["stop_reason"] == "end_turn"
-        assert s.prompt_text().count("a cat") == 2
+        assert s.prompt_text().count("<|message|>a cat<|end|>") == 2
         assert "key" not in s.prompt_text()
 
 
