@@ -142,6 +142,18 @@ def test_free_runs_wait_and_go_on_with_the_new_engine_and_guided_ones_fail(tmp_p
     asyncio.run(story())
 
 
+def test_a_response_is_explained_by_the_version_that_made_it(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with narrow(tmp_path, engine) as s:
+            await s.load(version=2, gate=False)
+            made = (await s.client.create()).json()["id"]
+            await s.load(version=1, gate=False)
+            assert await s.version() == "demo@1"
+            assert await s.explained(made) == "demo@2"
+
+    asyncio.run(story())
+
+
 @pytest.mark.parametrize(
     ("new", "why"),
     [

@@ -130,9 +130,13 @@ def test_a_good_version_is_reported_with_what_was_measured(tmp_path: Path) -> No
             assert (gate["prompts"], gate["refused"], gate["equal_tokens"]) == (4, None, 1.0)
             assert gate["repairs"] == [0, 0]
             assert await s.version() == "demo@2"
+            shown = (await s.client.send("GET", "/admin/engines/demo", headers=ADMIN)).json()
+            assert (shown["last_load"]["state"], shown["last_load"]["gate"]) == ("promoted", gate)
+            made = (await s.client.create()).json()["id"]
             back = await s.load(version=1, gate=False)
             assert (back.json()["state"], back.json()["gate"]) == ("promoted", None)
             assert await s.version() == "demo@1"
+            assert await s.explained(made) == "demo@2"
 
     asyncio.run(story())
 
@@ -209,6 +213,7 @@ def test_a_canary_has_its_conversations_until_it_is_gone_which_a_header_and_a_co
             reply = await s.client.create(model="demo@2")
             first = reply.json()["id"]
             assert number_in(first) == 2
+            assert await s.explained(first) == "demo@2"
             for name in ("s1", "s2", "s3"):  # the conversation goes before the session
                 assert await s.version(previous_response_id=first, session=name) == "demo@2"
             assert (await s.load("unload")).json() == {"state": "unloaded", "version": "demo@2"}

@@ -55,7 +55,12 @@ class TestBuild:
         return self.narrow if beside else self.alone
 
     def load(self) -> Loaded:
-        return Loaded(self.version, self.engine())
+        return loaded(self.version, self.engine())
+
+
+def loaded(version: Version, engine: Engine) -> Loaded:
+    """A version whose card says which one it is."""
+    return Loaded(version, engine, card={"version": version.label})
 
 
 @dataclass
@@ -232,6 +237,12 @@ class Exchanged(Served):
         assert reply.status == 200, reply.body
         return reply.headers["x-trt-engine"]
 
+    async def explained(self, response_id: str) -> str:
+        """The version that an explanation of a response names."""
+        told = await self.client.get(f"/v1/responses/{response_id}/explain")
+        made_by: str = told.json()["engine"]["version"]
+        return made_by
+
 
 def app_with(
     tmp_path: Path,
@@ -249,7 +260,7 @@ def app_with(
     given = {"admin_key": "boss", "data_dir": tmp_path, "engines_dir": tmp_path}
     old = Faulty(first or scripted())
     app = create_app(
-        Settings(**(SETTINGS | given | settings)), given=Given(Loaded(version(1), old), held)
+        Settings(**(SETTINGS | given | settings)), given=Given(loaded(version(1), old), held)
     )
     return app, held, old
 
