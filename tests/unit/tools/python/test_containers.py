@@ -172,7 +172,9 @@ for n in range(3):
     with open(str(n), "w+b") as file:
         file.write(bytes(4 * 2**20))
         file.flush()
+        os.close(next_one := os.dup(file.fileno()))
         held.append(mmap.mmap(file.fileno(), 4096))
+        os.close(next_one)  # the map's own copy
     os.unlink(str(n))
 """
 CHURN = """
