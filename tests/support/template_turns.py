@@ -35,7 +35,7 @@ TOOLS = (FunctionTool("get_weather", "", WEATHER),)
 
 STRUCTURE = {
     *("name", "arguments", "parameters", "function", "parameter", "tool_call", "functions", "json"),
-    *("True", "False", "None", "null", "arg_key", "arg_value"),
+    *("True", "False", "None", "null", "arg_key", "arg_value", "call"),
 }
 
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from trt_responses.dialects.templates.read.reader import Begins
 
 Q, X, G, D, R = "qwen3", "qwen3_5_think", "glm4moe", "deepseek_v3_1", "deepseekv3"
+L = "google-gemma-4-31B-it"
 
 CALL = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Oslo"}}\n</tool_call>'
 XML = (
@@ -241,6 +242,10 @@ CASES: dict[str, tuple[str, Begins, str, list[str]]] = {
     "a named call that was cut": (
         *(D, "text", f'{SECTION}<｜tool▁call▁begin｜>f<｜tool▁sep｜>{{"a": 1{EOS}'),
         ["!missing_terminator", 'f: {"a": 1'],
+    ),
+    "something behind a literal call": (
+        *(L, "text", '<|tool_call>call:get_weather{city:<|"|>Oslo<|"|>} now<tool_call|>'),
+        ["!malformed_header", OSLO],
     ),
 }
 
