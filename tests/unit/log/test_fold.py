@@ -18,6 +18,7 @@ from trt_responses.features.hosted_tools.kinds import KINDS
 from trt_responses.features.tool_items import output as to
 from trt_responses.features.tool_items.events import step
 from trt_responses.language.fragments import Closed, Opened, Text
+from trt_responses.log.fold import output_after
 from trt_responses.log.log import Cursor, Log
 from trt_responses.log.machine import Machine
 from trt_responses.tools.session import Source
@@ -98,6 +99,14 @@ def test_a_done_event_says_the_text_as_a_whole() -> None:
         e.ReasoningTextDone("rs_0", 0, 0, "Hm"),
     ]
     assert folded(*thought).output == (replace(THOUGHT, content=(o.OutputReasoningText("Hm"),)),)
+
+
+def test_what_the_output_says_already_is_not_copied() -> None:
+    """The machine reads a text here and says it again as a whole, however long it is."""
+    part = o.OutputText("Hi")
+    output = (CALL, replace(MESSAGE, content=(part,)))
+    said = e.OutputTextDone("msg_0", 1, 0, part.text), e.ContentPartDone("msg_0", 1, 0, part)
+    assert [output_after(output, event) is output for event in said] == [True, True]
 
 
 def test_an_item_that_is_done_replaces_what_was_gathered_and_no_other_item() -> None:

@@ -236,6 +236,11 @@ def test_a_list_among_others_is_known_and_one_that_is_too_long_is_not() -> None:
     assert first is again
     long = asked(WEATHER | {"description": "x" * MOST_BYTES})
     assert type(request_json(long)["tools"]) is list
+    others = [{"tools": ["x" * (MOST_BYTES // 4)]}] * 4
+    for before, looked_for in ((others[:3], True), (others, False)):
+        behind = orjson.dumps({"input": before, "tools": [WEATHER]})
+        tools = KnownTools().parsed(behind, orjson.loads)["tools"]
+        assert isinstance(tools, SentTools) is looked_for
 
 
 def test_of_those_that_begin_alike_the_one_in_use_stays() -> None:

@@ -112,7 +112,9 @@ def test_work_that_an_engine_holds_while_it_mends_itself_waits_as_long_as_a_paus
     assert lifecycle.state == "ready"
 
 
-def test_what_stands_still_for_long_fails_and_after_several_times_the_server_does() -> None:
+def test_what_stands_still_for_long_fails_and_after_several_times_the_server_does(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     parts, lifecycle = Parts(running=1), ready()
     watch = watch_of(parts, lifecycle)
     for time in range(1, MAX_FAILURES + 1):
@@ -126,6 +128,7 @@ def test_what_stands_still_for_long_fails_and_after_several_times_the_server_doe
         assert len(parts.failed) == time
         assert "no step for 30 s" in parts.failed[-1].message
         assert parts.failed[-1].code == "engine_lost"
+        assert f"no step for 30 s stalls_in_a_row={time}" in caplog.messages[-1]
     assert lifecycle.state == "failed"
 
 
