@@ -35,6 +35,7 @@ from trt_responses.web.responses import Call, Responses, snapshot
 from trt_responses.web.shared import Shared
 from trt_responses.wire.items import InputMessage
 from trt_responses.wire.parse import parse
+from trt_responses.wire.past_calls import KINDS, Amending
 
 Ended = tuple[Accepted, bytes]
 """The request of a response that was ended, and the same as it came, where that is known."""
@@ -165,4 +166,11 @@ def _body_of(sent: bytes, response_id: str, steering: bytes) -> bytes:
     messages = orjson.loads(steering)["input"]
     if isinstance(messages, str):
         messages = [{"type": "message", "role": "user", "content": messages}]
-    return orjson.dumps(fields | {"input": messages, "previous_response_id": response_id})
+    before = fields.get("input")
+    kept = [item for item in before if _amends(item)] if isinstance(before, list) else []
+    return orjson.dumps(fields | {"input": [*kept, *messages], "previous_response_id": response_id})
+
+
+def _amends(item: Any) -> bool:
+    """Whether an item brings tools or settings, which the successor keeps."""
+    return issubclass(KINDS.get(item.get("type"), object), Amending)
