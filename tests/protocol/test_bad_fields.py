@@ -227,6 +227,7 @@ def test_each_is_refused_by_name_and_no_token_is_made() -> None:
                 assert call.error["type"] == "invalid_request_error"
                 assert len(call.body) < 1500
                 assert "pydantic" not in call.error["message"]
+                assert " instance of " not in call.error["message"]
             assert not s.engine.requests
 
     asyncio.run(story())
