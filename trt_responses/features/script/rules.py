@@ -192,6 +192,8 @@ class Request:
     number: int = 0
     tools: Sequence[Tool] = ()
     must_call: bool = False
+    answer: Mapping[str, Any] | None = None
+    """The schema of the answer, as the client wrote it."""
 
     def tool(self, name: str) -> Tool | None:
         return next((each for each in self.tools if name in (each.name, each.recipient)), None)
