@@ -18,6 +18,7 @@ from trt_responses.features.steer.messages import (
     NOT_SUPPORTED,
     STEERED,
     Steering,
+    check_readable,
     check_steerable,
     not_active,
     steerable,
@@ -71,7 +72,7 @@ class Steer(Responses):
 
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)
-        self._store = shared.parts.store
+        self._parts, self._store = shared.parts, shared.parts.store
 
     async def steer(self, request: Request, owner: str) -> ASGIApp:
         body, wanted = await self._parsed(request, SteerRequest)
@@ -113,12 +114,11 @@ class Steer(Responses):
             )
 
     async def _end(self, run: Run, accepted: Accepted) -> Ended:
-        assert run.draft is not None, "it was running just now"
-        sent = run.draft.request.body
-        if not run.end_as(STEERED):
+        draft = run.draft
+        if draft is None or not run.end_as(STEERED):
             raise not_active(run.id)
         await run.ended()
-        return accepted, sent
+        return accepted, draft.request.body
 
     async def _end_elsewhere(self, response_id: str, owner: str) -> Ended:
         sent = await installed(self._jobs).steer(response_id, owner)
@@ -135,6 +135,7 @@ class Steer(Responses):
         messages: Sequence[InputMessage],
         ending: Callable[[], Awaitable[Ended]],
     ) -> Run:
+        await check_readable(messages, self._parts)
         before, sent = await ending()
         found = there(response_id, await self._store.get(response_id, call.owner))
         _check_goes_on(response_id, found)
