@@ -223,6 +223,20 @@ def test_messages_are_refused_by_their_place_and_ended_responses_by_a_code() -> 
     asyncio.run(story())
 
 
+def test_a_resumable_stream_is_steered_with_a_plain_reply() -> None:
+    async def story() -> None:
+        async with served(THINKING, ANSWER) as s:
+            stream = s.client.ask(stream=True, stream_options={"resumable_seconds": 9})
+            await stream.until(begun)
+            first = stream.events[0]["response"]["id"]
+            reply = (await steer(s, first).done()).json()
+            assert (reply["status"], reply["previous_response_id"]) == ("completed", first)
+            await stream.done()
+            assert stream.events[-1]["type"] == "response.incomplete"
+
+    asyncio.run(story())
+
+
 IMAGE = [{"role": "user", "content": [{"type": "input_image", "image_url": "https://x/y.png"}]}]
 
 

@@ -25,6 +25,7 @@ from trt_responses.features.steer.messages import (
     successor,
 )
 from trt_responses.features.stored.endpoint import there
+from trt_responses.frozen import replace
 from trt_responses.run.run import Run
 from trt_responses.store import Job, Record
 from trt_responses.web.docs import REFUSED, STREAMED
@@ -38,6 +39,7 @@ from trt_responses.wire.items import InputMessage
 from trt_responses.wire.parse import parse
 from trt_responses.wire.past_calls import KINDS, Amending
 
+OF_STREAMS = "stream_options."
 Ended = tuple[Accepted, bytes]
 """The request of a response that was ended, and the same as it came, where that is known."""
 
@@ -88,7 +90,6 @@ class Steer(Responses):
                     "A response with 'store: false' is steered over its WebSocket only.",
                     code=NOT_SUPPORTED,
                 )
-            maker(self._jobs, accepted, stream=stream)
             ending, extra = partial(self._end, run, accepted), self._extra(accepted)
         call = Call(request, owner, body, response_id.encode(), stream, extra)
         start = partial(self._go_on, call, response_id, messages, ending)
@@ -140,6 +141,9 @@ class Steer(Responses):
         found = there(response_id, await self._store.get(response_id, call.owner))
         _check_goes_on(response_id, found)
         accepted = successor(before, response_id, messages)
+        if not call.stream:  # then it is no stream to be resumed, whatever the first one was
+            left = {k: v for k, v in accepted.ignored.items() if not k.startswith(OF_STREAMS)}
+            accepted = replace(accepted, ignored=left)
         dialect, keep = dialect_of(call.request), None
         if (jobs := maker(self._jobs, accepted, stream=call.stream)) is not None:
             sent = sent and _body_of(sent, response_id, call.body)
