@@ -42,6 +42,14 @@ def content(*parts: Any) -> dict[str, Any]:
     return {"role": "user", "content": list(parts)}
 
 
+def deep_format() -> bytes:
+    """A schema that is nested too deep to be shown. It comes with no tools, so none is named."""
+    schema: dict[str, Any] = {}
+    for _ in range(61):
+        schema = {"items": schema}
+    return body(text={"format": {"type": "json_schema", "name": "x", "schema": schema}})
+
+
 ITEMS: list[Row] = [
     *[item("[1]", USER, {"type": kind, "id": "x"}) for kind in REFUSED_ITEMS],
     *[
@@ -191,6 +199,7 @@ OPTIONS: list[Row] = [
     bad("tools[0].type", "unsupported_tool", tools=[{"type": "mcp", "server_label": "s"}]),
     bad("tools[0].server_label", tools=[{"type": "mcp", "server_label": "a b"}, WEATHER]),
     bad("metadata", metadata={str(n): "" for n in range(17)}),
+    (deep_format(), 400, None, None),
     (raw(b'"metadata": {"a": "\\ud800"}'), 400, None, "invalid_json"),
     (raw(b'"include": ["\\udfff"]'), 400, None, "invalid_json"),
     (raw(b'"input": [' * 3000 + b"]" * 3000), 400, None, "invalid_json"),
@@ -218,6 +227,7 @@ def test_each_is_refused_by_name_and_no_token_is_made() -> None:
                 assert call.error["type"] == "invalid_request_error"
                 assert len(call.body) < 1500
                 assert "pydantic" not in call.error["message"]
+                assert " instance of " not in call.error["message"]
             assert not s.engine.requests
 
     asyncio.run(story())

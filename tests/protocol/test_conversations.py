@@ -141,6 +141,37 @@ def test_items_are_added_listed_in_pages_read_and_deleted() -> None:
     asyncio.run(story())
 
 
+def test_items_with_one_id_are_listed_to_the_end_and_deleted_one_by_one() -> None:
+    same = [USER | {"id": "msg_same", "content": text} for text in ("a", "b", "c")]
+
+    async def pages(s: Served, path: str) -> list[Json]:
+        items: list[Json] = []
+        for _ in range(5):
+            behind = f"&after={items[-1]['id']}" if items else ""
+            page = (await call(s, "GET", f"{path}?order=asc&limit=1{behind}")).json()
+            items += page["data"]
+            if not page["has_more"]:
+                break
+        return items
+
+    async def story() -> None:
+        async with served() as s:
+            made = (await s.client.create(input=same)).json()
+            items = await pages(s, f"/v1/responses/{made['id']}/input_items")
+            assert [item["content"][0]["text"] for item in items] == ["a", "b", "c"]
+            name = await begun(s, items=same[:2])
+            added = await call(s, "POST", f"{PATH}/{name}/items", {"items": same[2:]})
+            items = await pages(s, f"{PATH}/{name}/items")
+            assert [item["content"][0]["text"] for item in items] == ["a", "b", "c"]
+            assert added.json()["data"] == items[2:]
+            one = await call(s, "GET", f"{PATH}/{name}/items/{items[1]['id']}")
+            assert one.json() == items[1]
+            await call(s, "DELETE", f"{PATH}/{name}/items/{items[2]['id']}")
+            assert await pages(s, f"{PATH}/{name}/items") == items[:2]
+
+    asyncio.run(story())
+
+
 def test_what_is_listed_can_be_sent_again() -> None:
     async def story() -> None:
         async with served(CALL, ANSWER) as s:

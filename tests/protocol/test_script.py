@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
+from jsonschema import Draft202012Validator
 
 from tests.support.asgi import JSON, Client, living
 from tests.support.lawful import check
@@ -106,6 +107,42 @@ def test_a_format_is_filled_and_a_strict_tool_is_held_to_its_schema() -> None:
         assert orjson.loads(texts(answer)[-1]) == {"n": 7}
         call = (await client.create(input="Email 'Wei'", tools=[MAIL])).json()["output"][-1]
         assert call["arguments"] == '{"to": "Wei"}'
+
+    played(story)
+
+
+ADDRESS = {"type": "string", "pattern": r"^[^@\s]+@[^@\s]+\.com$"}
+NO_WORD = {"type": "string", "pattern": r"^[^a-z\d]{3}$"}
+UNLIKE = {"type": "array", "items": {"enum": [1, 2, 3]}, "minItems": 3, "uniqueItems": True}
+
+
+@pytest.mark.parametrize(
+    ("properties", "required"),
+    [
+        ({"a": ADDRESS, "b": NO_WORD}, ["a", "b"]),
+        ({"a": {"type": "string"}, "b": {"type": "string"}}, ["b", "a"]),
+        ({"a": {"type": "string"}, "b": {"const": 1.0}}, ["b"]),
+        ({"a": UNLIKE}, ["a"]),
+    ],
+    ids=["patterns", "another order", "an option first", "unlike elements"],
+)
+def test_what_is_made_up_keeps_to_the_guide_and_to_the_client_s_own_schema(
+    properties: Json, required: list[str]
+) -> None:
+    schema = {
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": False,
+    }
+    format_ = {"type": "json_schema", "name": "x", "strict": True, "schema": schema}
+    tool = {"type": "function", "name": "f", "strict": True, "parameters": schema}
+
+    async def story(client: Client) -> None:
+        for body in ({"text": {"format": format_}}, {"tools": [tool], "tool_choice": "required"}):
+            reply = await client.create(input="x", **body)
+            assert reply.status == 200, reply.body
+            Draft202012Validator(schema).validate(orjson.loads(texts(reply.json())[-1]))
 
     played(story)
 

@@ -223,6 +223,47 @@ def test_messages_are_refused_by_their_place_and_ended_responses_by_a_code() -> 
     asyncio.run(story())
 
 
+def test_a_resumable_stream_is_steered_with_a_plain_reply() -> None:
+    async def story() -> None:
+        async with served(THINKING, ANSWER) as s:
+            stream = s.client.ask(stream=True, stream_options={"resumable_seconds": 9})
+            await stream.until(begun)
+            first = stream.events[0]["response"]["id"]
+            reply = (await steer(s, first).done()).json()
+            assert (reply["status"], reply["previous_response_id"]) == ("completed", first)
+            await stream.done()
+            assert stream.events[-1]["type"] == "response.incomplete"
+
+    asyncio.run(story())
+
+
+IMAGE = [{"role": "user", "content": [{"type": "input_image", "image_url": "https://x/y.png"}]}]
+
+
+@pytest.mark.parametrize("sent", [IMAGE, "word " * 500], ids=["an image", "too long"])
+def test_a_message_that_no_successor_could_read_ends_nothing(sent: object) -> None:
+    async def story() -> None:
+        async with (
+            served(THINKING, THINKING, ANSWER, context_tokens=400, **AT_ONCE) as s,
+            connected(s.app) as socket,
+        ):
+            stream = await written(s, "long poem")
+            first = stream.events[0]["response"]["id"]
+            refusal = await steer(s, first, input=sent).done()
+            assert (refusal.status, refusal.error["param"][:5]) == (400, "input")
+            assert not stream.ended
+            on_socket = await writing(socket, input="Write.")
+            steer_on(socket, on_socket, sent)
+            await socket.until(lambda w: bool(of(w, "response.steer.failed")))
+            assert of(socket, "response.steer.failed")[0]["error"]["code"] == "invalid_input"
+            steer_on(socket, on_socket)
+            await socket.until(lambda w: bool(of(w, "response.completed")))
+            stream.hang_up()
+            await stream.done()
+
+    asyncio.run(story())
+
+
 def test_of_two_messages_at_once_one_has_the_successor() -> None:
     async def story() -> None:
         async with served(THINKING, ANSWER) as s:

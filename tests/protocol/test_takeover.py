@@ -15,7 +15,7 @@ from tests.support.asgi import JSON
 from tests.support.background import AT_ONCE, cancelled, got, replay, started
 from tests.support.greedy import WHOLE, Model, texts
 from tests.support.sampled import sampled
-from tests.support.served import Served, ids, script, served
+from tests.support.served import WEATHER, Served, ids, script, served
 from tests.support.steering import GUIDES
 from tests.support.template_served import template_served
 from tests.support.ticks import Ticks, settled
@@ -177,7 +177,9 @@ def test_what_goes_on_behind_a_steered_response_keeps_the_message_at_another_ser
 
     async def story(pair: Pair) -> None:
         one, other = pair.servers
-        first = (await started(one))["id"]
+        tools = {"type": "additional_tools", "role": "developer", "tools": [WEATHER]}
+        asked = [tools, {"role": "user", "content": "Hello"}]
+        first = (await started(one, input=asked))["id"]
         await pair.steps(4)
         path = f"/v1/responses/{first}/steer"
         reply = await one.client.send("POST", path, b'{"input": "Shorter."}', JSON)
@@ -188,6 +190,7 @@ def test_what_goes_on_behind_a_steered_response_keeps_the_message_at_another_ser
         assert (last["status"], last["previous_response_id"]) == ("completed", first)
         assert [given for given, _ in model.asked] == [0, 0, 9]
         assert "<|start|>user<|message|>Shorter.<|end|>" in other.prompt_text()
+        assert "type weather = " in other.prompt_text()
         assert (await got(other, first))["incomplete_details"] == {"reason": "steered"}
 
     run(story, model)

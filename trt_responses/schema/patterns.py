@@ -42,7 +42,8 @@ UNREAD = {
 """Reasons why a token cannot be read, by its beginning."""
 
 _ESCAPE = (
-    r"\\(?:x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|u\{[0-9A-Fa-f]{1,6}\}|c[A-Za-z]"
+    r"\\(?:x[0-9A-Fa-f]{2}|u[dD][89ABab][0-9A-Fa-f]{2}\\u[dD][C-Fc-f][0-9A-Fa-f]{2}"
+    r"|u[0-9A-Fa-f]{4}|u\{[0-9A-Fa-f]{1,6}\}|c[A-Za-z]"
     r"|[pP]\{[A-Za-z_]+(?:=[A-Za-z_]+)?\}|0\d+|.)"
 )
 _TOKEN = re.compile(
@@ -216,6 +217,8 @@ def _text(token: re.Match[str]) -> str:
 
 def _spelled(code: int) -> str:
     """A character; non-ASCII ones stay literal, since some engines spell them differently."""
+    if not _without_surrogates([(code, code)]):
+        _odd(f"\\u{code:x}", "is half a surrogate pair")
     return f"(?:{chr(code)})" if code > 127 else _point(code)
 
 
@@ -230,7 +233,13 @@ def _character(text: str) -> int | str:
         return ord(text[-1])
     kind, rest = text[1], text[2:].strip("{}")
     if kind in "xu" and rest:
-        return int(rest, 16)
+        high, _, low = rest.partition(r"\u")  # of a surrogate pair
+        code = int(high, 16)
+        if low:
+            code = (code - 0xD7C0 << 10) + (int(low, 16) & 0x3FF)
+        if code > 0x10FFFF:
+            _odd(text, "is beyond Unicode")
+        return code
     if kind == "c" and rest:
         return ord(rest) % 32
     if kind in "pP" and rest:

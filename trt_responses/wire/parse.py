@@ -45,7 +45,7 @@ RESPONSES = Lists(
         ("reasoning", "summary"): TypeAdapter(SummaryText),
     },
 )
-NOUN = re.compile(r"^(Input|String|Value|Dictionary|List) | after validation, not (more|\d+)")
+NOUN = re.compile(r"^[A-Z]\w+ (?=should)| after validation, not (more|\d+)| or instance of \w+")
 """What pydantic says beside what was expected."""
 
 OWN_WORDS = {"extra_forbidden": "is no key of this object"}

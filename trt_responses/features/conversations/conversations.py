@@ -16,7 +16,7 @@ from trt_responses.accept.accepted import Accepted
 from trt_responses.accept.responses import accept
 from trt_responses.errors import InvalidRequest, NotFound, invalid_value
 from trt_responses.features.conversations.locks import locked
-from trt_responses.features.listing.listing import whole
+from trt_responses.features.listing.listing import listed
 from trt_responses.prompt.carrier import RequestItems
 from trt_responses.prompt.history import spoken_here
 from trt_responses.prompt.prompt import blocks_of
@@ -71,19 +71,20 @@ class Conversations:
     async def items(self, conversation_id: str, owner: str) -> list[Json]:
         """All of them, in their order."""
         record = await conversation_of(conversation_id, self._store, owner)
-        return [listed(block) for block in record.blocks]
+        return listed(record.blocks)
 
     async def add(self, conversation_id: str, items: Sequence[SentItem], owner: str) -> list[Json]:
         record = await conversation_of(conversation_id, self._store, owner)
         record = await spoken_here(record, self._parts)
         added = await self._blocks(items, record, owner)
         await self._change(record, blocks=(*record.blocks, *added))
-        return [listed(block) for block in added]
+        return listed((*record.blocks, *added))[len(record.blocks) :]
 
     async def remove(self, conversation_id: str, item_id: str, owner: str) -> Json:
         """The conversation without the item."""
         record = await conversation_of(conversation_id, self._store, owner)
-        left = tuple(block for block in record.blocks if _id(block) != item_id)
+        items = zip(record.blocks, listed(record.blocks), strict=True)
+        left = tuple(block for block, item in items if item["id"] != item_id)
         if len(left) == len(record.blocks):
             raise no_item(item_id)
         await self._change(record, blocks=left)
@@ -157,19 +158,9 @@ def no_item(item_id: str) -> NotFound:
     )
 
 
-def listed(block: Block) -> Json:
-    """An item as a conversation gives it back."""
-    return whole(orjson.loads(block.item))
-
-
 def _object(record: Record) -> Json:
     body: Json = orjson.loads(record.body)
     return body
-
-
-def _id(block: Block) -> str:
-    item_id: str = orjson.loads(block.item).get("id", "")
-    return item_id
 
 
 def accept_items(items: Sequence[SentItem]) -> Accepted:

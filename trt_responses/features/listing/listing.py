@@ -5,10 +5,14 @@ Clients send items in short forms; a reader of a list expects the long ones.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
+import orjson
+
 from trt_responses.errors import invalid_value
+from trt_responses.store import Block
 
 Item = dict[str, Any]
 
@@ -39,6 +43,17 @@ def page_of(items: Sequence[Item], page: Page) -> Item:
         "last_id": data[-1]["id"] if data else "",
         "has_more": len(ordered) > len(data),
     }
+
+
+def listed(blocks: Iterable[Block]) -> list[Item]:
+    """The items of blocks, in their long form. A later one with the same id gets a number behind
+    it: a page begins behind an id."""
+    items, seen = [whole(orjson.loads(block.item)) for block in blocks], Counter[str]()
+    for item in items:
+        seen[name := item["id"]] += 1
+        if seen[name] > 1:
+            item["id"] = f"{name}-{seen[name]}"
+    return items
 
 
 def whole(item: Mapping[str, Any]) -> Item:

@@ -48,6 +48,7 @@ class ScriptedStep(Step):
             self._number,
             tuple(_tools(accepted)),
             not accepted.choice.may_answer,
+            accepted.answer.schema if accepted.answer else None,
         )
         self._run = self._engine.of(request)
         cut, scene = CUT.get(None) or Cut(), self._run.scene(draft.prompt.ids)

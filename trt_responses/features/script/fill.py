@@ -137,9 +137,8 @@ class _Maker:
 
     def _object(self, schema: Schema, depth: int) -> dict[str, Any]:
         properties, required = schema.get("properties", {}), schema.get("required", ())
-        wanted = [*required, *(name for name in properties if name not in required)]
-        if depth > 1:  # deep down, what may be left out is
-            wanted = list(required)
+        wanted = [name for name in properties if name in required or depth <= 1]
+        wanted += [name for name in required if name not in properties]
         made = {each: self._value(properties.get(each, {}), each, depth + 1) for each in wanted}
         for number in range(schema.get("minProperties", 0) - len(made)):
             extra = schema.get("additionalProperties", {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from functools import lru_cache
 from random import Random
@@ -14,6 +15,7 @@ _PART = re.compile(
 _REPEAT = re.compile(r"(?:(?P<sign>[*+?])|\{(?P<least>\d+)(?P<to>,(?P<most>\d*))?\})\??")
 CHARACTERS = ("abcdefgh", "ABCDEFGH", "0123456789", "".join(map(chr, range(32, 0x250))))
 """Those that are tried for a class, the first that have any it allows."""
+_PAIR = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 UNKNOWN = re.compile(r"\(\?<?[=!]|\\[bBkpP1-9]")
 
 
@@ -21,9 +23,14 @@ class NoText(ValueError):
     """The part of a pattern that no text is made up for, as the end of a sentence."""
 
 
+def paired(text: str) -> str:
+    """The text with each pair of escaped surrogates as the character that it spells."""
+    return _PAIR.sub(lambda pair: str(json.loads(f'"{pair[0]}"')), text)
+
+
 def text_for(pattern: str, random: Random, least: int = 0) -> str:
     """A text that the pattern matches, of about `least` characters or more where it has room."""
-    return _Writer(pattern, random, least).alternatives(0)[0]
+    return _Writer(paired(pattern), random, least).alternatives(0)[0]
 
 
 class _Writer:

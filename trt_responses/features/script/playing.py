@@ -136,28 +136,41 @@ class Player:
         return nearest, call
 
     def _arguments(self, tool: Tool, call: Call, scene: Scene, guide: Guide | None) -> str:
-        given, schema = call.arguments, _schema(guide) or tool.parameters
+        given, schema = call.arguments, _schema(guide)
         if given != AUTO:
             text = self._filled(given, scene) if isinstance(given, str) else _json(given)
-            return self._checked(text, _schema(guide), f"The script's arguments of '{tool.name}'")
-        if schema is None:
+            return self._checked(text, schema, f"The script's arguments of '{tool.name}'")
+        if schema is None and tool.parameters is None:
             return scene.question
-        return self._made(schema, scene, f"arguments of '{tool.name}'")
+        return self._made(tool.parameters, schema, scene, f"arguments of '{tool.name}'")
 
     def _answer(self, scene: Scene, guide: Guide | None) -> str:
         answer, schema = self._rule.say, _schema(guide)
         if schema is not None and (answer is None or answer == AUTO or self._rule.calls):
-            return self._made(schema, scene, "the answer")
+            return self._made(self._request.answer, schema, scene, "the answer")
         if answer == AUTO:
             answer = "{tool} returned: {result}" if scene.results else "You wrote: {text}"
         text = self._filled(answer, scene) if isinstance(answer, str) else _json(answer)
         return self._checked(text if answer is not None else "", schema, "The script's answer")
 
-    def _made(self, schema: Any, scene: Scene, what: str) -> str:
-        try:
-            return _json(value_for(schema, scene.question, self._seed))
-        except NoValue as why:
-            raise InvalidRequest(f"The script cannot make up {what}: {why}: write it.") from None
+    def _made(self, own: Any, guided: Any, scene: Scene, what: str) -> str:
+        """A value that the client's own schema allows, of the guide's schema where it can be: that
+        has the guide's order of members, but patterns as the engine spells them."""
+        made, fault = [], None
+        for schema in (guided, own):
+            if schema is None:
+                continue
+            try:
+                text = _json(value_for(schema, scene.question, self._seed))
+            except NoValue as why:
+                fault = why
+                continue
+            if departs(own or {}, text) is None:
+                return text
+            made.append(text)
+        if made:
+            return made[0]
+        raise InvalidRequest(f"The script cannot make up {what}: {fault}: write it.")
 
     def _checked(self, text: str, schema: Any, what: str) -> str:
         """The text, which must follow the schema of a guide, for a model would be held to it."""

@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from trt_responses.errors import UsageError
 from trt_responses.features.script.malformed import ANY, SHAPES
+from trt_responses.features.script.patterns import paired
 from trt_responses.features.script.scene import Scene
 
 AUTO = "auto"
@@ -192,6 +193,8 @@ class Request:
     number: int = 0
     tools: Sequence[Tool] = ()
     must_call: bool = False
+    answer: Mapping[str, Any] | None = None
+    """The schema of the answer, as the client wrote it."""
 
     def tool(self, name: str) -> Tool | None:
         return next((each for each in self.tools if name in (each.name, each.recipient)), None)
@@ -273,7 +276,7 @@ def parsed(text: str, place: str, *, lines: bool = False) -> Script:
         if lines:
             found: Any = [json.loads(line) for line in text.splitlines() if line.strip()]
         else:
-            found = yaml.safe_load(text)
+            found = yaml.safe_load(paired(text))  # JSON has pairs, and YAML has none
     except (yaml.YAMLError, ValueError) as fault:
         form, why = "JSONL" if lines else "YAML", " ".join(str(fault).split())
         raise UsageError(f"The script {place} is not {form}: {why}.") from None

@@ -18,12 +18,14 @@ from trt_responses.features.steer.messages import (
     NOT_SUPPORTED,
     STEERED,
     Steering,
+    check_readable,
     check_steerable,
     not_active,
     steerable,
     successor,
 )
 from trt_responses.features.stored.endpoint import there
+from trt_responses.frozen import replace
 from trt_responses.run.run import Run
 from trt_responses.store import Job, Record
 from trt_responses.web.docs import REFUSED, STREAMED
@@ -35,7 +37,9 @@ from trt_responses.web.responses import Call, Responses, snapshot
 from trt_responses.web.shared import Shared
 from trt_responses.wire.items import InputMessage
 from trt_responses.wire.parse import parse
+from trt_responses.wire.past_calls import KINDS, Amending
 
+OF_STREAMS = "stream_options."
 Ended = tuple[Accepted, bytes]
 """The request of a response that was ended, and the same as it came, where that is known."""
 
@@ -70,7 +74,7 @@ class Steer(Responses):
 
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)
-        self._store = shared.parts.store
+        self._parts, self._store = shared.parts, shared.parts.store
 
     async def steer(self, request: Request, owner: str) -> ASGIApp:
         body, wanted = await self._parsed(request, SteerRequest)
@@ -86,7 +90,6 @@ class Steer(Responses):
                     "A response with 'store: false' is steered over its WebSocket only.",
                     code=NOT_SUPPORTED,
                 )
-            maker(self._jobs, accepted, stream=stream)
             ending, extra = partial(self._end, run, accepted), self._extra(accepted)
         call = Call(request, owner, body, response_id.encode(), stream, extra)
         start = partial(self._go_on, call, response_id, messages, ending)
@@ -112,12 +115,11 @@ class Steer(Responses):
             )
 
     async def _end(self, run: Run, accepted: Accepted) -> Ended:
-        assert run.draft is not None, "it was running just now"
-        sent = run.draft.request.body
-        if not run.end_as(STEERED):
+        draft = run.draft
+        if draft is None or not run.end_as(STEERED):
             raise not_active(run.id)
         await run.ended()
-        return accepted, sent
+        return accepted, draft.request.body
 
     async def _end_elsewhere(self, response_id: str, owner: str) -> Ended:
         sent = await installed(self._jobs).steer(response_id, owner)
@@ -134,10 +136,14 @@ class Steer(Responses):
         messages: Sequence[InputMessage],
         ending: Callable[[], Awaitable[Ended]],
     ) -> Run:
+        await check_readable(messages, self._parts)
         before, sent = await ending()
         found = there(response_id, await self._store.get(response_id, call.owner))
         _check_goes_on(response_id, found)
         accepted = successor(before, response_id, messages)
+        if not call.stream:  # then it is no stream to be resumed, whatever the first one was
+            left = {k: v for k, v in accepted.ignored.items() if not k.startswith(OF_STREAMS)}
+            accepted = replace(accepted, ignored=left)
         dialect, keep = dialect_of(call.request), None
         if (jobs := maker(self._jobs, accepted, stream=call.stream)) is not None:
             sent = sent and _body_of(sent, response_id, call.body)
@@ -165,4 +171,11 @@ def _body_of(sent: bytes, response_id: str, steering: bytes) -> bytes:
     messages = orjson.loads(steering)["input"]
     if isinstance(messages, str):
         messages = [{"type": "message", "role": "user", "content": messages}]
-    return orjson.dumps(fields | {"input": messages, "previous_response_id": response_id})
+    before = fields.get("input")
+    kept = [item for item in before if _amends(item)] if isinstance(before, list) else []
+    return orjson.dumps(fields | {"input": [*kept, *messages], "previous_response_id": response_id})
+
+
+def _amends(item: Any) -> bool:
+    """Whether an item brings tools or settings, which the successor keeps."""
+    return issubclass(KINDS.get(item.get("type"), object), Amending)

@@ -11,7 +11,9 @@ from typing import Any
 from trt_responses.accept.accepted import Accepted
 from trt_responses.errors import InvalidRequest, invalid_value
 from trt_responses.frozen import replace
+from trt_responses.prompt.conversation import input_blocks
 from trt_responses.run.ending import End
+from trt_responses.run.parts import Parts
 from trt_responses.run.run import Run
 from trt_responses.wire.base import ClosedObject
 from trt_responses.wire.items import InputMessage
@@ -49,6 +51,12 @@ class Steering(ClosedObject):
                 raise invalid_value(f"input[{place}]", "only messages of the user steer a response")
             messages.append(item)
         return messages
+
+
+async def check_readable(messages: Sequence[InputMessage], parts: Parts) -> None:
+    """Raise an `InvalidRequest` for messages that no successor could be made with."""
+    at_most = parts.engine.limits().context_tokens
+    await input_blocks(messages, parts.renderer, (), at_most, note_media=parts.note_media)
 
 
 def steerable(run: Run) -> Accepted:

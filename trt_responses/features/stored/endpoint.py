@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 
 from trt_responses.dialect import Dialect
 from trt_responses.errors import IN_PROGRESS_S, InvalidRequest, NotFound, invalid_value
-from trt_responses.features.listing.listing import Order, Page, page_of, whole
+from trt_responses.features.listing.listing import Order, Page, listed, page_of
 from trt_responses.features.listing.query import (
     IGNORED,
     Limit,
@@ -109,9 +109,8 @@ class Stored:
                 retry_after_s=None if found.lost else IN_PROGRESS_S,
             )
         sent = found.blocks[found.prior_count :][: found.input_count]
-        items = [whole(orjson.loads(block.item)) for block in sent]
-        listed = page_of(items, Page(order, limit, after))
-        return json_reply(orjson.dumps(listed), self._headers(request) | ignored_query(request))
+        page = page_of(listed(sent), Page(order, limit, after))
+        return json_reply(orjson.dumps(page), self._headers(request) | ignored_query(request))
 
     async def _found(self, response_id: str, owner: str) -> Record | Job:
         return there(response_id, await self._store.get(response_id, owner))

@@ -187,8 +187,7 @@ def json_of(value: object, depth: int = 0) -> Iterator[str]:
     """Compact JSON with numbers as openai-harmony writes them (`1e16`, never `1e+16`)."""
     if depth > MAX_DEPTH:
         raise InvalidRequest(
-            f"A schema's JSON is nested too deep: more than {MAX_DEPTH} levels. Flatten it.",
-            param="tools",
+            f"A schema's JSON is nested too deep: more than {MAX_DEPTH} levels. Flatten it."
         )
     if isinstance(value, dict):
         yield "{"

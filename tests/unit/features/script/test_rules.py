@@ -42,6 +42,7 @@ def test_yaml_with_rules_a_bare_list_and_jsonl_are_read(tmp_path: Path) -> None:
     whole = parsed("seed: 7\nrules:\n- when: {text: a}\n  say: b\n- say: {n: 1}\n", "s.yaml")
     assert (whole.seed, len(whole.rules), whole.rules[1].say) == (7, 2, {"n": 1})
     assert parsed("- say: a\n", "s.yaml").rules[0].say == "a"
+    assert parsed(json.dumps([{"say": "\U0001f600"}]), "s.json").rules[0].say == "\U0001f600"
     (tmp_path / "s.jsonl").write_text('{"say": "a"}\n\n{"call": {"name": "auto"}}\n')
     assert [rule.calls[0].name for rule in load(f"{tmp_path}/s.jsonl").rules[1:]] == ["auto"]
 
@@ -129,6 +130,7 @@ QUESTION = 'Book "Hotel du Lac" in Geneva for 3 nights'
         ({"type": "array", "items": {"type": "string"}, "minItems": 2}, ["Hotel du Lac", "Geneva"]),
         ({"anyOf": [{"type": "integer"}, {"type": "string"}]}, 3),
         ({"allOf": [{"type": "integer"}, {"minimum": 9}]}, 9),
+        ({"type": "string", "pattern": r"^\ud83d\uDE00$"}, "\U0001f600"),
         ({"$ref": "#/$defs/n", "$defs": {"n": {"type": "integer"}}}, 3),
         (
             {"type": "object", "properties": {"city": {}, "n": {"type": "integer"}}},
