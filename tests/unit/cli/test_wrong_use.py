@@ -103,6 +103,7 @@ WRONG: tuple[tuple[str, str, str], ...] = (
     ("", f"export triton mine models --version=0 {ENGINES}", "--version: '0'"),
     ("", "explain", "required: ID"),
     ("", "explain resp_x --url=here", "--url 'here'"),
+    ("", "explain resp_x --url=http://[::1", "--url 'http://[::1'"),
     ("", "explain resp_x --transcript=Bug.txt", "--transcript Bug.txt"),
     ("", "serve --fault-header", "--fault-header is for servers that play a --script"),
     ("", "serve --script=auto --replay=c", "--script and --replay both name what to serve"),
