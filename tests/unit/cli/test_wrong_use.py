@@ -109,6 +109,8 @@ WRONG: tuple[tuple[str, str, str], ...] = (
     ("", "serve --script=auto --replay=c", "--script and --replay both name what to serve"),
     ("", "serve --replay=absent.jsonl", "The cassette absent.jsonl cannot be read"),
     ("", "serve --record=ftp://here", "--record ftp://here: expected a URL"),
+    ("", "serve --record=http://h:80a", "--record http://h:80a: expected a URL"),
+    ("", "serve --record=http://[::1", "--record http://[::1: expected a URL"),
     ("", "cassette absent.jsonl --script", "The cassette absent.jsonl cannot be read"),
     ("", "drain", f"{PREFIX}ADMIN_KEY"),
     ("ADMIN_KEY=k", "drain --port=http", "--port: expected a whole number"),
