@@ -41,11 +41,12 @@ def make_private(folder: Path) -> None:
 
 def close_to_others(path: Path, *, keep_group: bool = False) -> None:
     """Remove other users' access to a file or folder, if it exists and this user owns it. A folder
-    that all users share, such as `/tmp`, stays as it is."""
+    that all users share, such as `/tmp`, and a device, such as `/dev/null`, stay as they are."""
     with suppress(OSError):
         found = path.stat()
         open_bits = found.st_mode & (0o007 if keep_group else 0o077)
-        if open_bits and found.st_uid == os.geteuid() and not found.st_mode & stat.S_ISVTX:
+        stays = found.st_mode & (stat.S_ISVTX | stat.S_IFCHR)  # block devices have its bit too
+        if open_bits and found.st_uid == os.geteuid() and not stays:
             mode = stat.S_IMODE(found.st_mode)
             path.chmod(mode & ~open_bits)
             logger.warning("closed %s to other users: old_mode=%04o", path, mode)

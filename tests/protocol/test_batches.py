@@ -251,6 +251,14 @@ async def test_a_file_with_faults_fails_before_anything_runs(
         assert not app.engine.requests
 
 
+@story
+async def test_a_fault_has_its_place_in_the_file_where_lines_are_empty(tmp_path: Path) -> None:
+    lines = b"\r\n".join((b"", jsonl(request("a")), b"", b" ", b"{", jsonl(request("b")), b"["))
+    async with served(data_dir=tmp_path, **OWNERS) as app:
+        last = await ended(app, (await begun(app, lines))["id"])
+        assert [fault["line"] for fault in last["errors"]["data"]] == [5, 7]
+
+
 @pytest.mark.parametrize("deleted", [False, True])
 @story
 async def test_a_server_that_ends_leaves_a_batch_to_the_next(

@@ -282,6 +282,19 @@ async def test_files_of_one_name_stand_beside_each_other(tmp_path: Path) -> None
 
 @boxed
 @story
+async def test_a_container_that_its_files_do_not_fit_into_is_not_made(tmp_path: Path) -> None:
+    room: dict[str, Any] = {"python": "boxed", "data_dir": tmp_path, "container_bytes": 1000}
+    async with served(**room, **OWNERS) as app:
+        sent = [(await upload(app, bytes(600), name=name)).json()["id"] for name in "ab"]
+        body = {"name": "x", "file_ids": sent}
+        reply = await ask(app, "POST", "/v1/containers", body=body)
+        assert (reply.status, reply.error["code"]) == (400, "container_full")
+        assert reply.error["param"] == "file_ids"
+        assert (await ask(app, "GET", "/v1/containers")).json()["data"] == []
+
+
+@boxed
+@story
 async def test_a_later_turn_s_file_of_one_name_takes_the_place_of_the_first(tmp_path: Path) -> None:
     code = calling("import glob\nfor n in glob.glob('*.csv'): print(n, open(n).read())")
     async with served(code, ANSWER, code, ANSWER, python="boxed", data_dir=tmp_path, **OWNERS) as s:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 
-from tests.support.asgi import JSON, asked
+from tests.support.asgi import JSON, asked, until
 from tests.support.mcp_served import THREE, calling, items, offer, refused, using
 from tests.support.mcp_site import mcp_site
-from tests.support.served import ANSWER, KEYED, script, vocabulary
+from tests.support.served import ANSWER, KEYED, STALLED, script, vocabulary
 from tests.support.story import story
 
 if TYPE_CHECKING:
@@ -63,8 +63,12 @@ USED, NEVER = "approval_already_used", "invalid_approval"
 
 
 def turns(prompt_ids: Sequence[int], options: GenerateOptions) -> Script:
-    """A call, where a message asks for one; an answer to all else."""
-    asks = vocabulary().text(list(prompt_ids)).endswith("Go.<|end|><|start|>assistant")
+    """A call, where a message asks for one; nothing, where one asks for that; an answer to all
+    else."""
+    text = vocabulary().text(list(prompt_ids))
+    if text.endswith("Hold on.<|end|><|start|>assistant"):
+        return STALLED
+    asks = text.endswith("Go.<|end|><|start|>assistant")
     return script(calling("find", '{"n": 1}') if asks else ANSWER)
 
 
@@ -130,6 +134,24 @@ async def test_an_approval_is_good_once(stores: bool) -> None:
         if stores:  # and behind the response that ran it
             call = await one.goes_on(again, after=made.json()["id"])
             assert (call.status, call.error["code"], one.runs) == (400, USED, 1)
+
+
+@both
+@story
+async def test_an_approval_stays_good_where_its_response_did_not_begin(stores: bool) -> None:
+    async with waiting(stores, max_running=1, max_waiting_tokens=1) as one:
+        calls = [one.app.client.ask(input=text, stream=True) for text in ("Hold on.", "Wait.")]
+        await until(lambda: one.app.health().waiting == 1 and bool(calls[1].heard))
+        again = approval(one.request)
+        call = await one.goes_on(again)
+        assert (call.status, call.error["code"], one.runs) == (503, "server_busy", 0)
+        for held in calls:
+            held.hang_up()
+            await held.done()
+        made = await one.goes_on(again)
+        assert [item["output"] for item in items(made, "mcp_call")] == ["found"]
+        call = await one.goes_on(again)
+        assert (call.status, call.error["code"], one.runs) == (400, USED, 1)
 
 
 @both

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -85,3 +86,14 @@ def test_a_group_may_be_kept_and_what_all_share_stays(tmp_path: Path) -> None:
     shared.chmod(0o1777)
     close_to_others(shared)
     assert mode(shared) == 0o1777
+
+
+def test_a_device_stays_as_it_is() -> None:
+    """A server that root starts with `/dev/null` as its file of keys took it from all others."""
+    ends = os.openpty()
+    terminal = Path(os.ttyname(ends[1]))
+    terminal.chmod(0o666)
+    close_to_others(terminal)
+    assert mode(terminal) == 0o666
+    for end in ends:
+        os.close(end)

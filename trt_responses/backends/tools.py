@@ -6,6 +6,7 @@ import sys
 import time
 from ipaddress import ip_network
 from pathlib import Path
+from subprocess import SubprocessError
 from typing import TYPE_CHECKING
 
 from trt_responses.backends.installed import maker, needed
@@ -154,7 +155,10 @@ def containers(settings: Settings) -> Containers:
     from trt_responses.tools.python.process import Interpreter, readable_paths
 
     executable = str(chosen.python_executable or sys.executable)
-    readable = readable_paths(executable)
+    try:
+        readable = readable_paths(executable)
+    except (OSError, SubprocessError) as error:
+        raise StartupError(f"{PREFIX}PYTHON_EXECUTABLE: no Python runs there: {error}.") from None
     data_dir = settings.data_dir.resolve()
     programs = PROGRAMS if chosen.shell != "off" else ()
     for path in map(Path, (*readable, *programs)):

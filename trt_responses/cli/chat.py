@@ -171,7 +171,7 @@ class Chat:
 
     def _named(self) -> str:
         if self._model is None:
-            listed = self._server.get_json("/models")["data"]
+            listed = self._server.models()
             if not listed:
                 raise ServerFault("The server has no model.")
             self._model = str(listed[0]["id"])
@@ -266,7 +266,7 @@ class Chat:
             self._terminal.note(f"{name}: set")
 
     def _use_model(self, name: str) -> None:
-        names = [model["id"] for model in self._server.get_json("/models")["data"]]
+        names = [model["id"] for model in self._server.models()]
         if name and name not in names:
             raise ValueError(f"The server does not list {name!r}; it has {', '.join(names)}.")
         self._model = name or self._named()

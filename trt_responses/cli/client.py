@@ -18,7 +18,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -46,29 +46,41 @@ class Server:
 
     def __init__(self, base_url: str, key: str | None, named: str = "--url") -> None:
         """`named` is the option that gave the URL."""
-        if urlsplit(base_url).scheme not in ("http", "https"):
+        try:
+            is_usable = urlsplit(base_url).scheme in ("http", "https")
+        except ValueError:  # such as a bracket that stays open
+            is_usable = False
+        if not is_usable:
             raise UsageError(f"{named} {base_url!r:.200}: expected a URL such as {BASE_URL}.")
         self.base_url = base_url.rstrip("/")
         self._headers = {"content-type": "application/json", "accept": "application/json"}
         if key:
-            self._headers["authorization"] = f"Bearer {key}"
+            self._headers["authorization"] = bearer(key)
 
     def get(self, path: str) -> bytes:
-        with self._open("GET", path) as reply:
-            body: bytes = reply.read()
-        return body
+        return _read(self._open("GET", path))
 
     def get_json(self, path: str) -> Json:
-        body: Json = json.loads(self.get(path))
-        return body
+        return self._json(self.get(path))
 
     def post_json(self, path: str, sent: Json) -> Json:
-        with self._open("POST", path, json.dumps(sent).encode()) as reply:
-            try:
-                body: Json = json.loads(reply.read())
-            except (OSError, http.client.HTTPException) as error:
-                raise NoAnswer(f"The connection broke: {error}.") from None
-        return body
+        return self._json(_read(self._open("POST", path, json.dumps(sent).encode())))
+
+    def models(self) -> list[Json]:
+        listed = self.get_json("/models").get("data")
+        if not isinstance(listed, list):
+            raise self._no_api()
+        return listed
+
+    def _json(self, text: bytes | str) -> Json:
+        """An object. A `ServerFault` where a page, or another service, answers at the URL."""
+        with suppress(ValueError):
+            if isinstance(body := json.loads(text), dict):
+                return body
+        raise self._no_api()
+
+    def _no_api(self) -> ServerFault:
+        return ServerFault(f"What answers at {self.base_url} is no such API: is the URL right?")
 
     def events(self, path: str, body: Json) -> Generator[Json, None, None]:
         """The events of a stream as they arrive. Closing the iterator closes the connection."""
@@ -77,7 +89,7 @@ class Server:
                 for line in reply:
                     data = line.removeprefix(b"data:").strip()
                     if data != line.strip() and data != b"[DONE]":
-                        yield json.loads(data)
+                        yield self._json(data)
             except (OSError, http.client.HTTPException) as error:
                 raise ServerFault(f"The connection broke: {error}.") from None
 
@@ -92,6 +104,23 @@ class Server:
         except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", error)
             raise NoAnswer(f"{self.base_url} does not answer: {why(reason)}.") from None
+
+
+def _read(reply: Any) -> bytes:
+    with reply:
+        try:
+            body: bytes = reply.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise NoAnswer(f"The connection broke: {error}.") from None
+    return body
+
+
+def bearer(key: str) -> str:
+    """The header of a key. Raises a `UsageError` for one that no header can have, such as one with
+    the end of a line of Windows."""
+    if not (key.isascii() and key.isprintable()):
+        raise UsageError("The key has a character that no header can have: see its line's end.")
+    return f"Bearer {key}"
 
 
 def why(reason: object) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import http.client
 import time
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import orjson
 
 from trt_responses.backends.keys import admin_key
-from trt_responses.cli.client import why
+from trt_responses.cli.client import bearer, why
 from trt_responses.cli.commands import RUNNING_SERVER, add_command, settings_of
 from trt_responses.errors import StartupError, UsageError
 from trt_responses.settings import PREFIX
@@ -54,7 +55,7 @@ def _is_draining(settings: Settings) -> bool:
     try:
         _, body = reply_of(settings, "GET", "/health", timeout_s=ANSWER_S)
         return bool(orjson.loads(body)["state"] == "draining")
-    except StartupError:
+    except (StartupError, orjson.JSONDecodeError, KeyError, TypeError):
         return False
 
 
@@ -69,20 +70,16 @@ def reply_of(
     """The status and the body of a running server's reply to its admin. Raises a `StartupError` if
     no server answers."""
     host = EVERYWHERE.get(settings.host, settings.host)
-    connection = http.client.HTTPConnection(host, settings.port, timeout=timeout_s)
-    headers = {
-        "authorization": f"Bearer {admin_key(settings)}",
-        "content-type": "application/json",
-    }
+    key = bearer(admin_key(settings) or "")
+    headers = {"authorization": key, "content-type": "application/json"}
     try:
-        connection.request(method, path, body, headers)
-        reply = connection.getresponse()
-        return reply.status, reply.read()
+        with closing(http.client.HTTPConnection(host, settings.port, timeout=timeout_s)) as server:
+            server.request(method, path, body, headers)
+            reply = server.getresponse()
+            return reply.status, reply.read()
     except (OSError, http.client.HTTPException) as error:
         place = f"{settings.host}:{settings.port}"
         raise StartupError(f"No server answers at {place}: {why(error)}.") from None
-    finally:
-        connection.close()
 
 
 def _message(body: bytes) -> str:

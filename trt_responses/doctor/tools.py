@@ -8,7 +8,13 @@ from collections.abc import Callable
 from urllib.parse import urlsplit
 
 from trt_responses.backends.settings import ToolSettings
-from trt_responses.backends.tools import browser_tool, mcp_servers, mcp_tool, search_service
+from trt_responses.backends.tools import (
+    browser_tool,
+    containers,
+    mcp_servers,
+    mcp_tool,
+    search_service,
+)
 from trt_responses.doctor.check import Check, State
 from trt_responses.doctor.listening import why_not
 from trt_responses.errors import StartupError
@@ -39,19 +45,30 @@ def python_tool_check(settings: Settings, landlock_abi: Callable[[], int] = land
             "switched on WITHOUT A BOX: code has all rights of the server",
             "set TRT_RESPONSES_PYTHON to 'boxed'",
         )
-    return _sandbox(NAME, mode, "code", REACH, landlock_abi)
+    return _sandbox(NAME, settings, mode, "code", REACH, landlock_abi)
 
 
 def shell_tool_check(settings: Settings, landlock_abi: Callable[[], int] = landlock_abi) -> Check:
     """Whether this machine can sandbox commands."""
     mode = ToolSettings.of(settings).shell
-    return _sandbox(SHELL, mode, "commands", COMMANDS_REACH, landlock_abi)
+    return _sandbox(SHELL, settings, mode, "commands", COMMANDS_REACH, landlock_abi)
 
 
-def _sandbox(name: str, mode: str, what: str, reach: str, landlock_abi: Callable[[], int]) -> Check:
+def _sandbox(
+    name: str,
+    settings: Settings,
+    mode: str,
+    what: str,
+    reach: str,
+    landlock_abi: Callable[[], int],
+) -> Check:
     switched = f"switched {'off' if mode == 'off' else 'on'}"
     try:
         abi = landlock_abi()
+        if mode != "off":
+            containers(settings)
+    except StartupError as fault:
+        return Check(name, "fault", str(fault), PAGE)
     except NoBox as fault:
         state: State = "fault" if mode == "boxed" else "note"
         return Check(name, state, f"{switched}; {what} cannot be sandboxed: {fault}", KERNEL)

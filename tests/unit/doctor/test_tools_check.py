@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from trt_responses.backends.tools import tools_of
 from trt_responses.doctor.tools import (
     browser_tool_check,
     mcp_tool_check,
     python_tool_check,
     shell_tool_check,
 )
+from trt_responses.errors import StartupError
 from trt_responses.settings import Settings
 from trt_responses.tools.box import NoBox
 
@@ -48,6 +50,15 @@ def test_it_says_whether_code_is_shut_in(python: str, boxed: bool, state: str) -
     check = python_tool_check(settings, (lambda: 4) if boxed else refuses)
     assert check.state == state
     assert ("Landlock 4" in check.found) == (boxed and python != "unboxed")
+
+
+def test_an_interpreter_that_does_not_run_is_named() -> None:
+    settings = Settings(python="boxed", python_executable="/no/python")
+    with pytest.raises(StartupError, match="PYTHON_EXECUTABLE: no Python runs there"):
+        tools_of(settings)
+    check = python_tool_check(settings, lambda: 4)
+    assert check.state == "fault"
+    assert "TRT_RESPONSES_PYTHON_EXECUTABLE" in check.found
 
 
 @pytest.mark.parametrize(

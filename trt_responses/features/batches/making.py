@@ -150,7 +150,8 @@ class Making:
                 self._stop.set()
             await self._maker.sleep(self._beat_s)
 
-    def _lines(self) -> Iterator[tuple[int, bytes]]:
+    def _lines(self) -> Iterator[tuple[int, tuple[int, bytes]]]:
+        """The requests by their numbers, each with its line's place in the file."""
         pieces = self._maker.files.content(self._job.owner, self._body["input_file_id"])
         return enumerate(lines_of(pieces, self._maker.most_line_bytes), 1)
 
@@ -161,9 +162,9 @@ class Making:
             lines = self._lines()
         except InvalidRequest as error:  # it was deleted meanwhile
             return [_fault_of(None, "invalid_file", error.message)]
-        for number, line in lines:
+        for number, (place, line) in lines:
             if (fault := self._fault(line, names)) is not None:
-                faults.append(_fault_of(number, *fault))
+                faults.append(_fault_of(place, *fault))
             if len(faults) == MOST_FAULTS or number > MOST_REQUESTS:
                 break
         if not 1 <= number <= MOST_REQUESTS:
@@ -198,11 +199,12 @@ class Making:
         stopped = asyncio.create_task(self._stop.wait())
         try:
             while (found := await asyncio.to_thread(next, lines, None)) is not None:
-                if found[0] in work.failed:
+                number, (_, line) = found
+                if number in work.failed:
                     continue
                 if not await self._maker.place(self._stop):
                     break
-                task = asyncio.create_task(self._answer(*found, work))
+                task = asyncio.create_task(self._answer(number, line, work))
                 self._tasks.add(task)
                 task.add_done_callback(self._answered)
             while self._tasks and not self._stop.is_set():

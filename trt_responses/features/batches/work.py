@@ -90,12 +90,16 @@ class Work:
                     yield orjson.loads(self._files.opened(base64.b64decode(line), path, 0))
 
 
-def lines_of(pieces: Iterable[bytes], most_bytes: int) -> Iterator[bytes]:
-    """The lines of a file that are not empty; one that is too long is cut, and is no JSON then."""
-    left = b""
+def lines_of(pieces: Iterable[bytes], most_bytes: int) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file that are not empty, each with its place in the file; one that is too long
+    is cut, and is no JSON then."""
+    left, place = b"", 1
     for piece in pieces:
         *whole, left = (left + piece).split(b"\n")
         left = left[: most_bytes + 1]
-        yield from (line[: most_bytes + 1] for line in whole if line.strip())
+        for number, line in enumerate(whole, place):
+            if line.strip():
+                yield number, line[: most_bytes + 1]
+        place += len(whole)
     if left.strip():
-        yield left
+        yield place, left

@@ -50,12 +50,15 @@ class Upstream:
     """Another server. Each request has a connection and a thread of its own."""
 
     def __init__(self, url: str) -> None:
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+            self._place = parts.hostname or "", parts.port
+        except ValueError:  # such as a port that is no number
+            parts = urlsplit("")
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise UsageError(f"--record {url}: expected a URL such as https://api.openai.com/v1.")
         secure = parts.scheme == "https"
         self._connection = http.client.HTTPSConnection if secure else http.client.HTTPConnection
-        self._place = parts.hostname, parts.port
         self._prefix = parts.path.rstrip("/").removesuffix("/v1")
         self.name = parts.netloc
 

@@ -7,6 +7,7 @@ from fastapi import APIRouter
 from starlette.requests import Request  # FastAPI reads the annotations
 from starlette.responses import Response  # likewise
 
+from trt_responses.errors import InvalidRequest
 from trt_responses.features.containers.bodies import ContainerRequest, container_body
 from trt_responses.features.containers.files import ContainerFileRoutes
 from trt_responses.features.listing.listing import Order, Page, page_of
@@ -56,7 +57,12 @@ class ContainerRoutes:
         idle_s = None if wanted.expires_after is None else 60.0 * wanted.expires_after.minutes
         await self._containers.files.check(owner, wanted.file_ids or (), "file_ids")
         made = await self._containers.create(owner, wanted.name, idle_s)
-        await self._containers.files.copy_all(owner, made.id, wanted.file_ids or ())
+        try:
+            await self._containers.files.copy_all(owner, made.id, wanted.file_ids or ())
+        except InvalidRequest as error:  # such as more than a container takes
+            await self._containers.delete(owner, made.id)
+            error.param = "file_ids"
+            raise
         return json_reply(orjson.dumps(container_body(made)), self._headers(request))
 
     async def list(

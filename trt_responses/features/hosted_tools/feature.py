@@ -26,6 +26,7 @@ from trt_responses.features.hosted_tools.sessions import (
 from trt_responses.features.hosted_tools.used import NO_CALLS, Both, NewCalls
 from trt_responses.prompt.history import prior_of
 from trt_responses.steering.tools import callees
+from trt_responses.stores.whole import Lock
 from trt_responses.tool import Opening
 
 if TYPE_CHECKING:
@@ -128,6 +129,15 @@ class ToolsStep(Step):
             draft.recipients = Both(draft.recipients, loop.recipients)
             draft.tool_names = Both(draft.tool_names, opened.used.names())
         await claim(self._approved, self._hosted.store, draft.owner, draft.id)
+        if self._approved:
+            draft.after_generating(partial(self._give_back, draft))
+
+    async def _give_back(self, draft: Draft) -> None:
+        """Approvals of calls that were not begun, such as those of a server that was too busy, are
+        good for another request."""
+        assert self._loop is not None, "an approved call is of a tool that is offered"
+        for one in self._approved[self._loop.begun :]:
+            await self._hosted.store.unlock(Lock(one.request_id, draft.owner, draft.id))
 
     def write(self, draft: Draft) -> None:
         if self._loop is None:

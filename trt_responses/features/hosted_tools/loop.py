@@ -85,6 +85,8 @@ class ToolLoop:
         self._clock_ns = clock_ns
         self._listings = listings
         self._approved = approved
+        self.begun = 0
+        """The number of approved calls that were run, or may have been."""
         self._tool_ms: list[int] = []
         """Milliseconds that each answer took, in their order."""
         self._answered_first = 0
@@ -132,6 +134,7 @@ class ToolLoop:
             facts = {**used.runner.facts, "approval_request_id": one.request_id}
             machine.call(Runner("mcp", facts).call, one.arguments)
             call = ToolCall(one.arguments, "json", used.name)
+            self.begun += 1
             answer = await self._run(used, call, generation)
             message = await self._message(answer, used.name, CALLS, generation, room)
             if message is None:

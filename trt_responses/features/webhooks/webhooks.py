@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import hashlib
 import hmac
 import logging
@@ -112,8 +111,12 @@ def signed(key: bytes, event_id: str, at_s: int, body: bytes) -> dict[str, str]:
 
 def url_of(given: str) -> str:
     """The URL. Raises a `UsageError` if events cannot be sent to it."""
-    parts = urlsplit(given)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    try:
+        parts = urlsplit(str(httpx2.URL(given)))
+        is_usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except (httpx2.InvalidURL, ValueError):
+        is_usable = False
+    if not is_usable:
         raise UsageError("TRT_RESPONSES_WEBHOOK_URL must be a URL with http or https.")
     return given
 
@@ -126,5 +129,5 @@ def key_of(secret: str | None) -> bytes:
         return secret.encode()
     try:
         return base64.b64decode(secret.removeprefix(PREFIX), validate=True)
-    except binascii.Error:
+    except ValueError:
         raise UsageError("TRT_RESPONSES_WEBHOOK_SECRET has no base64 after whsec_.") from None

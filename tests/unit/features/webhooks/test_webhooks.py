@@ -116,7 +116,12 @@ async def test_events_that_wait_are_bounded_and_counted_at_the_end(
     [
         ({"webhook_url": "http://127.0.0.1/"}, "Set TRT_RESPONSES_WEBHOOK_SECRET"),
         ({"webhook_url": "ftp://127.0.0.1/", "webhook_secret": "s"}, "a URL with http or https"),
+        ({"webhook_url": "http://[::1", "webhook_secret": "s"}, "a URL with http or https"),
+        ({"webhook_url": "http://h:80a/", "webhook_secret": "s"}, "a URL with http or https"),
+        ({"webhook_url": "http://h:80800/", "webhook_secret": "s"}, "a URL with http or https"),
+        ({"webhook_url": "http://h/a\r", "webhook_secret": "s"}, "a URL with http or https"),
         ({"webhook_url": "http://h/", "webhook_secret": "whsec_%"}, "no base64 after whsec_"),
+        ({"webhook_url": "http://h/", "webhook_secret": "whsec_ü"}, "no base64 after whsec_"),
     ],
 )
 @story
