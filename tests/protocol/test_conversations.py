@@ -142,7 +142,8 @@ def test_items_are_added_listed_in_pages_read_and_deleted() -> None:
 
 
 def test_items_with_one_id_are_listed_to_the_end_and_deleted_one_by_one() -> None:
-    same = [USER | {"id": "msg_same", "content": text} for text in ("a", "b", "c")]
+    names = {"a": "msg_same", "b": "msg_same", "c": "msg_same-2"}
+    same = [USER | {"id": name, "content": text} for text, name in names.items()]
 
     async def pages(s: Served, path: str) -> list[Json]:
         items: list[Json] = []

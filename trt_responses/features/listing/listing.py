@@ -48,11 +48,14 @@ def page_of(items: Sequence[Item], page: Page) -> Item:
 def listed(blocks: Iterable[Block]) -> list[Item]:
     """The items of blocks, in their long form. A later one with the same id gets a number behind
     it: a page begins behind an id."""
-    items, seen = [whole(orjson.loads(block.item)) for block in blocks], Counter[str]()
+    items = [whole(orjson.loads(block.item)) for block in blocks]
+    seen, numbers = set[str](), Counter[str]()
     for item in items:
-        seen[name := item["id"]] += 1
-        if seen[name] > 1:
-            item["id"] = f"{name}-{seen[name]}"
+        name = item["id"]
+        while item["id"] in seen:
+            numbers[name] += 1
+            item["id"] = f"{name}-{numbers[name] + 1}"
+        seen.add(item["id"])
     return items
 
 
