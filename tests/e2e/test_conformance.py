@@ -44,9 +44,7 @@ REFUSED_HERE = {
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     """A server that plays the kit's script; a fault is planted by the path."""
-    settings = Settings(
-        engine=f"script://{SCRIPT}", store="memory://", model_aliases=("*",), max_calls=16
-    )
+    settings = Settings(engine=f"script://{SCRIPT}", store="memory://", model="*", max_calls=16)
     app = create_app(settings)
     ws = app.state.sockets.protocol(settings.read_timeout_s)
     with threaded(Planted(app), ws) as address:
@@ -77,7 +75,7 @@ def test_a_planted_fault_is_found(url: str, name: str) -> None:
 
 def test_the_demo_passes_where_the_weights_are_unknown(demo_gguf: Path) -> None:
     engine = LlamaCppEngine(demo_gguf, context_tokens=2048, slots=2, threads=1)
-    app = create_app(Settings(model_aliases=("*",), max_calls=2), engine=engine)
+    app = create_app(Settings(model="*", max_calls=2), engine=engine)
     judges = ("responses.stream", "responses.tools", "chat.stream", "messages.stream")
     with threaded(app) as address:
         _, outcomes = judged(address, *judges, profile="hosted")

@@ -23,7 +23,7 @@ def test_one_question_goes_to_three_models_and_on_with_one_of_them() -> None:
     written = [final(f"Answer {number}.") for number in range(1, 6)]
 
     async def story() -> None:
-        async with staged(*written, model_aliases=("small", "large")) as s:
+        async with staged(*written, model=("demo", "small", "large")) as s:
             await opened(s.page, "set")
             for _ in range(2):
                 await s.page.click("#add-column")

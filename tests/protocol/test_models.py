@@ -13,7 +13,7 @@ from tests.support.served import served
 
 def test_a_model_answers_to_its_aliases_and_says_its_own_name() -> None:
     async def story() -> None:
-        async with served(model_aliases=("gpt-5", "openai/demo")) as s:
+        async with served(model=("demo", "gpt-5", "openai/demo")) as s:
             for name in ("demo", "gpt-5", "openai/demo"):
                 reply = await s.client.create(model=name)
                 assert (reply.status, reply.json()["model"]) == (200, "demo")
@@ -29,7 +29,7 @@ def test_a_model_answers_to_its_aliases_and_says_its_own_name() -> None:
 
 def test_a_model_answers_to_every_name_where_the_operator_says_so() -> None:
     async def story() -> None:
-        async with served(model_aliases="*") as s:
+        async with served(model="*") as s:
             reply = await s.client.create(model="claude-haiku-5")
             assert (reply.status, reply.json()["model"]) == (200, "demo")
             assert len((await s.client.get("/v1/models")).json()["data"]) == 1
@@ -39,7 +39,7 @@ def test_a_model_answers_to_every_name_where_the_operator_says_so() -> None:
 
 def test_an_adapter_is_a_model_of_its_own_in_the_list_the_answer_and_the_record() -> None:
     async def story() -> None:
-        async with served(model_aliases=("gpt-5",), adapters=("legal", "style")) as s:
+        async with served(model=("demo", "gpt-5"), adapters=("legal", "style")) as s:
             listed = {
                 card["id"]: card for card in (await s.client.get("/v1/models")).json()["data"]
             }
@@ -94,7 +94,7 @@ def test_an_unknown_adapter_is_refused_as_an_unknown_model() -> None:
                 assert (refused.status, refused.error["code"]) == (404, "model_not_found"), name
                 assert (await s.client.get(f"/v1/models/{name}")).status == 404
             assert "'demo', 'demo:style'" in refused.error["message"]
-        async with served(adapters=("style",), model_aliases="*") as s:
+        async with served(adapters=("style",), model="*") as s:
             reply = await s.client.create(model="demo:other")
             assert (reply.json()["model"], s.last.options.adapter) == ("demo", None)
 

@@ -55,7 +55,7 @@ def test_the_environment_sets_every_kind_of_value() -> None:
     assert settings.engines_dir == Path("/srv/engines")
     assert KeySettings.of(settings).owners() == {"k1": "ann", "k2": "bob"}
     assert settings.allowed_hosts == ("a.example", "b.example")
-    assert settings.model is None, "an empty value is none"
+    assert settings.model_name is None, "an empty value is none"
 
 
 def test_what_is_given_comes_before_the_environment_and_none_gives_nothing() -> None:

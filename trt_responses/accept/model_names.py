@@ -16,12 +16,11 @@ class ModelNames:
 
     served: str
     aliases: Sequence[str] = ()
-    answers_any: bool = False
-    """Every requested name is this model's: agents ask for small models of their own."""
+    """More names, among them the served one, or `*`: agents ask for small models of their own."""
 
     @cached_property
     def known(self) -> tuple[str, ...]:
-        return (self.served, *self.aliases)
+        return tuple(n for n in dict.fromkeys((self.served, *self.aliases)) if n != "*")
 
     @property
     def further(self) -> tuple[str, ...]:
@@ -35,7 +34,7 @@ class ModelNames:
     def check(self, name: str) -> None:
         """Raise a `NotFound` for the name of another model, and of a version or an adapter that is
         not loaded."""
-        if name and name not in self.known and not self.answers_any:
+        if name and name not in self.known and "*" not in self.aliases:
             raise self.unknown(name)
 
     def wanted(self, model: str) -> tuple[str, str | None]:

@@ -24,7 +24,7 @@ FLAGS = {
     "engine": ("NAME", "Prepared engine, NAME or NAME@N (default: the single one, or the demo)"),
     "host": ("HOST", "Address of the server (default: 127.0.0.1)"),
     "port": ("PORT", "Port of the server (default: 8000)"),
-    "model": ("NAME", "Model name for clients (default: the engine's name)"),
+    "model": ("NAME,…", "Names of the model for clients, * for any (default: the engine's name)"),
     "engines_dir": ("DIR", "Directory of the prepared engines (default: engines)"),
     "frontends": ("N", "HTTP processes on one port over one engine, or `auto` (default: 1)"),
 }

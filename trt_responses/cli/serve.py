@@ -138,10 +138,9 @@ def _listed(engines: list[str]) -> str:
 
 def _for_script(settings: Settings) -> Settings:
     """Every model name is accepted and nothing is stored, unless the settings say otherwise."""
-    names = settings.model_aliases or ("*",)
+    names = settings.model or ("script", "*")
     store = settings.store or "memory://"
-    model = settings.model or "script"
-    return settings.model_copy(update={"model_aliases": names, "store": store, "model": model})
+    return settings.model_copy(update={"store": store, "model": names})
 
 
 def _prepared(settings: Settings, shown: str, *, move: bool) -> Settings:

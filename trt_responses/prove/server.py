@@ -22,7 +22,7 @@ LOOK_S = 0.1
 READY = re.compile(r"http://\S+:(\d+) is ready")
 KEPT = ("TRTLLM_PYTHON", "CONTEXT_TOKENS", "SLOTS", "THREADS", "ENGINE_PROCESS", "MAX_RUNNING")
 """The settings of the environment that the server keeps; all others have their defaults."""
-FIXED = {"MODEL_ALIASES": "*", "LINGER_S": "1", "DRAIN_S": "120", "LOG_LEVEL": "warning"}
+FIXED = {"MODEL": "*", "LINGER_S": "1", "DRAIN_S": "120", "LOG_LEVEL": "warning"}
 
 
 class Server:

@@ -35,13 +35,10 @@ class CoreSettings(SettingGroup):
         "Several: several://NAME=ENGINE,NAME=ENGINE.",
     )
     engines_dir: Path = Field(Path("engines"), description="Directory of prepared engines.")
-    model: Text | None = Field(
-        None, description="Model name for clients (default: the engine's name)."
-    )
-    model_aliases: Words = Field(
+    model: Words = Field(
         (),
-        description="More model names that clients may use; `*` accepts every name, for agents "
-        "that request other models for small tasks.",
+        description="Model names for clients, the first in answers (default: the engine's name);"
+        " `*` accepts every name: agents request other models for small tasks.",
     )
     allowed_hosts: Annotated[Words, AfterValidator(hosts)] = Field(
         (), description="Host headers to accept besides loopback names; `*` accepts any."
@@ -104,11 +101,14 @@ class CoreSettings(SettingGroup):
     log_format: Literal["text", "json"] = Field(
         "text", description="Format of log lines: text or json."
     )
-    log_level: str = Field(
-        "info",
-        pattern="^(debug|info|warning|error)$",
-        description="Minimum severity to log: debug, info, warning or error.",
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="Minimum severity to log: debug, info, warning or error."
     )
+
+    @property
+    def model_name(self) -> str | None:
+        """The model's name in answers, if it is not the engine's."""
+        return next((name for name in self.model if name != "*"), None)
 
 
 class Fixed(FixedGroup):

@@ -45,8 +45,8 @@ def hosts(values: tuple[str, ...]) -> tuple[str, ...]:
     return values
 
 
-Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
 Text = Annotated[str, AfterValidator(_text)]
+Words = Annotated[tuple[Text, ...], BeforeValidator(_words)]
 Positive = Annotated[int, Field(ge=1, le=LARGEST)]
 Seconds = Annotated[float, Field(ge=0.001, le=YEAR_S, allow_inf_nan=False)]
 SECRET = object()

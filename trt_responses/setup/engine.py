@@ -81,7 +81,7 @@ def served_engine(
 ) -> Served:
     """The engine that was given, that of another server, or the one that the settings choose."""
     if (engine := given.engine) is not None:  # by the program that embeds this one
-        model = settings.model or settings.engine or "demo"
+        model = settings.model_name or settings.engine or "demo"
         dialect = given.speaks or _spoken(settings)
         served = Served(model, "given", dialect, lambda: engine, given, {"kind": "given"})
         return served._replace(dialects=_dialects(engine))
@@ -92,7 +92,7 @@ def served_engine(
         known: Dialect | None = None
         if isinstance(far, KnowsModel):
             named, known = far.model, far.dialect
-        model = settings.model or named or kind
+        model = settings.model_name or named or kind
         about = {"kind": kind, "name": place}
         served = Served(model, kind, known or _spoken(settings), lambda: far, given, about)
         return served._replace(dialects=_dialects(far))
@@ -100,7 +100,7 @@ def served_engine(
     card = selection.card
     logger.info("serving %s (%s)", card.label, selection.reason)
     return Served(
-        settings.model or card.name,
+        settings.model_name or card.name,
         card.kind,
         dialect_of(selection.directory, card),
         partial(engine_of, selection, settings),

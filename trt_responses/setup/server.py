@@ -150,7 +150,7 @@ class Server:
         self.leases: Leases | None = None
         self.loaded: Callable[[], Iterable[Any]] = tuple
         """The versions of the engine by which clients may ask for it."""
-        self.new_names: Callable[[str, Sequence[str], bool], ModelNames] = ModelNames
+        self.new_names: Callable[[str, Sequence[str]], ModelNames] = ModelNames
         self.admission: Admission | None = None
         self.new_recovery: Callable[[Engine], Recovery] | None = None
         self.recovery: Recovery | None = None
@@ -254,11 +254,7 @@ class Server:
         admission = self.admission = self.admission or OpenAdmission(self.places)
         if self.new_recovery is not None:
             self.recovery = self.new_recovery(engine)
-        names = self.names = self.new_names(
-            self.served.model,
-            tuple(name for name in settings.model_aliases if name != "*"),
-            "*" in settings.model_aliases,
-        )
+        names = self.names = self.new_names(self.served.model, settings.model)
         self.by_class[ModelNames] = names
         self.parts = self._parts(engine, admission, names)
         self.runs = Runs(self.parts, self.lifecycle)

@@ -40,8 +40,7 @@ class Host(uvicorn.Server):
         settings = Settings(
             engine="script://auto#faults",
             store="memory://",
-            model="script",
-            model_aliases=("*",),
+            model=("script", "*"),
             max_calls=16,
             playground=False,
         )

@@ -52,7 +52,7 @@ def body_route(
     """A route that reads a body, and may write a stream. `body` is the kind of request with its
     name in the description, `refused` the statuses besides those that every such route has."""
     names = shared.of(ModelNames)
-    models = () if names.answers_any else names.known
+    models = () if "*" in names.aliases else names.known
     app, statuses = Endpoint(answer, shared, error_reply), replies(*REFUSED, *refused)
     with_body = _with_body(*body, models)
     return hot_route(path, with_body, app, methods=["POST"], responses=statuses, **described)

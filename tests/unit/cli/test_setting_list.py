@@ -102,4 +102,4 @@ def test_what_stands_for_a_model_takes_any_name_and_stores_nothing(
     assert main(["serve", *typed.split(), "--print-settings"]) == 0
     shown = printed(capsys)
     assert shown["engine"][0] == engine
-    assert (shown["model_aliases"][0], shown["store"][0]) == ("*", "memory://")
+    assert (shown["model"][0], shown["store"][0]) == ("script,*", "memory://")

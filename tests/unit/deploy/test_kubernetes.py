@@ -197,7 +197,7 @@ def test_the_kserve_service_answers_to_both_of_its_names() -> None:
     assert settings.engine == own
 
     async def story() -> None:
-        async with served(ANSWER, model=settings.engine, model_aliases=settings.model_aliases) as s:
+        async with served(ANSWER, model=settings.model) as s:
             for name in (own, publishers):
                 reply = await s.client.create(model=name)
                 assert (reply.status, reply.json()["model"]) == (200, own)

@@ -62,7 +62,7 @@ class VersionNames(ModelNames):
         return (base, adapter) if having else (name, None)
 
     def check(self, name: str) -> None:
-        if not name or name in self.known or self.answers_any:
+        if not name or name in self.known or "*" in self.aliases:
             return
         if self.split(name)[1] is None and name not in self.of_versions:
             raise self._unknown(name)
@@ -73,7 +73,7 @@ class VersionNames(ModelNames):
         if not model or model in self.known:
             return model or self.served, None
         base, adapter = self.split(model)
-        if adapter is None and not self.answers_any:
+        if adapter is None and "*" not in self.aliases:
             behind = (model.removeprefix(name) for name in self.known if model.startswith(name))
             if any(rest[0] in ":@" and ":" in rest for rest in behind):
                 raise self._unknown(model)

@@ -56,7 +56,7 @@ ELEMENT_BYTES = {"llamacpp": 2, "onnx": 4}
 def version_of(selection: Selection, settings: Settings) -> Version:
     """The version that a selection is, as clients name it."""
     card = selection.card
-    return Version(settings.model or card.name, card.kind, card.number, card.version)
+    return Version(settings.model_name or card.name, card.kind, card.number, card.version)
 
 
 def loaded(selection: Selection, settings: Settings, engine_of: EngineOf) -> Loaded:
@@ -96,7 +96,7 @@ class PreparedBuilds:
         return PreparedBuild(selection, self._settings, self._engine_of)
 
     def versions(self) -> list[Version]:
-        model = self._settings.model or self.name
+        model = self._settings.model_name or self.name
         return [Version(model, e.kind, e.number, e.version) for e in self._usable() if e.number]
 
     def _usable(self) -> list[Entry]:
