@@ -236,5 +236,9 @@ def test_an_engine_without_log_probabilities_refuses() -> None:
         async with served(max_logprobs=0) as s:
             call = await asked(s, input="x", questions=[PREDICATE])
             assert (call.status, call.error["param"]) == (400, "questions")
+        only = Script((Scored((Logprob(0, 0.0, ((0, 0.0),)),)),))
+        async with served(lambda *_: only) as s:
+            call = await asked(s, input="x", questions=[PREDICATE])
+            assert (call.status, call.error["param"]) == (400, "questions[0]")
 
     asyncio.run(story())

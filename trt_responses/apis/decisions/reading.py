@@ -108,8 +108,8 @@ class DecisionStep(Step):
                 refuse_longer(len(ids) + len(opening) + 2, context)
             logs = await reader.logs_of(question.labels, [*ids, *opening])
             if max(logs) == -math.inf:
-                raise ApiError(
-                    f"'{question.place}': the engine gives no log probability of a label."
+                raise unsupported_value(
+                    question.place, "this engine gives no log probability of a label"
                 )
             return likelihood(logs, self._calibration[question.kind], question.kind)
 

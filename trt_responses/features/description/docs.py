@@ -25,7 +25,7 @@ ERROR = {
     "properties": {
         "error": {
             "type": "object",
-            "required": ["message", "type", "param", "code"],
+            "required": ["message", "type"],
             "properties": {
                 "message": {"type": "string"},
                 "type": {"type": "string"},
