@@ -74,7 +74,8 @@ FAULTS: list[tuple[str, dict[str, object], str]] = [
     ("find", {}, "The argument `pattern` is missing, or is no text."),
     ("search", {"query": ["x"]}, "The argument `query` is missing, or is no text."),
     ("open", {"id": {}}, "The argument `id` is missing, or is no number."),
-    ("open", {"id": 1e400}, "The argument `id` is missing, or is no number."),
+    ("open", {"id": 1e400}, "Error parsing tool arguments as JSON"),
+    ("open", {"id": "https://a.test/\ud800"}, "Error parsing tool arguments as JSON"),
     ("open", {"cursor": "x"}, "The argument `cursor` is missing, or is no number."),
 ]
 
@@ -159,6 +160,12 @@ async def test_only_what_was_seen_is_opened() -> None:
     assert not (await told(browser, "open", id="https://a.test/one")).failed
     assert not (await told(browser, "open", id="https://a.test/next")).failed
     assert not any("leak" in url for url in web.fetched)
+
+
+def test_a_long_text_without_a_url_is_searched_in_one_pass() -> None:
+    for piece in ("a", "a.", "é-", "1."):
+        assert list(urls_in(piece * 200_000)) == []
+    assert list(urls_in("..x.test a-b.test:80/c")) == ["https://x.test", "https://a-b.test:80/c"]
 
 
 @story
