@@ -166,6 +166,8 @@ def refusal(url: httpx2.URL) -> str | None:
         return "a URL with a user name or a password is not opened"
     if not url.host:
         return "the URL names no host"
+    if (url.port or 80) > 65535:
+        return "the URL's port is larger than 65535"
     if len(str(url)) > MAX_URL:
         return f"the URL is longer than {MAX_URL} characters"
     return None

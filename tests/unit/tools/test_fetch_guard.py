@@ -156,6 +156,7 @@ async def test_redirects_are_followed_to_an_end_and_each_is_permitted() -> None:
     [
         ("http://user:secret@example.test/", "user name"),
         ("http://example.test:22/", "port 22"),
+        ("http://127.0.0.1:65536/", "larger than 65535"),
         ("file:///etc/passwd", "only http"),
         ("javascript:alert(1)", "only http"),
         (f"http://example.test/{'a' * 5000}", "longer than"),

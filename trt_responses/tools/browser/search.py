@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 import httpx2
 
-from trt_responses.tools.fetch_guard import GuardedTransport, Reach, bounded
+from trt_responses.tools.fetch_guard import GuardedTransport, Reach, bounded, refusal
 
 MAX_BYTES = 2 * 1024 * 1024
 MAX_RESULTS = 20
@@ -88,7 +88,7 @@ class _Service:
             raise SearchFailed("the service did not answer in time") from None
         except httpx2.HTTPError as fault:
             raise SearchFailed(f"the service cannot be reached ({type(fault).__name__})") from None
-        except ValueError:
+        except (ValueError, RecursionError):
             raise SearchFailed("the service did not answer in JSON") from None
 
     async def close(self) -> None:
@@ -141,12 +141,21 @@ def _results(answer: Any, path: Sequence[str], text: str) -> list[Result]:
     results = []
     for each in (answer if isinstance(answer, list) else ())[: 5 * MAX_RESULTS]:
         url, title = (each.get("url"), each.get("title")) if isinstance(each, dict) else ("", "")
-        if isinstance(url, str) and url.startswith(("http://", "https://")) and " " not in url:
+        if url := _url(url):
             extra = each.get("extra_snippets")
             texts = [each.get(text), *(extra if isinstance(extra, list) else ())]
             shown = " ".join(one for one in texts if isinstance(one, str))
             results.append(Result(url, _plain(title), _plain(shown)))
     return results
+
+
+def _url(given: object) -> str:
+    """A URL as it is opened and shown; empty for one that cannot be opened."""
+    try:
+        url = httpx2.URL(given if isinstance(given, str) else "")
+    except (httpx2.InvalidURL, ValueError):
+        return ""
+    return "" if refusal(url) or "%" in url.host else str(url)
 
 
 def _plain(text: object) -> str:

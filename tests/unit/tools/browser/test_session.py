@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import httpx2
 import pytest
 from openai_harmony import SystemContent
 
@@ -16,6 +17,7 @@ from trt_responses.tools.browser.results import results_page, shown_before
 from trt_responses.tools.browser.search import Result, SearchFailed
 from trt_responses.tools.browser.session import BrowserSession, SearchOptions
 from trt_responses.tools.browser.texts import DESCRIPTION
+from trt_responses.tools.browser.tool import search_options
 from trt_responses.tools.browser.urls import Seen, host_is_allowed, urls_in
 
 
@@ -160,6 +162,13 @@ async def test_only_what_was_seen_is_opened() -> None:
     assert not (await told(browser, "open", id="https://a.test/one")).failed
     assert not (await told(browser, "open", id="https://a.test/next")).failed
     assert not any("leak" in url for url in web.fetched)
+
+
+@pytest.mark.parametrize("named", ["Bücher.test", " xn--bcher-kva.test. ", "a_b.test"])
+def test_a_domain_holds_for_its_urls_however_it_is_spelled(named: str) -> None:
+    domains = search_options({"filters": {"allowed_domains": [named]}}).domains
+    assert host_is_allowed(str(httpx2.URL(f"https://www.{named.strip()}/")), domains)
+    assert not host_is_allowed("https://bucher.test/", domains)
 
 
 def test_a_long_text_without_a_url_is_searched_in_one_pass() -> None:
