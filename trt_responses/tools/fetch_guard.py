@@ -226,11 +226,14 @@ class Fetcher:
     ) -> Document:
         if response.status_code != 200:
             raise Refused(f"the site answered with status {response.status_code}")
-        kind = response.headers.get("content-type", "text/html").partition(";")[0].strip().lower()
+        given = response.headers.get("content-type", "text/html")
+        kind = given.partition(";")[0].strip().lower()
         if not is_wanted(kind):
             raise Refused(f"documents of the type '{kind:.64}' are not read")
         body, cut = await bounded(response, self.bounds.max_bytes)
-        return Document(str(url), kind, response.charset_encoding, body, cut)
+        # The parser of a type takes the square of its length.
+        charset = response.charset_encoding if len(given) < 1000 else None
+        return Document(str(url), kind, charset, body, cut)
 
 
 async def bounded(response: httpx2.Response, most: int) -> tuple[bytes, bool]:
@@ -244,8 +247,7 @@ async def bounded(response: httpx2.Response, most: int) -> tuple[bytes, bool]:
             body += piece
             if len(body) > most or sent > most:
                 return bytes(body[:most]), True
-            if raw:
-                await give_way()
+            await give_way()
     return bytes(body), False
 
 
