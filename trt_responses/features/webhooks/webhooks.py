@@ -90,9 +90,12 @@ class Webhooks:
         """Send the event once. Returns why it did not arrive, or nothing."""
         headers = signed(self._key, event_id, int(time.time()), body)
         try:
-            async with http.stream("POST", self._url, content=body, headers=headers) as reply:
+            async with (
+                asyncio.timeout(CONNECT_S + ANSWER_S),  # those of `http` begin again at each byte
+                http.stream("POST", self._url, content=body, headers=headers) as reply,
+            ):
                 return "" if reply.is_success else f"status {reply.status_code}"
-        except httpx2.HTTPError as error:
+        except (httpx2.HTTPError, TimeoutError) as error:
             return type(error).__name__
 
 
