@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import zlib
-from functools import cache
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import httpcore2
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 MAX_URL = 4096
 PIECE_BYTES = 256 * 1024
 """Bytes decompressed at a time, so that other streams can proceed."""
+_RESOLVERS = ThreadPoolExecutor(8, "resolver")
+"""Threads of their own: a name whose server is silent holds one for many seconds."""
 REDIRECTS = (301, 302, 303, 307, 308)
 HEADERS = {
     "accept": "text/html,application/xhtml+xml,text/plain;q=0.9,*/*;q=0.5",
@@ -88,8 +91,8 @@ def _tls() -> ssl.SSLContext:
 
 async def addresses_of(host: str, port: int) -> list[str]:
     """The addresses of a name from the system's resolver, which also accepts numeric spellings."""
-    loop = asyncio.get_running_loop()
-    infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    look = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+    infos = await asyncio.get_running_loop().run_in_executor(_RESOLVERS, look)
     return list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in infos))
 
 
