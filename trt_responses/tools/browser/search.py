@@ -141,7 +141,7 @@ def _results(answer: Any, path: Sequence[str], text: str) -> list[Result]:
     results = []
     for each in (answer if isinstance(answer, list) else ())[: 5 * MAX_RESULTS]:
         url, title = (each.get("url"), each.get("title")) if isinstance(each, dict) else ("", "")
-        if url := _url(url):
+        if url := usable(url):
             extra = each.get("extra_snippets")
             texts = [each.get(text), *(extra if isinstance(extra, list) else ())]
             shown = " ".join(one for one in texts if isinstance(one, str))
@@ -149,7 +149,7 @@ def _results(answer: Any, path: Sequence[str], text: str) -> list[Result]:
     return results
 
 
-def _url(given: object) -> str:
+def usable(given: object) -> str:
     """A URL as it is opened and shown; empty for one that cannot be opened."""
     try:
         url = httpx2.URL(given if isinstance(given, str) else "")
