@@ -265,6 +265,16 @@ async def test_code_can_end_its_own_call_early_and_no_other(tmp_path: Path) -> N
     await tool.stop()
 
 
+@story
+async def test_containers_that_are_made_at_once_are_no_more_than_the_limit(tmp_path: Path) -> None:
+    every = containers(tmp_path, most=3, most_per_owner=3)
+    await every.start()
+    for _ in range(3):
+        await asyncio.gather(*(every.create(f"owner {n % 2}", "", None) for n in range(10)))
+    assert len(every.living) == 3
+    await every.stop()
+
+
 FLOOD = """
 import os
 LINES = {!r}
