@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 import httpx2
 
-from trt_responses.tools.fetch_guard import GuardedTransport, Reach, bounded, refusal
+from trt_responses.tools.fetch_guard import GuardedTransport, Reach, Refused, bounded, refusal
 
 MAX_BYTES = 2 * 1024 * 1024
 MAX_RESULTS = 20
@@ -70,9 +70,9 @@ class _Service:
         self._transport = GuardedTransport(EVERYWHERE, keep_alive=True)
 
     async def _json(self, parameters: Mapping[str, str]) -> Any:
-        url = httpx2.URL(self._url).copy_merge_params(parameters)
-        request = httpx2.Request("GET", url, headers=self._headers)
         try:
+            url = httpx2.URL(self._url).copy_merge_params(parameters)
+            request = httpx2.Request("GET", url, headers=self._headers)
             async with asyncio.timeout(self._deadline_s):
                 response = await self._transport.handle_async_request(request)
                 try:
@@ -86,6 +86,8 @@ class _Service:
             return json.loads(body)
         except TimeoutError:
             raise SearchFailed("the service did not answer in time") from None
+        except (Refused, httpx2.InvalidURL) as fault:  # such as a query that is too long
+            raise SearchFailed(str(fault)) from None
         except httpx2.HTTPError as fault:
             raise SearchFailed(f"the service cannot be reached ({type(fault).__name__})") from None
         except (ValueError, RecursionError):

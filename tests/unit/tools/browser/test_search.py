@@ -82,6 +82,15 @@ async def test_a_service_that_does_not_answer(answer: Callable[[], Page], told: 
         await service.close()
 
 
+@pytest.mark.parametrize("length", [5_000, 100_000])
+@story
+async def test_a_query_that_is_too_long_is_said(length: int) -> None:
+    service = SearXNG("http://127.0.0.1:1", None, 5)
+    with pytest.raises(SearchFailed, match=r"URL is longer than 4096|too long"):
+        await service.results(Query("q" * length, 3))
+    await service.close()
+
+
 @pytest.mark.parametrize("answer", [{}, [], None, "x", {"results": {}}, {"results": [[], 1]}])
 @story
 async def test_an_answer_of_another_shape_has_no_results(answer: Any) -> None:
