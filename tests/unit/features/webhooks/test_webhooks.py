@@ -75,17 +75,13 @@ async def test_an_event_is_repeated_with_its_id_until_it_arrives() -> None:
 
 
 @story
-async def test_a_receiver_that_begins_an_answer_for_ever_gets_the_event_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(module, "CONNECT_S", 0.1)  # patched: seconds are slow
-    monkeypatch.setattr(module, "ANSWER_S", 0.1)  # patched: likewise
+async def test_a_receiver_that_begins_an_answer_for_ever_gets_the_event_again() -> None:
     early = page_after(drip(b"HTTP/1.1 102 Processing\r\n\r\n")._replace(status=102))
     async with site_of({"/hook": early}) as site:
-        webhooks = Webhooks(site.url("/hook"), key_of(SECRET), Waits().sleep)
+        webhooks = Webhooks(site.url("/hook"), key_of(SECRET), Waits().sleep, try_s=0.5)
         async with webhooks.life():
             webhooks.notify("batch.completed", "batch_1")
-            await until(lambda: len(site.asked) == 2 and not webhooks.waiting)
+            await until(lambda: len(site.asked) > 1 and not webhooks.waiting)
 
 
 @story
