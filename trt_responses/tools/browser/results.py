@@ -21,7 +21,7 @@ HEAD = "# Search Results"
 _RESULT = re.compile("  \\* 【([0-9]{1,3})†([^†】]*)(?:†[^】]*)?】$")
 _JUMP = re.compile("# 【[0-9]{1,3}†match at L([0-9]{1,7})】$")
 _VIEW = re.compile(r"\n\*\*viewing lines \[[0-9]{1,7} - [0-9]{1,7}\] of [0-9]{1,7}\*\*\n\n")
-_HEAD = re.compile(r"\[([0-9]{1,4})\] (.*)")
+_HEAD = re.compile(r"\[([0-9]{1,4})\] ")
 _PAGE = re.compile(r"(.*) \((https?://\S+)\)$")
 _LINE = re.compile(r"L([0-9]{1,7}): (.*)")
 LIST_LINES = 1000
@@ -48,16 +48,22 @@ def shown_before(displays: Iterable[str]) -> dict[int, Page]:
     pages: dict[int, Page] = {}
     for text in displays:
         view = _VIEW.search(text)
-        at = text.rfind("\n", 0, view.start()) + 1 if view is not None else 0
-        if view is None or (head := _HEAD.search(text, at, view.start())) is None:
+        if view is None:
             continue
-        page, cursor = _PAGE.match(head[2]), int(head[1])
+        at, following = text.rfind("\n", 0, view.start()) + 1, max(pages, default=-1) + 1
+        heads = list(_HEAD.finditer(text, at, view.start()))
+        if not heads:
+            continue
+        # The call's arguments, on the same line, may hold other numbers.
+        head = next((one for one in heads if int(one[1]) == following), heads[0])
+        title, cursor = text[head.end() : view.start()], int(head[1])
+        page = _PAGE.match(title)
         if page is not None and not usable(page[2]):
             continue
         body = [_LINE.fullmatch(line) for line in text[view.end() :].split("\n")]
         lines = {int(line[1]): line[2] for line in body if line is not None}
         if page is None:
-            pages[cursor] = _list_page(head[2], lines)
+            pages[cursor] = _list_page(title, lines)
         elif page[1].startswith(FIND_TITLE):
             jumps = [int(jump[1]) for line in lines.values() if (jump := _JUMP.match(line))]
             pages[cursor] = Page(page[2], page[1], _all(lines), jumps=tuple(jumps))

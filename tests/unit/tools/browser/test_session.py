@@ -204,7 +204,7 @@ async def test_pages_are_read_back_from_what_was_shown() -> None:
         (await told(before, "find", pattern="line 9")).text,
     ]
     web = Web()
-    pages = shown_before(f'{{"query": "…"}}some header{text}' for text in displays)
+    pages = shown_before(f'{{"query": "a[7] b"}}some header{text}' for text in displays)
     after = BrowserSession(web, Service(), SearchOptions(), pages, Seen())
     for cursor, line in ((0, 3), (0, 6), (1, 5), (2, 1)):
         assert after.source(cursor, line) == before.source(cursor, line), (cursor, line)
