@@ -104,6 +104,7 @@ async def test_after_an_answer_a_sealed_call_leaves_the_prompt_with_its_thought(
 LOST: dict[str, Json] = {
     "code": {"type": "code_interpreter_call", "id": "ci_1", "code": "1+1", "status": "completed"},
     "search": {"type": "web_search_call", "id": "ws_1", "action": {"type": "search", "query": "q"}},
+    "output that is no text": {"type": "web_search_call", "action": {"output": {"a": 1}}},
     "mcp": {"type": "mcp_call", "id": "m", "server_label": "s", "name": "n", "arguments": "{}"},
 }
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import zlib
-from functools import cache
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import httpcore2
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 MAX_URL = 4096
 PIECE_BYTES = 256 * 1024
 """Bytes decompressed at a time, so that other streams can proceed."""
+_RESOLVERS = ThreadPoolExecutor(8, "resolver")
+"""Threads of their own: a name whose server is silent holds one for many seconds."""
 REDIRECTS = (301, 302, 303, 307, 308)
 HEADERS = {
     "accept": "text/html,application/xhtml+xml,text/plain;q=0.9,*/*;q=0.5",
@@ -88,8 +91,8 @@ def _tls() -> ssl.SSLContext:
 
 async def addresses_of(host: str, port: int) -> list[str]:
     """The addresses of a name from the system's resolver, which also accepts numeric spellings."""
-    loop = asyncio.get_running_loop()
-    infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    look = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+    infos = await asyncio.get_running_loop().run_in_executor(_RESOLVERS, look)
     return list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in infos))
 
 
@@ -166,6 +169,8 @@ def refusal(url: httpx2.URL) -> str | None:
         return "a URL with a user name or a password is not opened"
     if not url.host:
         return "the URL names no host"
+    if (url.port or 80) > 65535:
+        return "the URL's port is larger than 65535"
     if len(str(url)) > MAX_URL:
         return f"the URL is longer than {MAX_URL} characters"
     return None
@@ -224,11 +229,14 @@ class Fetcher:
     ) -> Document:
         if response.status_code != 200:
             raise Refused(f"the site answered with status {response.status_code}")
-        kind = response.headers.get("content-type", "text/html").partition(";")[0].strip().lower()
+        given = response.headers.get("content-type", "text/html")
+        kind = given.partition(";")[0].strip().lower()
         if not is_wanted(kind):
             raise Refused(f"documents of the type '{kind:.64}' are not read")
         body, cut = await bounded(response, self.bounds.max_bytes)
-        return Document(str(url), kind, response.charset_encoding, body, cut)
+        # The parser of a type takes the square of its length.
+        charset = response.charset_encoding if len(given) < 1000 else None
+        return Document(str(url), kind, charset, body, cut)
 
 
 async def bounded(response: httpx2.Response, most: int) -> tuple[bytes, bool]:
@@ -242,8 +250,7 @@ async def bounded(response: httpx2.Response, most: int) -> tuple[bytes, bool]:
             body += piece
             if len(body) > most or sent > most:
                 return bytes(body[:most]), True
-            if raw:
-                await give_way()
+            await give_way()
     return bytes(body), False
 
 

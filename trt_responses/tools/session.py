@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
-if TYPE_CHECKING:
-    from orjson import Fragment
+import orjson
+from orjson import Fragment
 
 NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 MAX_NAME = 64
@@ -32,6 +32,15 @@ NO_JSON = (
     "JSON and try again."
 )
 """An answer for the model to a call that cannot be read."""
+
+
+def arguments_of(text: str) -> Any:
+    """The arguments of a call, of values that an item can hold: no lone surrogate, no huge integer.
+    Raises a `ValueError` with an answer for the model."""
+    try:
+        return orjson.loads(text)
+    except ValueError as fault:
+        raise ValueError(NO_JSON.format(fault)) from None
 
 
 class Listing(NamedTuple):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
+import threading
 import zlib
 from contextlib import asynccontextmanager
 from ipaddress import ip_network
@@ -107,6 +109,12 @@ async def test_a_name_is_resolved_once_and_its_host_stays_its_name() -> None:
         await fetch.close()
 
 
+@story
+async def test_names_are_resolved_in_threads_that_nothing_else_needs() -> None:
+    assert await addresses_of("127.1", 80) == ["127.0.0.1"]
+    assert any(thread.name.startswith("resolver") for thread in threading.enumerate())
+
+
 @pytest.mark.parametrize(
     "target",
     ["http://169.254.169.254/latest", "http://localhost./", "//[::1]:1/", "http://0x7f.0.0.2/"],
@@ -156,6 +164,7 @@ async def test_redirects_are_followed_to_an_end_and_each_is_permitted() -> None:
     [
         ("http://user:secret@example.test/", "user name"),
         ("http://example.test:22/", "port 22"),
+        ("http://127.0.0.1:65536/", "larger than 65535"),
         ("file:///etc/passwd", "only http"),
         ("javascript:alert(1)", "only http"),
         (f"http://example.test/{'a' * 5000}", "longer than"),
@@ -245,6 +254,18 @@ async def test_gzip_without_end_is_cut_and_nothing_else_waits() -> None:
     assert others.count > 16
 
 
+@story
+async def test_nothing_else_waits_for_a_body_in_chunks_of_a_byte() -> None:
+    async def writes(writer: asyncio.StreamWriter) -> None:
+        writer.write(b"1\r\na\r\n" * 5000 + b"0\r\n\r\n")
+
+    chunked = Page(headers=("Transfer-Encoding: chunked",), writes=writes)
+    async with site_of({"/": chunked}) as site, fetcher() as fetch, beside() as others:
+        document = await fetch.get(site.url())
+    assert len(document.body) == 5000
+    assert others.count > 1000
+
+
 @pytest.mark.parametrize("encoding", ["br", "zstd", "gzip, gzip"])
 @story
 async def test_an_encoding_that_was_not_asked_for_is_not_read(encoding: str) -> None:
@@ -281,11 +302,13 @@ async def test_headers_without_end_are_refused() -> None:
 @story
 async def test_types_and_statuses() -> None:
     pages = {"/": Page(b"%PDF", content_type="Application/PDF; a=b"), "/gone": Page(status=410)}
+    pages["/odd"] = Page(content_type="text/html" + "; charset=latin-1" * 5000)
     async with site_of(pages) as site, fetcher() as fetch:
         with pytest.raises(Refused, match="type 'application/pdf' are not read"):
             await fetch.get(site.url(), is_wanted=lambda kind: kind.startswith("text/"))
         with pytest.raises(Refused, match="status 410"):
             await fetch.get(site.url("/gone"))
+        assert (await fetch.get(site.url("/odd"))).charset is None
 
 
 @story

@@ -111,7 +111,10 @@ def _boundary(content_type: str) -> bytes:
         raise NO_FORM
     head = Message()
     head["content-type"] = content_type
-    boundary = head.get_param("boundary")
+    try:
+        boundary = head.get_param("boundary")
+    except TypeError:  # pieces of two kinds, which `email` cannot sort
+        raise NO_FORM from None
     if head.get_content_type() != FORM or not isinstance(boundary, str):
         raise NO_FORM
     if len(boundary) > BOUNDARY_CHARACTERS:
@@ -120,11 +123,11 @@ def _boundary(content_type: str) -> bytes:
 
 
 def _part(about: Message) -> Part:
-    name = about.get_param("name", "", "content-disposition")
     try:
+        name = about.get_param("name", "", "content-disposition")
         part = Part(collapse_rfc2231_value(name), about.get_filename(""))
         f"{part.name}{part.filename}".encode()
-    except ValueError:  # a name may bring a charset of its own
+    except (ValueError, TypeError):  # a charset of its own, or as above
         raise malformed("a name in it is not text in the charset that it gives") from None
     return part
 

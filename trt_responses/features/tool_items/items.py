@@ -34,8 +34,9 @@ class WebSearchCall(PastCall):
 
     def text(self) -> CallText:
         action = dict(self.action or {})
-        output = action.pop("output", None) or NOT_KEPT
-        return CallText("web_search", _json(action), output)
+        output = action.pop("output", None)
+        text = output if output and isinstance(output, str) else NOT_KEPT
+        return CallText("web_search", _json(action), text)
 
     @staticmethod
     def digested(item: Any) -> Texts:

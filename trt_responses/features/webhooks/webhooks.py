@@ -26,6 +26,8 @@ from trt_responses.run.parts import mint
 logger = logging.getLogger(__name__)
 
 CONNECT_S, ANSWER_S = 5.0, 15.0
+TRY_S = CONNECT_S + ANSWER_S
+"""The limits of `httpx` begin again at each byte."""
 WAITS_S = (1, 5, 30, 120, 600, 1800)
 """Between two tries."""
 MOST_WAITING = 1000
@@ -35,8 +37,11 @@ PREFIX = "whsec_"
 class Webhooks:
     """The events of this server."""
 
-    def __init__(self, url: str, key: bytes, sleep: Callable[[float], Awaitable[None]]) -> None:
+    def __init__(
+        self, url: str, key: bytes, sleep: Callable[[float], Awaitable[None]], try_s: float = TRY_S
+    ) -> None:
         self._url = url
+        self._try_s = try_s
         self._key = key
         self._sleep = sleep
         self._http: httpx2.AsyncClient | None = None
@@ -90,9 +95,12 @@ class Webhooks:
         """Send the event once. Returns why it did not arrive, or nothing."""
         headers = signed(self._key, event_id, int(time.time()), body)
         try:
-            async with http.stream("POST", self._url, content=body, headers=headers) as reply:
+            async with (
+                asyncio.timeout(self._try_s),
+                http.stream("POST", self._url, content=body, headers=headers) as reply,
+            ):
                 return "" if reply.is_success else f"status {reply.status_code}"
-        except httpx2.HTTPError as error:
+        except (httpx2.HTTPError, TimeoutError) as error:
             return type(error).__name__
 
 

@@ -12,7 +12,7 @@ from urllib.parse import urldefrag, urljoin, urlsplit
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from trt_responses.tools.browser.marks import harmless, label
+from trt_responses.tools.browser.marks import CONTROL, harmless, label
 from trt_responses.tools.browser.page import wrapped
 
 MAX_CHARACTERS = 1_000_000
@@ -195,7 +195,8 @@ class _Walk:
             self.full = self.full or self._size > MAX_CHARACTERS
 
     def _break(self, *, hard: bool = False) -> None:
-        line = "".join(self._line).rstrip()
+        # Elements may have split a control token.
+        line = CONTROL.sub("¦", "".join(self._line)).rstrip()
         self._line.clear()
         if line or (hard and self._done and (self._pre or self._done[-1])):
             self._done.append(line)

@@ -14,13 +14,13 @@ _UNSEEN = re.compile(
 )
 """Control characters, zero-width letters, direction marks and tags, but not emoji's joiner."""
 _LIKE_MARKS = str.maketrans({"【": "〖", "】": "〗", "◼": "◾"})
-_CONTROL = re.compile(r"<(?=\|)|(?<=\|)>")
+CONTROL = re.compile(r"<(?=\|)|(?<=\|)>")
 """The angle brackets of `<|start|>` and similar spellings."""
 
 
 def harmless(text: str) -> str:
     """The text without parts that look like the browser's marks or Harmony's control tokens."""
-    return _CONTROL.sub("¦", _UNSEEN.sub("", text).translate(_LIKE_MARKS))
+    return CONTROL.sub("¦", _UNSEEN.sub("", text).translate(_LIKE_MARKS))
 
 
 def label(text: str, most: int = 200) -> str:

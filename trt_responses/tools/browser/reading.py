@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from trt_responses.tools.fetch_guard import Document
 
 ANSWER_BYTES = 32 * 1024 * 1024
+MAX_LINES = 20_000
+"""Lines of one page: each `find` goes through all of them on the event loop."""
 
 
 class Unreadable(Exception):
@@ -58,12 +60,13 @@ class Reader:
             finally:
                 self.running -= 1
         read = await asyncio.to_thread(_read, answer)
+        lines = read["lines"][:MAX_LINES]
         return Page(
             document.url,
             read["title"] or _name(document.url),
-            (f"URL: {document.url}", "", *read["lines"]),
+            (f"URL: {document.url}", "", *lines),
             tuple(read["links"]),
-            cut=bool(read["cut"] or document.cut),
+            cut=bool(read["cut"] or document.cut or len(read["lines"]) > MAX_LINES),
         )
 
     async def _answer(self, document: Document) -> bytes:

@@ -13,15 +13,19 @@ from urllib.parse import urlsplit
 
 from trt_responses.tools.browser.marks import harmless, label
 from trt_responses.tools.browser.page import FIND_TITLE, Page, wrapped
-from trt_responses.tools.browser.search import Result
+from trt_responses.tools.browser.search import Result, usable
 from trt_responses.tools.session import Source
 
 HEAD = "# Search Results"
-_RESULT = re.compile("  \\* 【(\\d+)†([^†】]*)(?:†[^】]*)?】$")
-_JUMP = re.compile("# 【\\d+†match at L(\\d+)】$")
-_SHOWN = re.compile(r"\[(\d+)\] (.*)\n\*\*viewing lines \[(\d+) - \d+\] of \d+\*\*\n\n")
+# A client may bring displays that are none: all numbers are bounded.
+_RESULT = re.compile("  \\* 【([0-9]{1,3})†([^†】]*)(?:†[^】]*)?】$")
+_JUMP = re.compile("# 【[0-9]{1,3}†match at L([0-9]{1,7})】$")
+_VIEW = re.compile(r"\n\*\*viewing lines \[[0-9]{1,7} - [0-9]{1,7}\] of [0-9]{1,7}\*\*\n\n")
+_HEAD = re.compile(r"\[([0-9]{1,4})\] ")
 _PAGE = re.compile(r"(.*) \((https?://\S+)\)$")
-_LINE = re.compile(r"L(\d+): (.*)")
+_LINE = re.compile(r"L([0-9]{1,7}): (.*)")
+LIST_LINES = 1000
+"""Lines of a list: twenty results have some 240, and fifty findings 300."""
 
 
 def results_page(query: str, results: Sequence[Result]) -> Page:
@@ -43,14 +47,23 @@ def shown_before(displays: Iterable[str]) -> dict[int, Page]:
     again."""
     pages: dict[int, Page] = {}
     for text in displays:
-        head = _SHOWN.search(text)
-        if head is None:
+        view = _VIEW.search(text)
+        if view is None:
             continue
-        page, cursor = _PAGE.match(head[2]), int(head[1])
-        body = [_LINE.fullmatch(line) for line in text[head.end() :].split("\n")]
+        at, following = text.rfind("\n", 0, view.start()) + 1, max(pages, default=-1) + 1
+        heads = list(_HEAD.finditer(text, at, view.start()))
+        if not heads:
+            continue
+        # The call's arguments, on the same line, may hold other numbers.
+        head = next((one for one in heads if int(one[1]) == following), heads[0])
+        title, cursor = text[head.end() : view.start()], int(head[1])
+        page = _PAGE.match(title)
+        if page is not None and not usable(page[2]):
+            continue
+        body = [_LINE.fullmatch(line) for line in text[view.end() :].split("\n")]
         lines = {int(line[1]): line[2] for line in body if line is not None}
         if page is None:
-            pages[cursor] = _list_page(head[2], lines)
+            pages[cursor] = _list_page(title, lines)
         elif page[1].startswith(FIND_TITLE):
             jumps = [int(jump[1]) for line in lines.values() if (jump := _JUMP.match(line))]
             pages[cursor] = Page(page[2], page[1], _all(lines), jumps=tuple(jumps))
@@ -62,7 +75,8 @@ def shown_before(displays: Iterable[str]) -> dict[int, Page]:
 
 
 def _all(lines: dict[int, str]) -> tuple[str, ...]:
-    return tuple(lines.get(number, "") for number in range(max(lines, default=-1) + 1))
+    end = 1 + max((number for number in lines if number < LIST_LINES), default=-1)
+    return tuple(lines.get(number, "") for number in range(end))
 
 
 def _list_page(title: str, shown: dict[int, str]) -> Page:
@@ -70,9 +84,8 @@ def _list_page(title: str, shown: dict[int, str]) -> Page:
     links: dict[int, str] = {}
     sources: list[Source | None] = []
     here: Source | None = None
-    for line, following in zip(lines, (*lines[1:], ""), strict=True):
-        if result := _RESULT.match(line):
-            url = following.strip()
+    for line, following in zip(lines, (*lines[1:], ""), strict=False):
+        if (result := _RESULT.match(line)) and (url := usable(following.strip())):
             links[int(result[1])], here = url, Source(url, result[2])
         sources.append(here)
     urls = tuple(links.get(number, "") for number in range(max(links, default=-1) + 1))

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 import httpx2
 
-from trt_responses.tools.fetch_guard import GuardedTransport, Reach, bounded
+from trt_responses.tools.fetch_guard import GuardedTransport, Reach, Refused, bounded, refusal
 
 MAX_BYTES = 2 * 1024 * 1024
 MAX_RESULTS = 20
@@ -70,9 +70,9 @@ class _Service:
         self._transport = GuardedTransport(EVERYWHERE, keep_alive=True)
 
     async def _json(self, parameters: Mapping[str, str]) -> Any:
-        url = httpx2.URL(self._url).copy_merge_params(parameters)
-        request = httpx2.Request("GET", url, headers=self._headers)
         try:
+            url = httpx2.URL(self._url).copy_merge_params(parameters)
+            request = httpx2.Request("GET", url, headers=self._headers)
             async with asyncio.timeout(self._deadline_s):
                 response = await self._transport.handle_async_request(request)
                 try:
@@ -86,9 +86,11 @@ class _Service:
             return json.loads(body)
         except TimeoutError:
             raise SearchFailed("the service did not answer in time") from None
+        except (Refused, httpx2.InvalidURL) as fault:  # such as a query that is too long
+            raise SearchFailed(str(fault)) from None
         except httpx2.HTTPError as fault:
             raise SearchFailed(f"the service cannot be reached ({type(fault).__name__})") from None
-        except ValueError:
+        except (ValueError, RecursionError):
             raise SearchFailed("the service did not answer in JSON") from None
 
     async def close(self) -> None:
@@ -141,12 +143,21 @@ def _results(answer: Any, path: Sequence[str], text: str) -> list[Result]:
     results = []
     for each in (answer if isinstance(answer, list) else ())[: 5 * MAX_RESULTS]:
         url, title = (each.get("url"), each.get("title")) if isinstance(each, dict) else ("", "")
-        if isinstance(url, str) and url.startswith(("http://", "https://")) and " " not in url:
+        if url := usable(url):
             extra = each.get("extra_snippets")
             texts = [each.get(text), *(extra if isinstance(extra, list) else ())]
             shown = " ".join(one for one in texts if isinstance(one, str))
             results.append(Result(url, _plain(title), _plain(shown)))
     return results
+
+
+def usable(given: object) -> str:
+    """A URL as it is opened and shown; empty for one that cannot be opened."""
+    try:
+        url = httpx2.URL(given if isinstance(given, str) else "")
+    except (httpx2.InvalidURL, ValueError):
+        return ""
+    return "" if refusal(url) or "%" in url.host else str(url)
 
 
 def _plain(text: object) -> str:

@@ -6,7 +6,6 @@ failure becomes an error text for the model.
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -21,7 +20,7 @@ from trt_responses.tools.browser.reading import Unreadable
 from trt_responses.tools.browser.results import results_page
 from trt_responses.tools.browser.search import Query, SearchFailed
 from trt_responses.tools.browser.urls import Seen, host_is_allowed
-from trt_responses.tools.session import NO_JSON, Source
+from trt_responses.tools.session import NO_JSON, Source, arguments_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -279,9 +278,9 @@ NOTHING_DONE: Mapping[str, Action] = {
 
 def _arguments(text: str) -> dict[str, Any]:
     try:
-        arguments = json.loads(text or "{}")
-    except (ValueError, RecursionError) as fault:
-        raise CallFailed(NO_JSON.format(fault)) from None
+        arguments = arguments_of(text or "{}")
+    except ValueError as fault:
+        raise CallFailed(str(fault)) from None
     if not isinstance(arguments, dict):
         raise CallFailed(NO_JSON.format("expected an object"))
     return arguments
@@ -291,7 +290,7 @@ def _text(arguments: dict[str, Any], name: str) -> str:
     value = arguments.get(name)
     if not isinstance(value, str) or not value.strip():
         raise CallFailed(texts.BAD_ARGUMENT.format(name, "text"))
-    return value.encode("utf-8", "replace").decode()
+    return value
 
 
 def _number(arguments: dict[str, Any], name: str, default: int) -> int:
@@ -300,7 +299,7 @@ def _number(arguments: dict[str, Any], name: str, default: int) -> int:
         return default
     try:
         return int(value)
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError):
         raise CallFailed(texts.BAD_ARGUMENT.format(name, "number")) from None
 
 

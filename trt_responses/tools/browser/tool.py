@@ -7,11 +7,13 @@ HTTP server here.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from trt_responses.errors import StartupError
 from trt_responses.tools.browser.parser import HTML
 from trt_responses.tools.browser.reading import Reader, Unreadable
 from trt_responses.tools.browser.results import shown_before
+from trt_responses.tools.browser.search import usable
 from trt_responses.tools.browser.session import BrowserSession, SearchOptions
 from trt_responses.tools.browser.texts import DESCRIPTION, FUNCTIONS
 from trt_responses.tools.browser.urls import Seen, urls_in
@@ -121,7 +123,9 @@ def _is_textual(kind: str) -> bool:
 def search_options(options: Any) -> SearchOptions:
     """The search options of a validated request."""
     named = (options.get("filters") or {}).get("allowed_domains") or ()
-    domains = tuple(domain.strip().rstrip(".").lower() for domain in named)
+    plain = (domain.strip().rstrip(".").lower() for domain in named)
+    # As they stand in URLs, where letters beyond ASCII have a spelling of their own.
+    domains = tuple(urlsplit(usable(f"http://{one}")).hostname or one for one in plain)
     country = (options.get("user_location") or {}).get("country")
     size = options.get("search_context_size") or "medium"
     return SearchOptions(domains, country, WINDOWS[size])

@@ -7,9 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from urllib.parse import urlsplit, urlunsplit
 
 _WRITTEN = re.compile(
-    r"(?:https?://)?(?:[\w-]+\.)+[a-z]{2,}(?::\d+)?(?:[/?#][^\s<>\"'`\\]*)?|https?://[^\s<>\"'`\\]+",
+    r"(?:https?://|(?<![\w-])(?<![\w-]\.))(?:[\w-]+\.)+[a-z]{2,}(?::\d+)?(?:[/?#][^\s<>\"'`\\]*)?"
+    r"|https?://[^\s<>\"'`\\]+",
     re.IGNORECASE,
 )
+"""A name begins where none is under way, else a long text takes the square of its length."""
 _AFTER = ".,;:!?)]}'\"*_"
 
 

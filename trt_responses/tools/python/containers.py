@@ -88,21 +88,23 @@ class Containers:
             raise not_found(container.id)
         if container.id in self._by_id:
             return
-        bounds = self.bounds
-        for some, most in (
-            (self.of(container.owner), bounds.most_per_owner),
-            (list(self._by_id.values()), bounds.most),
-        ):
-            if len(some) >= most:
-                idle = next((each for each in some if not each.busy.locked()), None)
-                if idle is None:
-                    raise InvalidRequest(
-                        f"Too many containers are busy: {len(some)}, the limit. Try again later.",
-                        status=429,
-                        code="too_many_containers",
-                    )
-                await self._remove(idle)
+        while some := self._at_limit(container.owner):  # others may come during a removal
+            idle = next((each for each in some if not each.busy.locked()), None)
+            if idle is None:
+                raise InvalidRequest(
+                    f"Too many containers are busy: {len(some)}, the limit. Try again later.",
+                    status=429,
+                    code="too_many_containers",
+                )
+            await self._remove(idle)
         self._by_id[container.id] = container
+
+    def _at_limit(self, owner: str) -> list[Container]:
+        """The containers of which one must go before the owner can have another, if any."""
+        own, bounds = self.of(owner), self.bounds
+        if len(own) >= bounds.most_per_owner:
+            return own
+        return list(self._by_id.values()) if len(self._by_id) >= bounds.most else []
 
     def find(self, owner: str, container_id: str) -> Container | None:
         container = self._by_id.get(container_id)

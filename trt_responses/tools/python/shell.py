@@ -5,7 +5,6 @@ Containers only: no Harmony, no API items and no HTTP.
 
 from __future__ import annotations
 
-import json
 import logging
 import shlex
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,7 +14,7 @@ from trt_responses.tool import Function, Recipient, ToolAnswer
 from trt_responses.tools.containers import wanted_files
 from trt_responses.tools.python.container import Full
 from trt_responses.tools.python.process import Ended
-from trt_responses.tools.session import NO_JSON
+from trt_responses.tools.session import arguments_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -205,9 +204,9 @@ class ShellSession:
 def parse_call(text: str) -> ShellCall | str:
     """The arguments of a call, or an error text for the model."""
     try:
-        arguments = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        return NO_JSON.format(error)
+        arguments = arguments_of(text)
+    except ValueError as error:
+        return str(error)
     if not isinstance(arguments, dict):
         return 'The arguments are no object: send {"cmd": [...]}.'
     cmd, env = arguments.get("cmd"), arguments.get("env") or {}
@@ -220,7 +219,7 @@ def parse_call(text: str) -> ShellCall | str:
         return "The argument `env` is no object of strings."
     if not isinstance(workdir, str):
         return "The argument `workdir` is no string."
-    if timeout is not None and (not isinstance(timeout, int) or timeout < 1):
+    if timeout is not None and (type(timeout) is not int or timeout < 1):
         return "The argument `timeout` is no number of milliseconds."
     if any("\0" in each for each in (*cmd, *env, *env.values(), workdir)):
         return "The arguments hold a character that no program can be given."

@@ -10,6 +10,7 @@ from trt_responses.features.forms.form import BOUNDARY_CHARACTERS, HEAD_BYTES, M
 
 FORM = "multipart/form-data; boundary=x"
 NAME = "д" * 127
+PIECES = "; filename*0=a; filename*1*=b; filename*=c"
 OTHER = b'--x\r\ncontent-disposition: form-data; name="purpose"\r\n\r\nnone\r\n'
 
 
@@ -40,6 +41,8 @@ def test_a_file_is_found_with_the_longest_name_there_is(about: bytes, before: by
     [
         (FORM, form(named("filename=f"), OTHER * MOST_PARTS), 400, "missing_required_parameter"),
         (FORM, form(named("a=" + "b" * HEAD_BYTES)), 400, "invalid_value"),
+        (FORM, form(named(PIECES)), 400, "invalid_value"),
+        (FORM + PIECES, form(named("filename=f")), 415, "unsupported_content_type"),
         (FORM, b"--x\r\n" + named("filename=f"), 400, "missing_required_parameter"),
         (FORM, b"", 400, "missing_required_parameter"),
         (FORM[:-1] + "x" * (BOUNDARY_CHARACTERS + 1), b"", 415, "unsupported_content_type"),

@@ -13,7 +13,7 @@ from openai.types.webhooks import BatchCompletedWebhookEvent
 
 from tests.support.asgi import until
 from tests.support.served import served
-from tests.support.small_site import Page, redirect, site_of
+from tests.support.small_site import Page, drip, redirect, site_of
 from tests.support.story import story
 from trt_responses.errors import UsageError
 from trt_responses.features.webhooks import webhooks as module
@@ -72,6 +72,16 @@ async def test_an_event_is_repeated_with_its_id_until_it_arrives() -> None:
     assert len({(asked.path, asked.headers["webhook-id"]) for asked in site.asked}) == 1
     assert len(site.asked) == 4
     assert waits.seconds == list(WAITS_S[:3])
+
+
+@story
+async def test_a_receiver_that_begins_an_answer_for_ever_gets_the_event_again() -> None:
+    early = page_after(drip(b"HTTP/1.1 102 Processing\r\n\r\n")._replace(status=102))
+    async with site_of({"/hook": early}) as site:
+        webhooks = Webhooks(site.url("/hook"), key_of(SECRET), Waits().sleep, try_s=0.5)
+        async with webhooks.life():
+            webhooks.notify("batch.completed", "batch_1")
+            await until(lambda: len(site.asked) > 1 and not webhooks.waiting)
 
 
 @story

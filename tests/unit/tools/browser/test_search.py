@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 ROWS = [
     {"url": "https://a.test/", "title": "A <b>&amp;</b> B", "content": "1 &lt; 2"},
     {"url": "https://b.test/", "title": None, "content": None},
-    *({"url": url} for url in (None, 5, "javascript:x", "file:///x", "http://a b/")),
+    *({"url": url} for url in (None, 5, "javascript:x", "file:///x", "http://a b/", "http://[a")),
+    *({"url": f"http://{rest}"} for rest in ("a\u2100b/", "a:99999/", "a/\n", "a/" + "b" * 5000)),
     "rubbish",
     None,
 ]
@@ -66,6 +67,7 @@ FAULTS: dict[str, tuple[Callable[[], Page], str]] = {
     "not allowed": (lambda: Page(status=403), "the service answered 403"),
     "a redirect": (lambda: redirect("http://127.0.0.1:1/"), "the service answered 302"),
     "no JSON": (lambda: Page(b"<html>"), "the service did not answer in JSON"),
+    "nested": (lambda: Page(b"[" * 100_000), "the service did not answer in JSON"),
     "endless": (endless_gzip, "the service's answer is too large"),
 }
 
@@ -78,6 +80,15 @@ async def test_a_service_that_does_not_answer(answer: Callable[[], Page], told: 
         with pytest.raises(SearchFailed, match=told):
             await service.results(Query("q", 3))
         await service.close()
+
+
+@pytest.mark.parametrize("length", [5_000, 100_000])
+@story
+async def test_a_query_that_is_too_long_is_said(length: int) -> None:
+    service = SearXNG("http://127.0.0.1:1", None, 5)
+    with pytest.raises(SearchFailed, match=r"URL is longer than 4096|too long"):
+        await service.results(Query("q" * length, 3))
+    await service.close()
 
 
 @pytest.mark.parametrize("answer", [{}, [], None, "x", {"results": {}}, {"results": [[], 1]}])

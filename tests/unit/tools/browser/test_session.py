@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import httpx2
 import pytest
 from openai_harmony import SystemContent
 
@@ -16,6 +17,7 @@ from trt_responses.tools.browser.results import results_page, shown_before
 from trt_responses.tools.browser.search import Result, SearchFailed
 from trt_responses.tools.browser.session import BrowserSession, SearchOptions
 from trt_responses.tools.browser.texts import DESCRIPTION
+from trt_responses.tools.browser.tool import search_options
 from trt_responses.tools.browser.urls import Seen, host_is_allowed, urls_in
 
 
@@ -74,7 +76,8 @@ FAULTS: list[tuple[str, dict[str, object], str]] = [
     ("find", {}, "The argument `pattern` is missing, or is no text."),
     ("search", {"query": ["x"]}, "The argument `query` is missing, or is no text."),
     ("open", {"id": {}}, "The argument `id` is missing, or is no number."),
-    ("open", {"id": 1e400}, "The argument `id` is missing, or is no number."),
+    ("open", {"id": 1e400}, "Error parsing tool arguments as JSON"),
+    ("open", {"id": "https://a.test/\ud800"}, "Error parsing tool arguments as JSON"),
     ("open", {"cursor": "x"}, "The argument `cursor` is missing, or is no number."),
 ]
 
@@ -161,6 +164,19 @@ async def test_only_what_was_seen_is_opened() -> None:
     assert not any("leak" in url for url in web.fetched)
 
 
+@pytest.mark.parametrize("named", ["Bücher.test", " xn--bcher-kva.test. ", "a_b.test"])
+def test_a_domain_holds_for_its_urls_however_it_is_spelled(named: str) -> None:
+    domains = search_options({"filters": {"allowed_domains": [named]}}).domains
+    assert host_is_allowed(str(httpx2.URL(f"https://www.{named.strip()}/")), domains)
+    assert not host_is_allowed("https://bucher.test/", domains)
+
+
+def test_a_long_text_without_a_url_is_searched_in_one_pass() -> None:
+    for piece in ("a", "a.", "é-", "1."):
+        assert list(urls_in(piece * 200_000)) == []
+    assert list(urls_in("..x.test a-b.test:80/c")) == ["https://x.test", "https://a-b.test:80/c"]
+
+
 @story
 async def test_lines_say_where_they_stand() -> None:
     browser = session()
@@ -188,7 +204,7 @@ async def test_pages_are_read_back_from_what_was_shown() -> None:
         (await told(before, "find", pattern="line 9")).text,
     ]
     web = Web()
-    pages = shown_before(f'{{"query": "…"}}some header{text}' for text in displays)
+    pages = shown_before(f'{{"query": "a[7] b"}}some header{text}' for text in displays)
     after = BrowserSession(web, Service(), SearchOptions(), pages, Seen())
     for cursor, line in ((0, 3), (0, 6), (1, 5), (2, 1)):
         assert after.source(cursor, line) == before.source(cursor, line), (cursor, line)
@@ -196,6 +212,28 @@ async def test_pages_are_read_back_from_what_was_shown() -> None:
     assert (await told(after, "open", id=0, cursor=1)).text.startswith("[4] Title of https://a")
     assert "**viewing lines [5 - " in (await told(after, "open", id=0, cursor=2)).text
     assert web.fetched == ["https://sub.b.test/two", "https://a.test/next"]
+
+
+VIEW = "\n**viewing lines [0 - 1] of 1**\n\n"
+FORGED = {
+    "a far line": f"[0] q{VIEW}L9999999: x",
+    "a far link": f"[0] q{VIEW}L0:   * 【9999999†t†h】\nL1:     http://b.test/",
+    "a long line number": f"[0] q{VIEW}L{'9' * 5000}: x",
+    "a long cursor": f"[{'9' * 5000}] q{VIEW}L0: x",
+    "a long jump": f"[0] Find results for text: `x` (http://b.test/){VIEW}"
+    f"L0: # 【0†match at L{'9' * 5000}】",
+    "no line": f"[0] q{VIEW}",
+    "no URL of a result": f"[0] q{VIEW}L0:   * 【0†t†h】\nL1:     http://[b",
+    "no URL of a page": f"[0] t (http://[b){VIEW}L0: x",
+    "many cursors": "[1] " * 200_000,
+}
+
+
+@pytest.mark.parametrize("text", FORGED.values(), ids=FORGED)
+def test_a_display_that_a_client_forged_is_bounded_and_leads_nowhere(text: str) -> None:
+    for page in shown_before((text,)).values():
+        assert len(page.lines) <= 1000
+        assert not any((page.url, *page.links, *page.sources)) or page.url == "http://b.test/"
 
 
 def test_a_snippet_cannot_pass_for_a_result() -> None:

@@ -265,24 +265,36 @@ async def test_code_can_end_its_own_call_early_and_no_other(tmp_path: Path) -> N
     await tool.stop()
 
 
+@story
+async def test_containers_that_are_made_at_once_are_no_more_than_the_limit(tmp_path: Path) -> None:
+    every = containers(tmp_path, most=3, most_per_owner=3)
+    await every.start()
+    for _ in range(3):
+        await asyncio.gather(*(every.create(f"owner {n % 2}", "", None) for n in range(10)))
+    assert len(every.living) == 3
+    await every.stop()
+
+
 FLOOD = """
 import os
+LINES = {!r}
 while True:
     for fd in range(3, 64):
         try:
-            os.write(fd, b"[7]\\n" * 1000)
+            os.write(fd, LINES)
         except OSError:
             pass
 """
 
 
+@pytest.mark.parametrize("lines", [b"[7]\n" * 1000, b"[" * 3000 + b"\n"], ids=["short", "deep"])
 @story
-async def test_code_that_floods_the_pipe_of_answers_is_ended(tmp_path: Path) -> None:
+async def test_code_that_floods_the_pipe_of_answers_is_ended(tmp_path: Path, lines: bytes) -> None:
     """Each line would be read as an answer, on the loop of all streams."""
     tool = PythonTool(containers(tmp_path))
     await tool.start()
     session = await opened(tool)
-    answer = await session.call(ToolCall(FLOOD))
+    answer = await session.call(ToolCall(FLOOD.format(lines)))
     assert answer.failed
     assert answer.text.startswith("The code wrote to the interpreter's own pipe.")
     assert (await session.call(ToolCall("1"))).text == "1\n"
