@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+from base64 import b64encode
+from codecs import BOM_UTF8
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -26,9 +28,12 @@ from tests.support.story import story
 from tests.support.ticks import settled
 from tests.support.turns import turn
 from trt_responses.backends.stores import store_of
+from trt_responses.errors import StoreUnavailable
 from trt_responses.features.batches import batches
 from trt_responses.settings import Settings
-from trt_responses.stores.whole import says_nothing
+from trt_responses.store import Job
+from trt_responses.stores.memory.store import MemoryStore
+from trt_responses.stores.whole import Standing, says_nothing
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,6 +87,10 @@ async def begun(app: Served, lines: bytes, url: str = RESPONSES, **more: Any) ->
     batch: dict[str, Any] = made.json()
     assert batch["status"] == "validating"
     return batch
+
+
+async def naps(_: float) -> None:
+    await turn()
 
 
 async def ended(app: Served, batch_id: str) -> dict[str, Any]:
@@ -228,6 +237,34 @@ async def test_a_batch_whose_answer_cannot_be_kept_does_not_complete(
         assert (await ended(app, batch["id"]))["status"] == "failed"
 
 
+@story
+async def test_a_batch_that_cannot_be_made_ends_with_its_window(tmp_path: Path) -> None:
+    body = {"id": "batch_1", "endpoint": "/v1/gone", "status": "in_progress", "expires_at": 1}
+    store = store_of(Settings(store=f"sqlite:///{tmp_path}/kept.db"), says_nothing)
+    async with served(store=store, data_dir=tmp_path, sleep=naps, **OWNERS) as app:
+        job = Job("batch_1", "ann", orjson.dumps(body), 1, source=b"{}", model="batches of demo")
+        await store.put_job(job)
+        await store.leave_job(job.id, term=1, to_others=True)
+        assert (await ended(app, job.id))["status"] == "failed"
+
+
+@story
+async def test_a_heartbeat_outlives_a_store_that_is_away(tmp_path: Path) -> None:
+    class Away(MemoryStore):
+        beats = 0
+
+        async def renew_job(self, *given: Any, **more: Any) -> Standing:
+            self.beats += 1
+            if self.beats == 1:
+                raise StoreUnavailable("away")
+            return await super().renew_job(*given, **more)
+
+    async with served(data_dir=tmp_path, store=Away(), manual=True, sleep=naps, **OWNERS) as app:
+        batch = await begun(app, jsonl(request("one")))
+        await ask(app, "POST", f"/v1/batches/{batch['id']}/cancel")
+        assert (await ended(app, batch["id"]))["status"] == "cancelled"
+
+
 @pytest.mark.parametrize(
     ("lines", "code"),
     [
@@ -253,18 +290,19 @@ async def test_a_file_with_faults_fails_before_anything_runs(
 
 @story
 async def test_a_fault_has_its_place_in_the_file_where_lines_are_empty(tmp_path: Path) -> None:
-    lines = b"\r\n".join((b"", jsonl(request("a")), b"", b" ", b"{", jsonl(request("b")), b"["))
+    first, *more = (jsonl(request(name)) for name in "abc")
+    marked = [BOM_UTF8 + first, b"", b" ", b"{", BOM_UTF8 + more[0], b"["]  # files put together
+    lines = b"\r\n".join((b"", *marked, more[1]))
     async with served(data_dir=tmp_path, **OWNERS) as app:
         last = await ended(app, (await begun(app, lines))["id"])
         assert [fault["line"] for fault in last["errors"]["data"]] == [5, 7]
 
 
-@pytest.mark.parametrize("deleted", [False, True])
+@pytest.mark.parametrize("left", ["whole", "no file", "no key", "sealed", "damaged"])
 @story
-async def test_a_server_that_ends_leaves_a_batch_to_the_next(
-    tmp_path: Path, *, deleted: bool
-) -> None:
-    """What was answered is not answered again, nor lost with the batch's own file."""
+async def test_a_server_that_ends_leaves_a_batch_to_the_next(tmp_path: Path, left: str) -> None:
+    """What was answered is not answered again, nor lost with the batch's own file; but answers that
+    cannot be read are made again."""
 
     def store() -> Store:
         return store_of(Settings(store=f"sqlite:///{tmp_path}/kept.db"), says_nothing)
@@ -284,17 +322,23 @@ async def test_a_server_that_ends_leaves_a_batch_to_the_next(
         await until(lambda: any(p.read_bytes().endswith(b"\n") for p in left_in(tmp_path)))
         (work,) = left_in(tmp_path)
         with work.open("ab") as file:
-            file.write(b"half of a ro")  # as a kill leaves it
-    if deleted:
+            # as another server leaves it that has keys, a disk, or a kill
+            file.write({"sealed": b"4QAB\n", "damaged": b"eyJh\n"}.get(left, b"half of a ro"))
+    if left == "no file":
         unlink_uploads(tmp_path)
-    async with served(store=store(), data_dir=tmp_path, **OWNERS) as second:
+    (keys := tmp_path / "keys").write_bytes(b64encode(bytes(32)) + b"\nclear")
+    if left == "no key":
+        for path in tmp_path.rglob("file-*"):
+            path.write_bytes(b"\xe1\0\0\0\1")  # what another key has sealed
+    async with served(store=store(), data_dir=tmp_path, store_keys=str(keys), **OWNERS) as second:
         last = await ended(second, batch["id"])
-        if deleted:
+        if left in ("no file", "no key"):
             assert last["status"] == "failed"
+            assert last["errors"]["data"][0]["code"] == "invalid_file"
             assert (await rows(second, last["output_file_id"])).keys() == {"one"}
             return
         assert last["request_counts"] == {"total": 3, "completed": 3, "failed": 0}
-        assert len(second.engine.requests) == 2
+        assert len(second.engine.requests) == (2 if left == "whole" else 3)
         answers = await rows(second, last["output_file_id"])
         assert answers.keys() == {"one", "two", "three"}
         assert last["usage"] == summed([row["response"]["body"] for row in answers.values()])

@@ -139,7 +139,11 @@ class Making:
         store, job = whole_store(self._maker.parts.store), self._job
         while self._end != "gone":
             self._count(work)  # not at each answer: it adds up all of them
-            standing = await store.renew_job(job.id, orjson.dumps(self._body), term=job.term)
+            try:
+                standing = await store.renew_job(job.id, orjson.dumps(self._body), term=job.term)
+            except ApiError as fault:  # away for now: within the lease it may come back
+                logger.warning("failed to renew the lease of %s: %s", job.id, fault.message)
+                standing = "held"
             if standing == "gone":
                 self._end = "gone"
             elif standing == "cancel":
@@ -159,14 +163,13 @@ class Making:
         """The first faults of the input file."""
         faults, names, number = list[dict[str, object]](), set[bytes](), 0
         try:
-            lines = self._lines()
-        except InvalidRequest as error:  # it was deleted meanwhile
+            for number, (place, line) in self._lines():
+                if (fault := self._fault(line, names)) is not None:
+                    faults.append(_fault_of(place, *fault))
+                if len(faults) == MOST_FAULTS or number > MOST_REQUESTS:
+                    break
+        except ApiError as error:  # it was deleted meanwhile, or its key is missing
             return [_fault_of(None, "invalid_file", error.message)]
-        for number, (place, line) in lines:
-            if (fault := self._fault(line, names)) is not None:
-                faults.append(_fault_of(place, *fault))
-            if len(faults) == MOST_FAULTS or number > MOST_REQUESTS:
-                break
         if not 1 <= number <= MOST_REQUESTS:
             message = f"The file must have 1 to {MOST_REQUESTS} requests, a line each."
             faults.append(_fault_of(None, "invalid_file", message))
