@@ -117,9 +117,10 @@ def jsonl(*requests: object) -> bytes:
     return b"\n".join(map(orjson.dumps, requests))
 
 
-def unlink_uploads(folder: Path) -> None:
+def replace_uploads(folder: Path, content: bytes | None) -> None:
+    """None: delete them."""
     for path in folder.rglob("file-*"):
-        path.unlink()
+        path.unlink() if content is None else path.write_bytes(content)
 
 
 def summed(bodies: list[dict[str, Any]]) -> dict[str, Any]:
@@ -325,11 +326,10 @@ async def test_a_server_that_ends_leaves_a_batch_to_the_next(tmp_path: Path, lef
             # as another server leaves it that has keys, a disk, or a kill
             file.write({"sealed": b"4QAB\n", "damaged": b"eyJh\n"}.get(left, b"half of a ro"))
     if left == "no file":
-        unlink_uploads(tmp_path)
+        replace_uploads(tmp_path, None)
     (keys := tmp_path / "keys").write_bytes(b64encode(bytes(32)) + b"\nclear")
     if left == "no key":
-        for path in tmp_path.rglob("file-*"):
-            path.write_bytes(b"\xe1\0\0\0\1")  # what another key has sealed
+        replace_uploads(tmp_path, b"\xe1\0\0\0\1")  # another key has sealed it
     async with served(store=store(), data_dir=tmp_path, store_keys=str(keys), **OWNERS) as second:
         last = await ended(second, batch["id"])
         if left in ("no file", "no key"):
