@@ -107,6 +107,22 @@ class Kinds:
         )
 
 
+class TextOr(Kinds):
+    """Chooses between a string and another kind of value."""
+
+    def __init__(self, other: str, *forms: type) -> None:
+        text, apart = "~text", "~other"
+        super().__init__(
+            lambda v: text if isinstance(v, str) else apart if isinstance(v, forms) else None,
+            text,
+            apart,
+        )
+        self._other = other
+
+    def fault(self, tags: Collection[str]) -> tuple[str, str]:
+        return "text_or_other", f"should be a string or {self._other}"
+
+
 class ByType(Kinds):
     """Chooses by `type`, or by another key: among all names of each kind, or those that are given.
     A kind that takes any name reads what no other does."""
@@ -185,14 +201,9 @@ class _InstalledKind:
 
 T = TypeVar("T")
 
-TEXT_OR_LIST = Kinds(
-    lambda value: "~list" if isinstance(value, list) else "~text", "~text", "~list"
-)
-"""A string, or a list: the fault names the place in the list, not two failed guesses."""
-TEXT_OR_OBJECT = Kinds(
-    lambda value: "~text" if isinstance(value, str) else "~object", "~text", "~object"
-)
-"""A string, or an object."""
+TEXT_OR_LIST = TextOr("a list", list)
+"""The fault names the place in the list, not two failed guesses."""
+TEXT_OR_OBJECT = TextOr("an object", dict, BaseModel)
 
 ListOf = Annotated[list[T], Field(fail_fast=True)]
 """A list in which the first fault ends the reading: details of a million would be built."""
