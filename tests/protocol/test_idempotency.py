@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from tests.support.asgi import JSON, asked
-from tests.support.background import AT_ONCE
+from tests.support.background import AT_ONCE, ended
 from tests.support.scripted.engine import Die
 from tests.support.served import ANSWER, STALLED, THOUGHT, script, served
 from tests.support.ticks import settled
@@ -175,6 +175,23 @@ def test_what_failed_is_made_anew() -> None:
         async with served(script("<|channel|>final<|message|>Oh", Die("broke")), ANSWER) as s:
             assert (await ask(s, "k").done()).status == 500
             assert (await ask(s, "k").done()).json()["status"] == "completed"
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("background", [False, True], ids=["foreground", "background"])
+def test_what_was_deleted_is_made_anew(background: bool) -> None:
+    async def story() -> None:
+        async with served(manual=background, **AT_ONCE) as s:
+            more: dict[str, Any] = {"background": background}
+            first, other = [(await ask(s, key, **more).done()).json()["id"] for key in "kl"]
+            await ended(s, first)
+            deleted = await s.client.send("DELETE", f"/v1/responses/{first}")
+            assert deleted.status == 200
+            again = await ask(s, "k", **more).done()
+            assert again.json()["id"] != first
+            assert "x-trt-idempotent-replay" not in again.headers
+            assert (await ask(s, "l", **more).done()).json()["id"] == other
 
     asyncio.run(story())
 
