@@ -11,12 +11,15 @@ import pytest
 
 from tests.support.asgi import JSON, asked
 from tests.support.background import AT_ONCE, ended
+from tests.support.files import FORM, form
 from tests.support.scripted.engine import Die
 from tests.support.served import ANSWER, STALLED, THOUGHT, script, served
 from tests.support.ticks import settled
 from trt_responses.stores.memory.store import MemoryStore
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.support.asgi import Call
     from tests.support.served import Served
 
@@ -166,6 +169,26 @@ def test_a_key_that_is_none_is_refused(key: str) -> None:
             call = await ask(s, key).done()
             assert (call.status, call.error["code"]) == (400, "invalid_idempotency_key")
             assert (await ask(s, "x" * 255).done()).status == 200
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "kind", "ignored"),
+    [
+        ("/v1/conversations?include=x", b'{"zz": 1}', "application/json", "zz, include, "),
+        ("/v1/responses/compact", orjson.dumps(asked()), "application/json", ""),
+        ("/v1/files", form(b"x", zz="1"), FORM, "zz, "),
+    ],
+)
+def test_where_no_reply_is_kept_the_key_is_named_as_ignored(
+    path: str, body: bytes, kind: str, ignored: str, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        async with served(data_dir=tmp_path) as s:
+            headers = JSON | {"content-type": kind, "idempotency-key": "k"}
+            call = await s.client.send("POST", path, body, headers)
+            assert call.headers["x-trt-ignored"] == f"{ignored}idempotency-key"
 
     asyncio.run(story())
 
