@@ -65,12 +65,9 @@ class Admission:
 
     def enter(self, owner: str) -> Place:
         """Give one response a place, or raise the reason why it has to come again later."""
-        limits, counts = self._limits_of(owner), self._counts
+        counts = self._counts
         with counts.lock:
-            known, theirs = self._owners.get(owner), counts.owner(owner)
-            held = known or self._owners.setdefault(owner, _Owner(theirs))
-            if held.limits is not limits or held.counts is not theirs:
-                held.set_limits(limits, theirs, self._clock_s)
+            held = self._held(owner)
             if held.limited:
                 self._check_owner(held)
             full = counts.waiting >= self._bounds.waiting
@@ -83,6 +80,17 @@ class Admission:
                 held.requests.take(1)
             self._count(held, waiting=1)
         return Place(self, held)
+
+    def check_rates(self, owner: str, tokens: int) -> None:
+        with self._counts.lock:
+            _check_rates(self._held(owner), tokens)
+
+    def _held(self, owner: str) -> _Owner:
+        limits, theirs = self._limits_of(owner), self._counts.owner(owner)
+        held = self._owners.get(owner) or self._owners.setdefault(owner, _Owner(theirs))
+        if held.limits is not limits or held.counts is not theirs:
+            held.set_limits(limits, theirs, self._clock_s)
+        return held
 
     def _count(
         self, owner: _Owner, *, running: int = 0, waiting: int = 0, waiting_tokens: int = 0
@@ -193,15 +201,7 @@ class Admission:
                     random.randint(*RETRY_AFTER_S),
                     owner,
                 )
-        for bucket, needed, what in (
-            *((owner.requests, 1.0, "requests"), (owner.tokens, 0.0, "tokens")),
-        ):
-            if bucket is not None and (wait_s := bucket.seconds_until(needed)):
-                raise _over(
-                    f"You may use {bucket.per_minute} {what} a minute",
-                    math.ceil(wait_s),
-                    owner,
-                )
+        _check_rates(owner)
 
 
 class Place:
@@ -285,6 +285,18 @@ class _Owner:
 
 def _bucket(per_minute: int | None, clock_s: Callable[[], float], held: Level) -> Bucket | None:
     return None if per_minute is None else Bucket(per_minute, clock_s, held)
+
+
+def _check_rates(owner: _Owner, tokens: int = 0) -> None:
+    for bucket, needed, what in (
+        *((owner.requests, 1.0, "requests"), (owner.tokens, float(tokens), "tokens")),
+    ):
+        if bucket is not None and (wait_s := bucket.seconds_until(needed)):
+            raise _over(
+                f"You may use {bucket.per_minute} {what} a minute",
+                math.ceil(wait_s),
+                owner,
+            )
 
 
 def _over(why: str, wait_s: int, owner: _Owner) -> Overloaded:
