@@ -65,9 +65,12 @@ class Admission:
 
     def enter(self, owner: str) -> Place:
         """Give one response a place, or raise the reason why it has to come again later."""
-        counts = self._counts
+        limits, counts = self._limits_of(owner), self._counts
         with counts.lock:
-            held = self._held(owner)
+            known, theirs = self._owners.get(owner), counts.owner(owner)
+            held = known or self._owners.setdefault(owner, _Owner(theirs))
+            if held.limits is not limits or held.counts is not theirs:
+                held.set_limits(limits, theirs, self._clock_s)
             if held.limited:
                 self._check_owner(held)
             full = counts.waiting >= self._bounds.waiting
@@ -83,14 +86,8 @@ class Admission:
 
     def check_rates(self, owner: str, tokens: int) -> None:
         with self._counts.lock:
-            _check_rates(self._held(owner), tokens)
-
-    def _held(self, owner: str) -> _Owner:
-        limits, theirs = self._limits_of(owner), self._counts.owner(owner)
-        held = self._owners.get(owner) or self._owners.setdefault(owner, _Owner(theirs))
-        if held.limits is not limits or held.counts is not theirs:
-            held.set_limits(limits, theirs, self._clock_s)
-        return held
+            if (held := self._owners.get(owner)) is not None:
+                _check_rates(held, tokens)
 
     def _count(
         self, owner: _Owner, *, running: int = 0, waiting: int = 0, waiting_tokens: int = 0
