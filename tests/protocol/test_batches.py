@@ -160,11 +160,12 @@ async def test_each_request_is_answered_and_each_fault_is_a_row(tmp_path: Path, 
             request("two", url),
             request("bad", url, temperature=99),
             request("streams", url, stream=True),
+            request("other", url, model="other"),
         )
         batch = await begun(app, lines, url)
         last = await ended(app, batch["id"])
         assert last["status"] == "completed"
-        assert last["request_counts"] == {"total": 4, "completed": 2, "failed": 2}
+        assert last["request_counts"] == {"total": 5, "completed": 2, "failed": 3}
         assert last["metadata"] == {"a": "b"}
         read = Batch.model_validate(last, strict=True)
         assert read.usage is not None
@@ -180,6 +181,7 @@ async def test_each_request_is_answered_and_each_fault_is_a_row(tmp_path: Path, 
         assert {name: row["response"]["status_code"] for name, row in faults.items()} == {
             "bad": 400,
             "streams": 400,
+            "other": 404,
         }
         assert faults["bad"]["response"]["body"]["error"]["param"] == "temperature"
         assert app.engine.requests[-1].options.priority == 0.0
