@@ -485,6 +485,7 @@ BAD: list[tuple[str, str, object, int, str | None, str | None]] = [
         "missing_required_parameter",
         "items[0].content",
     ),
+    ("POST", "", {"items": [{"id": "msg_1"}]}, 404, "item_not_found", "items[0].id"),
     ("POST", "", {"items": [result("call_1")]}, 400, "unknown_call_id", "items[0].call_id"),
     ("POST", f"/{CONV}/items", LONG_NUMBER, 400, "invalid_value", "items[0]"),
     ("POST", "", {"metadata": "x"}, 400, "invalid_value", "metadata"),
