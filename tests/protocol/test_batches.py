@@ -241,6 +241,17 @@ async def test_a_batch_whose_answer_cannot_be_kept_does_not_complete(
 
 
 @story
+async def test_requests_in_one_conversation_wait_for_each_other(tmp_path: Path) -> None:
+    async with served(data_dir=tmp_path, sleep=naps, **OWNERS) as app:
+        talk = (await ask(app, "POST", "/v1/conversations", {})).json()["id"]
+        lines = jsonl(*(request(name, conversation=talk) for name in "abcd"))
+        last = await ended(app, (await begun(app, lines))["id"])
+        assert last["request_counts"] == {"total": 4, "completed": 4, "failed": 0}
+        items = await ask(app, "GET", f"/v1/conversations/{talk}/items")
+        assert len(items.json()["data"]) == 8
+
+
+@story
 async def test_a_batch_that_cannot_be_made_ends_with_its_window(tmp_path: Path) -> None:
     body = {"id": "batch_1", "endpoint": "/v1/gone", "status": "in_progress", "expires_at": 1}
     store = store_of(Settings(store=f"sqlite:///{tmp_path}/kept.db"), says_nothing)

@@ -287,7 +287,8 @@ class Making:
             error = fault if isinstance(fault, ApiError) else ApiError(GENERAL.format(fault))
             if error is not fault:
                 logger.exception("failed to answer a request of %s", self._job.id)
-            status = DRAINED if isinstance(error, ServerShutdown) else error.status
+            later = isinstance(error, ServerShutdown) or error.retry_after_s is not None
+            status = DRAINED if later else error.status
             return Reply(status, orjson.dumps({"error": error_body(error)}))
 
     async def _write_files(self, work: Work) -> None:
