@@ -187,16 +187,12 @@ class Batches:
         except BaseException as fault:
             if isinstance(fault, Exception):
                 logger.exception("cannot go on with %s", job.id)
-            again = not isinstance(fault, Exception) or time.time() < _expires_at(job)
+            due_s = orjson.loads(job.body)["expires_at"]
+            again = not isinstance(fault, Exception) or time.time() < due_s
             with suppress(ApiError):
                 await self._store.leave_job(job.id, term=job.term, to_others=again)
             if not isinstance(fault, Exception):
                 raise
-
-
-def _expires_at(job: Job) -> int:
-    expires_at: int = orjson.loads(job.body)["expires_at"]
-    return expires_at
 
 
 def is_batch(name: str) -> bool:
