@@ -278,11 +278,20 @@ def test_a_successor_that_would_be_refused_ends_nothing(
 ) -> None:
     async def story() -> None:
         settings: Json = {f"owner_{name}_per_minute": most for name, most in limits.items()}
-        async with served(THINKING, ANSWER, drain_s=9, **settings) as s:
+        async with (
+            served(THINKING, THINKING, ANSWER, drain_s=9, **settings) as s,
+            connected(s.app) as socket,
+        ):
             stream = await written(s, "long poem")
             first = stream.events[0]["response"]["id"]
             if not limits:
+                on_socket = await writing(socket, input="Write.")
                 s.drain()
+                steer_on(socket, on_socket)
+                await socket.until(lambda w: bool(of(w, "response.steer.failed")))
+                error = of(socket, "response.steer.failed")[0]["error"]
+                assert error["code"] == "successor_creation_failed"
+                assert not of(socket, "response.incomplete")
             refusal = await steer(s, first).done()
             assert refusal.status == status
             assert not stream.ended
