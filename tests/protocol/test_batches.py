@@ -259,7 +259,9 @@ async def test_a_batch_that_cannot_be_made_ends_with_its_window(tmp_path: Path) 
         job = Job("batch_1", "ann", orjson.dumps(body), 1, source=b"{}", model="batches of demo")
         await store.put_job(job)
         await store.leave_job(job.id, term=1, to_others=True)
-        assert (await ended(app, job.id))["status"] == "failed"
+        last = await ended(app, job.id)
+        assert last["status"] == "failed"
+        assert last["errors"]["data"][0]["code"] == "server_error"
 
 
 @story

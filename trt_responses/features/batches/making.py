@@ -165,14 +165,14 @@ class Making:
         try:
             for number, (place, line) in self._lines():
                 if (fault := self._fault(line, names)) is not None:
-                    faults.append(_fault_of(place, *fault))
+                    faults.append(fault_of(place, *fault))
                 if len(faults) == MOST_FAULTS or number > MOST_REQUESTS:
                     break
         except ApiError as error:  # it was deleted meanwhile, or its key is missing
-            return [_fault_of(None, "invalid_file", error.message)]
+            return [fault_of(None, "invalid_file", error.message)]
         if not 1 <= number <= MOST_REQUESTS:
             message = f"The file must have 1 to {MOST_REQUESTS} requests, a line each."
-            faults.append(_fault_of(None, "invalid_file", message))
+            faults.append(fault_of(None, "invalid_file", message))
         self._body["request_counts"]["total"] = number
         return faults
 
@@ -352,6 +352,6 @@ def output_age_s(job: Job) -> int | None:
     return age_s
 
 
-def _fault_of(line: int | None, code: str, message: str) -> dict[str, object]:
+def fault_of(line: int | None, code: str, message: str) -> dict[str, object]:
     """A fault of a file as the API gives it."""
     return {"code": code, "line": line, "message": message, "param": None}
