@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+from base64 import b64encode
+from codecs import BOM_UTF8
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -26,9 +28,12 @@ from tests.support.story import story
 from tests.support.ticks import settled
 from tests.support.turns import turn
 from trt_responses.backends.stores import store_of
+from trt_responses.errors import StoreUnavailable
 from trt_responses.features.batches import batches
 from trt_responses.settings import Settings
-from trt_responses.stores.whole import says_nothing
+from trt_responses.store import Job
+from trt_responses.stores.memory.store import MemoryStore
+from trt_responses.stores.whole import Standing, says_nothing
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,6 +89,10 @@ async def begun(app: Served, lines: bytes, url: str = RESPONSES, **more: Any) ->
     return batch
 
 
+async def naps(_: float) -> None:
+    await turn()
+
+
 async def ended(app: Served, batch_id: str) -> dict[str, Any]:
     return await seen(app, batch_id, "completed", "failed", "cancelled", "expired")
 
@@ -108,9 +117,10 @@ def jsonl(*requests: object) -> bytes:
     return b"\n".join(map(orjson.dumps, requests))
 
 
-def unlink_uploads(folder: Path) -> None:
+def replace_uploads(folder: Path, content: bytes | None) -> None:
+    """None: delete them."""
     for path in folder.rglob("file-*"):
-        path.unlink()
+        path.unlink() if content is None else path.write_bytes(content)
 
 
 def summed(bodies: list[dict[str, Any]]) -> dict[str, Any]:
@@ -150,11 +160,12 @@ async def test_each_request_is_answered_and_each_fault_is_a_row(tmp_path: Path, 
             request("two", url),
             request("bad", url, temperature=99),
             request("streams", url, stream=True),
+            request("other", url, model="other"),
         )
         batch = await begun(app, lines, url)
         last = await ended(app, batch["id"])
         assert last["status"] == "completed"
-        assert last["request_counts"] == {"total": 4, "completed": 2, "failed": 2}
+        assert last["request_counts"] == {"total": 5, "completed": 2, "failed": 3}
         assert last["metadata"] == {"a": "b"}
         read = Batch.model_validate(last, strict=True)
         assert read.usage is not None
@@ -170,6 +181,7 @@ async def test_each_request_is_answered_and_each_fault_is_a_row(tmp_path: Path, 
         assert {name: row["response"]["status_code"] for name, row in faults.items()} == {
             "bad": 400,
             "streams": 400,
+            "other": 404,
         }
         assert faults["bad"]["response"]["body"]["error"]["param"] == "temperature"
         assert app.engine.requests[-1].options.priority == 0.0
@@ -228,6 +240,47 @@ async def test_a_batch_whose_answer_cannot_be_kept_does_not_complete(
         assert (await ended(app, batch["id"]))["status"] == "failed"
 
 
+@story
+async def test_requests_in_one_conversation_wait_for_each_other(tmp_path: Path) -> None:
+    async with served(data_dir=tmp_path, sleep=naps, **OWNERS) as app:
+        talk = (await ask(app, "POST", "/v1/conversations", {})).json()["id"]
+        lines = jsonl(*(request(name, conversation=talk) for name in "abcd"))
+        last = await ended(app, (await begun(app, lines))["id"])
+        assert last["request_counts"] == {"total": 4, "completed": 4, "failed": 0}
+        items = await ask(app, "GET", f"/v1/conversations/{talk}/items")
+        assert len(items.json()["data"]) == 8
+
+
+@story
+async def test_a_batch_that_cannot_be_made_ends_with_its_window(tmp_path: Path) -> None:
+    body = {"id": "batch_1", "endpoint": "/v1/gone", "status": "in_progress", "expires_at": 1}
+    store = store_of(Settings(store=f"sqlite:///{tmp_path}/kept.db"), says_nothing)
+    async with served(store=store, data_dir=tmp_path, sleep=naps, **OWNERS) as app:
+        job = Job("batch_1", "ann", orjson.dumps(body), 1, source=b"{}", model="batches of demo")
+        await store.put_job(job)
+        await store.leave_job(job.id, term=1, to_others=True)
+        last = await ended(app, job.id)
+        assert last["status"] == "failed"
+        assert last["errors"]["data"][0]["code"] == "server_error"
+
+
+@story
+async def test_a_heartbeat_outlives_a_store_that_is_away(tmp_path: Path) -> None:
+    class Away(MemoryStore):
+        beats = 0
+
+        async def renew_job(self, *given: Any, **more: Any) -> Standing:
+            self.beats += 1
+            if self.beats == 1:
+                raise StoreUnavailable("away")
+            return await super().renew_job(*given, **more)
+
+    async with served(data_dir=tmp_path, store=Away(), manual=True, sleep=naps, **OWNERS) as app:
+        batch = await begun(app, jsonl(request("one")))
+        await ask(app, "POST", f"/v1/batches/{batch['id']}/cancel")
+        assert (await ended(app, batch["id"]))["status"] == "cancelled"
+
+
 @pytest.mark.parametrize(
     ("lines", "code"),
     [
@@ -253,18 +306,19 @@ async def test_a_file_with_faults_fails_before_anything_runs(
 
 @story
 async def test_a_fault_has_its_place_in_the_file_where_lines_are_empty(tmp_path: Path) -> None:
-    lines = b"\r\n".join((b"", jsonl(request("a")), b"", b" ", b"{", jsonl(request("b")), b"["))
+    first, *more = (jsonl(request(name)) for name in "abc")
+    marked = [BOM_UTF8 + first, b"", b" ", b"{", BOM_UTF8 + more[0], b"["]  # files put together
+    lines = b"\r\n".join((b"", *marked, more[1]))
     async with served(data_dir=tmp_path, **OWNERS) as app:
         last = await ended(app, (await begun(app, lines))["id"])
         assert [fault["line"] for fault in last["errors"]["data"]] == [5, 7]
 
 
-@pytest.mark.parametrize("deleted", [False, True])
+@pytest.mark.parametrize("left", ["whole", "no file", "no key", "sealed", "damaged"])
 @story
-async def test_a_server_that_ends_leaves_a_batch_to_the_next(
-    tmp_path: Path, *, deleted: bool
-) -> None:
-    """What was answered is not answered again, nor lost with the batch's own file."""
+async def test_a_server_that_ends_leaves_a_batch_to_the_next(tmp_path: Path, left: str) -> None:
+    """What was answered is not answered again, nor lost with the batch's own file; but answers that
+    cannot be read are made again."""
 
     def store() -> Store:
         return store_of(Settings(store=f"sqlite:///{tmp_path}/kept.db"), says_nothing)
@@ -284,17 +338,22 @@ async def test_a_server_that_ends_leaves_a_batch_to_the_next(
         await until(lambda: any(p.read_bytes().endswith(b"\n") for p in left_in(tmp_path)))
         (work,) = left_in(tmp_path)
         with work.open("ab") as file:
-            file.write(b"half of a ro")  # as a kill leaves it
-    if deleted:
-        unlink_uploads(tmp_path)
-    async with served(store=store(), data_dir=tmp_path, **OWNERS) as second:
+            # as another server leaves it that has keys, a disk, or a kill
+            file.write({"sealed": b"4QAB\n", "damaged": b"eyJh\n"}.get(left, b"half of a ro"))
+    if left == "no file":
+        replace_uploads(tmp_path, None)
+    (keys := tmp_path / "keys").write_bytes(b64encode(bytes(32)) + b"\nclear")
+    if left == "no key":
+        replace_uploads(tmp_path, b"\xe1\0\0\0\1")  # another key has sealed it
+    async with served(store=store(), data_dir=tmp_path, store_keys=str(keys), **OWNERS) as second:
         last = await ended(second, batch["id"])
-        if deleted:
+        if left in ("no file", "no key"):
             assert last["status"] == "failed"
+            assert last["errors"]["data"][0]["code"] == "invalid_file"
             assert (await rows(second, last["output_file_id"])).keys() == {"one"}
             return
         assert last["request_counts"] == {"total": 3, "completed": 3, "failed": 0}
-        assert len(second.engine.requests) == 2
+        assert len(second.engine.requests) == (2 if left == "whole" else 3)
         answers = await rows(second, last["output_file_id"])
         assert answers.keys() == {"one", "two", "three"}
         assert last["usage"] == summed([row["response"]["body"] for row in answers.values()])

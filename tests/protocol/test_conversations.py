@@ -314,7 +314,13 @@ def test_a_conversation_that_is_deleted_meanwhile_fails_its_response(mode: str) 
             else:
                 assert running.events[-2]["code"] == "conversation_deleted"
                 assert running.events[-1]["type"] == "response.failed"
-            assert len(store) == 0
+            assert len(store) == (mode == "background")
+            if mode == "background":
+                path = f"/v1/responses/{running.events[0]['response']['id']}"
+                kept = (await s.client.get(path)).json()
+                assert kept == running.events[-1]["response"]
+                assert (await s.client.get(f"{path}?stream=true")).body == running.body
+                assert (await s.client.create(previous_response_id=kept["id"])).status == 400
 
     asyncio.run(story())
 
@@ -485,6 +491,7 @@ BAD: list[tuple[str, str, object, int, str | None, str | None]] = [
         "missing_required_parameter",
         "items[0].content",
     ),
+    ("POST", "", {"items": [{"id": "msg_1"}]}, 404, "item_not_found", "items[0].id"),
     ("POST", "", {"items": [result("call_1")]}, 400, "unknown_call_id", "items[0].call_id"),
     ("POST", f"/{CONV}/items", LONG_NUMBER, 400, "invalid_value", "items[0]"),
     ("POST", "", {"metadata": "x"}, 400, "invalid_value", "metadata"),

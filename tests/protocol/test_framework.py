@@ -116,7 +116,7 @@ def test_a_parameter_that_is_wrong_is_a_400_that_names_it(query: str, param: str
             call = await s.client.get(f"/v1/responses/{made}/input_items?{query}")
             assert (call.status, call.error["param"]) == (400, param)
             assert call.error["code"] == "invalid_value"
-            assert call.error["message"].startswith(f"Invalid value for '{param}': ")
+            assert call.error["message"].startswith(f"Invalid value for '{param}': it ")
 
     asyncio.run(story())
 

@@ -10,13 +10,16 @@ import orjson
 import pytest
 
 from tests.support.asgi import JSON, asked
-from tests.support.background import AT_ONCE
+from tests.support.background import AT_ONCE, ended
+from tests.support.files import FORM, form
 from tests.support.scripted.engine import Die
 from tests.support.served import ANSWER, STALLED, THOUGHT, script, served
 from tests.support.ticks import settled
 from trt_responses.stores.memory.store import MemoryStore
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.support.asgi import Call
     from tests.support.served import Served
 
@@ -170,11 +173,48 @@ def test_a_key_that_is_none_is_refused(key: str) -> None:
     asyncio.run(story())
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "kind", "ignored"),
+    [
+        ("/v1/conversations?include=x", b'{"zz": 1}', "application/json", "zz, include, "),
+        ("/v1/responses/compact", orjson.dumps(asked()), "application/json", ""),
+        ("/v1/files", form(b"x", zz="1"), FORM, "zz, "),
+    ],
+)
+def test_where_no_reply_is_kept_the_key_is_named_as_ignored(
+    path: str, body: bytes, kind: str, ignored: str, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        async with served(data_dir=tmp_path) as s:
+            headers = JSON | {"content-type": kind, "idempotency-key": "k"}
+            call = await s.client.send("POST", path, body, headers)
+            assert call.headers["x-trt-ignored"] == f"{ignored}idempotency-key"
+
+    asyncio.run(story())
+
+
 def test_what_failed_is_made_anew() -> None:
     async def story() -> None:
         async with served(script("<|channel|>final<|message|>Oh", Die("broke")), ANSWER) as s:
             assert (await ask(s, "k").done()).status == 500
             assert (await ask(s, "k").done()).json()["status"] == "completed"
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("background", [False, True], ids=["foreground", "background"])
+def test_what_was_deleted_is_made_anew(background: bool) -> None:
+    async def story() -> None:
+        async with served(manual=background, **AT_ONCE) as s:
+            more: dict[str, Any] = {"background": background}
+            first, other = [(await ask(s, key, **more).done()).json()["id"] for key in "kl"]
+            await ended(s, first)
+            deleted = await s.client.send("DELETE", f"/v1/responses/{first}")
+            assert deleted.status == 200
+            again = await ask(s, "k", **more).done()
+            assert again.json()["id"] != first
+            assert "x-trt-idempotent-replay" not in again.headers
+            assert (await ask(s, "l", **more).done()).json()["id"] == other
 
     asyncio.run(story())
 

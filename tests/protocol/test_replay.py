@@ -94,6 +94,26 @@ def test_a_reader_may_begin_in_the_future() -> None:
     asyncio.run(story())
 
 
+def test_a_reader_whose_future_never_comes_gets_a_fault() -> None:
+    async def story() -> None:
+        async with two(ANSWER) as t:
+            response_id = (await started(t.one))["id"]
+            await t.pass_(2)
+            calls = [replay(s, response_id, 500) for s in (t.one, t.other)]
+            await settled()
+            while (await got(t.one, response_id))["status"] != "completed":
+                await t.one.clock.step(20)
+            await t.pass_(2)
+            for call in calls:
+                (event,) = (await call.done()).events
+                assert refused(event) is None
+                assert (event["type"], event["param"]) == ("error", "starting_after")
+                assert event["sequence_number"] == 501
+                assert frames(call.body)[1:] == [b"data: [DONE]\n\n"]
+
+    asyncio.run(story())
+
+
 def test_another_server_replays_and_follows() -> None:
     async def story() -> None:
         async with two(LONG) as t:

@@ -240,7 +240,11 @@ def test_a_resumable_stream_is_steered_with_a_plain_reply() -> None:
 IMAGE = [{"role": "user", "content": [{"type": "input_image", "image_url": "https://x/y.png"}]}]
 
 
-@pytest.mark.parametrize("sent", [IMAGE, "word " * 500], ids=["an image", "too long"])
+@pytest.mark.parametrize(
+    "sent",
+    [IMAGE, "word " * 500, "word " * 350],
+    ids=["an image", "too long", "too long behind the prompt"],
+)
 def test_a_message_that_no_successor_could_read_ends_nothing(sent: object) -> None:
     async def story() -> None:
         async with (
@@ -258,6 +262,39 @@ def test_a_message_that_no_successor_could_read_ends_nothing(sent: object) -> No
             assert of(socket, "response.steer.failed")[0]["error"]["code"] == "invalid_input"
             steer_on(socket, on_socket)
             await socket.until(lambda w: bool(of(w, "response.completed")))
+            stream.hang_up()
+            await stream.done()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("limits", "status"),
+    [({"requests": 1}, 429), ({"tokens": 72}, 429), ({}, 503)],
+    ids=["requests", "tokens", "drain"],
+)
+def test_a_successor_that_would_be_refused_ends_nothing(
+    limits: dict[str, int], status: int
+) -> None:
+    async def story() -> None:
+        settings: Json = {f"owner_{name}_per_minute": most for name, most in limits.items()}
+        async with (
+            served(THINKING, THINKING, ANSWER, drain_s=9, **settings) as s,
+            connected(s.app) as socket,
+        ):
+            stream = await written(s, "long poem")
+            first = stream.events[0]["response"]["id"]
+            if not limits:
+                on_socket = await writing(socket, input="Write.")
+                s.drain()
+                steer_on(socket, on_socket)
+                await socket.until(lambda w: bool(of(w, "response.steer.failed")))
+                error = of(socket, "response.steer.failed")[0]["error"]
+                assert error["code"] == "successor_creation_failed"
+                assert not of(socket, "response.incomplete")
+            refusal = await steer(s, first).done()
+            assert refusal.status == status
+            assert not stream.ended
             stream.hang_up()
             await stream.done()
 

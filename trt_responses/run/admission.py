@@ -41,6 +41,11 @@ class Admission(Protocol):
         """A place for a response of this owner, or an `ApiError` that says when to come again."""
         ...
 
+    def check_rates(self, owner: str, tokens: int) -> None:
+        """Raise an `ApiError` if the owner could not begin one more response in this minute, had
+        it used so many tokens more."""
+        ...
+
     def count_background(self, owner: str, more: int) -> int:
         """Count so many more background responses of an owner, or less, and return how many there
         are."""
@@ -69,6 +74,9 @@ class OpenAdmission:
             raise ServerBusy(f"{self.running} responses are being made, all this server takes.")
         self.running += 1
         return _OpenPlace(self)
+
+    def check_rates(self, owner: str, tokens: int) -> None:
+        """No owner has limits."""
 
     def count_background(self, owner: str, more: int) -> int:
         self._background[owner] += more

@@ -108,6 +108,13 @@ class Runs:
             run.headers |= lease.headers()
         return run
 
+    async def check(self, owner: str, tokens: int = 0) -> None:
+        """Raise an `ApiError` that each response of the owner would be refused with, had it used
+        so many tokens more."""
+        self._check_ready()
+        self._parts.admission.check_rates(owner, tokens)
+        await self._parts.store.check()
+
     async def count(self, accepted: Accepted, *, owner: str) -> int:
         """The input tokens of a response to the request."""
         parts = self._parts

@@ -100,12 +100,13 @@ class Document:
             return None
         if reference in ("#", ""):
             return self.root
-        if reference.startswith("#/"):
-            return self._pointed(reference[2:])
-        return self._named().get(reference)
+        document, mark, pointer = reference.partition("#/")
+        if mark:
+            at = self._named().get(document) if document else self.root
+            return self._pointed(pointer, at)
+        return self._named().get(reference.removesuffix("#"))
 
-    def _pointed(self, pointer: str) -> object | None:
-        at: object = self.root
+    def _pointed(self, pointer: str, at: object) -> object | None:
         for step in pointer.split("/"):
             name = unquote(step).replace("~1", "/").replace("~0", "~")
             if isinstance(at, dict) and name in at:
@@ -126,6 +127,7 @@ class Document:
                     continue
                 for keyword in ("$id", "id", "$anchor"):
                     if isinstance(name := schema.get(keyword), str):
-                        self._names.setdefault(f"#{name}" if keyword == "$anchor" else name, schema)
+                        key = f"#{name}" if keyword == "$anchor" else name.removesuffix("#")
+                        self._names.setdefault(key, schema)
                 waiting += [inner for _, inner in parts(schema)]
         return self._names

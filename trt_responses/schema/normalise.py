@@ -157,7 +157,8 @@ class Normaliser:
         name = self._targets.get(id(target))
         if name is None or isinstance(target, bool):
             name = self._targets[id(target)] = f"d{len(self._targets)}"
-            where = str(reference).removeprefix("#/").replace("/", ".")
+            document, mark, pointer = str(reference).partition("#/")
+            where = (pointer if mark else document).replace("/", ".")
             self._places[f"$defs.{name}"] = where
             self._waiting.append((name, target, f"{self._place}.{where}"))
         guide["$ref"] = f"#/$defs/{name}"

@@ -92,6 +92,7 @@ def _refusal(error: Exception, request: Request) -> ApiError:
 def _invalid_parameter(error: RequestValidationError) -> ApiError:
     first = error.errors()[0]
     name, why = first["loc"][-1], first["msg"].removeprefix("Value error, ")
+    why = why.replace("Input should", "it should")
     return InvalidRequest(
         f"Invalid value for '{name}': {why}, got {first['input']!r:.60}.",
         param=str(name),

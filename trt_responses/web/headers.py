@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 DIALECT_HEADER = b"x-trt-dialect"
+IDEMPOTENCY_KEY = b"idempotency-key"
 
 BY_NAME = "trt_responses.headers"
 """Where a request's scope holds its headers by name; of several with one name, the first."""
@@ -73,8 +74,11 @@ def header(request: Request, name: bytes) -> str | None:
     return None if (value := by_name.get(name)) is None else str(value, "latin-1")
 
 
-def ignored_header(names: Sequence[str]) -> dict[str, str]:
-    """The header that names ignored fields; none when there are none."""
+def ignored_header(names: Sequence[str], request: Request | None = None) -> dict[str, str]:
+    """The header that names ignored fields; none when there are none. With the `request` of an
+    endpoint that keeps no replies, it names an idempotency key too."""
+    if request is not None and header(request, IDEMPOTENCY_KEY) is not None:
+        names = [*names, IDEMPOTENCY_KEY.decode()]
     return {"x-trt-ignored": named(names)} if names else {}
 
 

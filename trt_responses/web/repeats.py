@@ -8,8 +8,7 @@ from typing import NamedTuple, Protocol
 from trt_responses.errors import InvalidRequest
 from trt_responses.run.run import Run
 from trt_responses.run.runs import Runs
-
-HEADER = b"idempotency-key"
+from trt_responses.web.headers import IDEMPOTENCY_KEY
 
 
 class Joined(NamedTuple):
@@ -39,7 +38,7 @@ def installed(repeats: Repeats | None) -> Repeats:
         raise InvalidRequest(
             "The header 'Idempotency-Key' cannot be honoured: it is not installed here. Leave the "
             "header out.",
-            param=HEADER.decode(),
+            param=IDEMPOTENCY_KEY.decode(),
             code="unsupported_value",
         )
     return repeats

@@ -20,6 +20,7 @@ from trt_responses.web import repeats
 from trt_responses.web.body import in_pieces, parsed, read_json
 from trt_responses.web.endpoint import fault, json_reply
 from trt_responses.web.headers import (
+    IDEMPOTENCY_KEY,
     dialect_of,
     dropped_header,
     header,
@@ -111,7 +112,7 @@ class Making:
         """The reply to a client: a stream, or the `whole` of a run at its end; of a run that jobs
         make what `kept` makes. Requests with one key share a run, which ends when all have left."""
         request, leave, extra = call.request, None, call.extra
-        if (key := header(request, repeats.HEADER)) is None:
+        if (key := header(request, IDEMPOTENCY_KEY)) is None:
             run = await start()
         else:
             every = call.kind + call.body

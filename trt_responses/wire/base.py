@@ -82,11 +82,15 @@ def named(value: Any, key: str = "type", unnamed: str | None = None) -> str | No
 
 class Kinds:
     """Annotates a union: `which` says by a tag which of its kinds reads a value; `tags` has one for
-    each kind. Tags begin with `~`, so that a fault's place can leave them out."""
+    each kind. Tags begin with `~`, so that a fault's place can leave them out. `forms` are named
+    to a client whose value has no tag."""
 
-    def __init__(self, which: Callable[[Any], str | None], *tags: str) -> None:
+    def __init__(
+        self, which: Callable[[Any], str | None], *tags: str, forms: str | None = None
+    ) -> None:
         self.which = which
         self._tags = tags
+        self._forms = forms
 
     def tagged(self, kinds: tuple[Any, ...]) -> dict[str, Any]:
         """The kind that reads the values of each tag."""
@@ -94,7 +98,7 @@ class Kinds:
 
     def fault(self, tags: Collection[str]) -> tuple[str, str] | tuple[None, None]:
         """The type and the message of the fault of a value that is of no kind."""
-        return None, None
+        return ("form", f"should be {self._forms}") if self._forms else (None, None)
 
     def __get_pydantic_core_schema__(self, union: Any, read: GetCoreSchemaHandler) -> CoreSchema:
         tagged = self.tagged(get_args(union))
@@ -186,13 +190,16 @@ class _InstalledKind:
 T = TypeVar("T")
 
 TEXT_OR_LIST = Kinds(
-    lambda value: "~list" if isinstance(value, list) else "~text", "~text", "~list"
+    lambda v: "~text" if isinstance(v, str) else "~list" if isinstance(v, list) else None,
+    *("~text", "~list"),
+    forms="a string or a list",
 )
-"""A string, or a list: the fault names the place in the list, not two failed guesses."""
+"""The fault names the place in the list, not two failed guesses."""
 TEXT_OR_OBJECT = Kinds(
-    lambda value: "~text" if isinstance(value, str) else "~object", "~text", "~object"
+    lambda v: "~text" if isinstance(v, str) else "~other" * isinstance(v, dict | BaseModel),
+    *("~text", "~other"),
+    forms="a string or an object",
 )
-"""A string, or an object."""
 
 ListOf = Annotated[list[T], Field(fail_fast=True)]
 """A list in which the first fault ends the reading: details of a million would be built."""

@@ -45,11 +45,13 @@ RESPONSES = Lists(
         ("reasoning", "summary"): TypeAdapter(SummaryText),
     },
 )
-NOUN = re.compile(r"^[A-Z]\w+ (?=should)| after validation, not (more|\d+)| or instance of \w+")
+NOUN = re.compile(r"^[A-Z]\w+ (?=should)| after validation, not (more|\d+)")
 """What pydantic says beside what was expected."""
 
-OWN_WORDS = {"extra_forbidden": "is no key of this object"}
-"""Words for a fault where pydantic's own would not fit after the field's name."""
+OWN_WORDS = {"extra_forbidden": "is no key of this object"} | dict.fromkeys(
+    ("dict_type", "model_type"), "should be an object"
+)
+"""Words for a fault where pydantic's own would not fit after the field's name, or are Python's."""
 
 
 def parse(body: bytes, kind: type[Request] = Request) -> Request:
@@ -191,9 +193,9 @@ def place(location: Iterable[int | str]) -> str:
 def summary(value: Any) -> str:
     """A value in a few words, however large it is."""
     match value:
-        case None:
-            return "null"
-        case bool() | int() | float():
+        case None | bool():
+            return "null" if value is None else str(value).lower()
+        case int() | float():
             return f"{value!r}"[:60]
         case str():
             return f"a string of {len(value)} characters" if len(value) > 40 else repr(value)

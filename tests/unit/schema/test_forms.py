@@ -143,6 +143,16 @@ def test_unions_of_recursive_models_are_followed_and_judged_at_any_depth() -> No
     assert verdict(form(schema), wrong) == "departed"
 
 
+@pytest.mark.parametrize("name", ["https://x.example/s.json", "https://x.example/s.json#"])
+def test_a_reference_by_the_schema_s_own_id_is_one_to_its_parts(name: str) -> None:
+    document = name.removesuffix("#")
+    end = {"anyOf": [{"$ref": f"{document}#"}, {"type": "null"}]}
+    parts = {"$id": name, "$defs": {"b": text()}}
+    found = form(closed(a={"$ref": f"{document}#/$defs/b"}, c=end) | parts)
+    assert verdict(found, '{"a":"b","c":{"a":"d","c":null}}') == "followed"
+    assert verdict(found, '{"a":1,"c":null}') == "departed"
+
+
 # --- numbers ----------------------------------------------------------------------------------
 
 
@@ -258,6 +268,16 @@ def test_every_number_that_a_guide_writes_is_one_that_the_schema_allows() -> Non
         (closed(a=text(pattern="(?<=x)y")), "properties.a.pattern", r"'\(\?<=x\)y' looks behind"),
         ({"type": "array", "contains": {}}, "contains", "an element anywhere"),
         ({"$ref": "#/$defs/none"}, "$ref", "'#/\\$defs/none', which this schema does not define"),
+        (
+            {"$id": "x:a", "$ref": "x:b#/$defs/b"},
+            "$ref",
+            "'x:b#/\\$defs/b', which this schema does",
+        ),
+        (
+            {"$id": "x:a", "$ref": "x:a#/$defs/b"},
+            "$ref",
+            "'x:a#/\\$defs/b', which this schema does",
+        ),
         ({"$ref": "#"}, None, "allows no finite value"),
         (closed(a={"$ref": "#"}), None, "allows no finite value"),
         ({"anyOf": []}, "anyOf", "must be a list of schemas"),

@@ -48,7 +48,10 @@ def test_a_place_is_written_as_the_api_writes_it(
     [
         ({"temperature": 3}, "'temperature': it should be less than or equal to 2, got 3."),
         ({"stream": "yes"}, "'stream': it should be a valid boolean, got 'yes'."),
-        ({"input": {"type": "message"}}, "'input': it should be a valid string, got an object"),
+        ({"input": {"type": "message"}}, "'input': it should be a string or a list, got an object"),
+        ({"conversation": 5}, "'conversation': it should be a string or an object, got 5."),
+        ({"text": True}, "'text': it should be an object, got true."),
+        ({"metadata": "a"}, "'metadata': it should be an object, got 'a'."),
         ({"metadata": dict.fromkeys("abcdefghijklmnopq", "")}, "at most 16 items, got an object."),
         ({"model": "x" * 0}, "'model': it should have at least 1 character, got ''."),
         ({"instructions": ["x" * 99]}, "'instructions': it should be a valid string, got a list"),

@@ -132,7 +132,7 @@ class Decisions(Making):
         state["run"] = run  # for those who count how requests end
         with watched(run.cancel, request.receive):
             last = await self._runs.make(run)
-        extra = ignored_header(ignored) | run.headers
+        extra = ignored_header(ignored, request) | run.headers
         if last.status != "completed":
             return self._final_reply(run, request, extra, snapshot)
         body = orjson.dumps(answered(run, step.answers))

@@ -27,8 +27,10 @@ from trt_responses.wire.base import (
 from trt_responses.wire.request import Count
 from trt_responses.wire.tools import Schema
 
-FORMS: dict[type, str] = {str: "~text", list: "~list"}
-BY_FORM = Kinds(lambda value: FORMS.get(type(value), "~object"), "~text", "~object", "~list")
+FORMS: dict[type, str] = {str: "~text", dict: "~object", list: "~list"}
+BY_FORM = Kinds(
+    lambda value: FORMS.get(type(value)), *FORMS.values(), forms="a string, an object or a list"
+)
 
 # --- blocks --------------------------------------------------------------------------------------
 

@@ -38,7 +38,7 @@ from trt_responses.apis.websocket.steering import (
 )
 from trt_responses.apis.websocket.writers import FrameWriter, KeptFrames, request_of
 from trt_responses.errors import ApiError, InvalidRequest, Overloaded
-from trt_responses.features.steer.messages import STEERED, check_readable
+from trt_responses.features.steer.messages import STEERED, check_goes_on
 from trt_responses.run.request import RunRequest
 from trt_responses.run.run import Run
 from trt_responses.web.body import COUNTED_AT_ONCE, check_values, in_pieces
@@ -209,7 +209,9 @@ class Connection:
         try:
             async with self._turns.turn():
                 wanted = await in_pieces(steps_of(fields, size, Steer, self._shared.limits))
-                await check_readable(wanted.messages, self._shared.parts)
+                running = self._lanes.running(wanted.previous_response_id)
+                owner, runs, parts = self._owner(), self._shared.runs, self._shared.parts
+                await check_goes_on(wanted.messages, running, runs, parts, owner)
                 lane, one = self._lanes.submit(wanted, sent)
                 steered, run = lane.steered[one.response_id], lane.run
                 waits = steered.pending(one) if steered.required else None

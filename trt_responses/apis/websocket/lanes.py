@@ -152,6 +152,11 @@ class Lanes:
         """The lane that makes this response, or has made it."""
         return next((lane for lane in self if response_id in lane.made), None)
 
+    def running(self, response_id: str) -> Run | None:
+        """The run of this response, if it is being made."""
+        lane = self.maker_of(response_id)
+        return lane.run if lane is not None and lane.newest == response_id else None
+
     def submit(self, wanted: Steer, sent: bytes) -> tuple[Lane, Submission]:
         """Keep a message with its response. Raises an `InvalidRequest` where that takes none."""
         response_id, messages = wanted.previous_response_id, wanted.messages

@@ -111,7 +111,8 @@ class Steered:
 
 def failed(response_id: str, sent: bytes, error: ApiError, steer_id: str | None = None) -> Json:
     """The event of a message that no response takes."""
-    code = error.code if error.code in (*CODES, NO_SUCCESSOR) else INVALID
+    general = INVALID if isinstance(error, InvalidRequest) else NO_SUCCESSOR
+    code = error.code if error.code in (*CODES, NO_SUCCESSOR) else general
     body = {"type": "invalid_request_error", "code": code, "message": error.message}
     items = orjson.loads(sent) or ""  # the event has no null
     if isinstance(items, list):  # the event's messages name their type, which clients may leave out

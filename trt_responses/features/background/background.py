@@ -10,6 +10,7 @@ store's seam and runs; knows no HTTP and no concrete store.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import itertools
 import logging
 import time
@@ -37,7 +38,7 @@ from trt_responses.run.runs import Runs
 from trt_responses.store import Found, Job, Record
 from trt_responses.stores.whole import Lock, WholeStore
 from trt_responses.wire.dialect import Dialect
-from trt_responses.wire.response import Response
+from trt_responses.wire.response import Response, ResponseFault
 
 logger = logging.getLogger(__name__)
 
@@ -407,7 +408,14 @@ class Background:
         if last.status == "cancelled":
             return  # no client waits for another answer
         fault = None if write.why_refused is None else await write.why_refused()
-        if isinstance(fault, NotFound):
+        if isinstance(fault, NotFound):  # no server could end it otherwise
+            error, write.run.error = ResponseFault("server_error", fault.message), fault
+            failed = replace(
+                last, status="failed", error=error, completed_at=None, incomplete_details=None
+            )
+            body = write.run.log.json_of(failed)
+            record = dataclasses.replace(write.record, body=body, continuable=False)
+            await kept.finish(self._store, record, None, failed)
             raise fault
         raise ApiError(
             "The response was deleted while it was made, or its conversation was changed, or this "

@@ -3,6 +3,7 @@ them."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 
 import orjson
@@ -14,9 +15,17 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from trt_responses.errors import NotFound
 from trt_responses.features.background import resumable
 from trt_responses.features.background.background import Background
-from trt_responses.features.background.replay import frames_of, lost_snapshot
+from trt_responses.features.background.replay import (
+    Pause,
+    beyond,
+    fault_frame,
+    followed,
+    frames_of,
+    lost_snapshot,
+)
 from trt_responses.features.background.tail import Tail
 from trt_responses.features.stored.endpoint import check_background, there
+from trt_responses.log.log import END_OF_STREAM
 from trt_responses.run.run import Run
 from trt_responses.store import Job, Record
 from trt_responses.stores.whole import WholeStore
@@ -62,8 +71,8 @@ class BackgroundJobs:
 
     def stream(self, run: Run, headers: dict[str, str]) -> ASGIApp:
         if self._background.can_move:
-            tail = self._tail(run.id, run.owner, headers, run.log.dialect)
-            return self._read(run.id, tail)
+            frames = partial(frames_of, self._store, run.id, run.owner, -1, run.log.dialect)
+            return self._read(run.id, self._tail(run.id, run.owner, headers, frames))
         return self._read(run.id, Follow(run, headers, self._stream_limits))
 
     async def replay(
@@ -71,12 +80,16 @@ class BackgroundJobs:
     ) -> ASGIApp:
         run = self._background.running(found.id, owner)
         if run is not None and not self._background.can_move:
-            follow = Follow(run, headers, self._stream_limits, after=after)
+            last = partial(_end, run, after)
+            follow = Follow(run, headers, self._stream_limits, after=after, last=last)
             return self._read(found.id, follow)
-        tail = self._tail(found.id, owner, headers, dialect, after)
+        runs = isinstance(found, Job) and not found.lost
+        reads = followed if runs else frames_of
+        frames = partial(reads, self._store, found.id, owner, after, dialect)
+        tail = self._tail(found.id, owner, headers, frames)
         if isinstance(found, Record):
             await _begin(tail, found)
-        elif found.lost:
+        elif not runs:
             await tail.begin()
         return self._read(found.id, tail)
 
@@ -97,13 +110,22 @@ class BackgroundJobs:
         return orjson.dumps(run.log.response)
 
     def _tail(
-        self, of: str, owner: str, headers: dict[str, str], dialect: Dialect, after: int = -1
+        self,
+        of: str,
+        owner: str,
+        headers: dict[str, str],
+        frames: Callable[[Pause], AsyncIterator[bytes]],
     ) -> Tail:
         """The stream of a response as the store keeps it."""
         news = partial(self._background.news, of, owner)
-        keep_alive = self._stream_limits.keep_alive
-        frames = partial(frames_of, self._store, of, owner, after, dialect)
-        return Tail(headers, keep_alive, news, frames)
+        return Tail(headers, self._stream_limits.keep_alive, news, frames)
+
+
+def _end(run: Run, after: int) -> bytes:
+    """The end of a run's stream, with a fault if no event came behind number `after`."""
+    if after < (events := run.log.next_number):
+        return END_OF_STREAM
+    return fault_frame(beyond(after, events), after + 1, run.log.dialect) + END_OF_STREAM
 
 
 async def _begin(tail: Tail, found: Record) -> None:

@@ -11,11 +11,14 @@ from typing import Any
 
 import orjson
 
-from trt_responses.errors import ApiError, NotFound, invalid_value
+from trt_responses.errors import ApiError, InvalidRequest, NotFound, invalid_value
+from trt_responses.log.entries import ResponsesSpelling
 from trt_responses.store import Job, Record
 from trt_responses.stores.whole import WholeStore
 from trt_responses.wire.dialect import Dialect
 from trt_responses.wire.events import Error
+
+Pause = Callable[[Callable[[], bytes]], Awaitable[object]]
 
 QUEUED = 1
 """The number of the event that says that a background response waits."""
@@ -31,7 +34,7 @@ async def frames_of(
     owner: str,
     after: int,
     dialect: Dialect,
-    pause: Callable[[Callable[[], bytes]], Awaitable[object]],
+    pause: Pause,
 ) -> AsyncIterator[bytes]:
     """Frames with greater numbers, as they come to be kept, to the response's end.
 
@@ -46,7 +49,7 @@ async def frames_of(
             last = kept.first + kept.count - 1
             yield kept.data
         elif kept is not None and kept.ended and last >= kept.first:
-            raise _beyond(last, kept.first)
+            raise beyond(last, kept.first)
         if ended or (kept is not None and kept.ended):
             if kept is None:
                 raise _gone(response_id)
@@ -55,7 +58,7 @@ async def frames_of(
             case Job(lost=True) as job:
                 number = last + 1 if kept is None else kept.first + kept.count
                 if last > number + 1:
-                    raise _beyond(last, number + 2)
+                    raise beyond(last, number + 2)
                 yield _lost(job, last, number, dialect)
                 return
             case Job() as job:
@@ -64,6 +67,23 @@ async def frames_of(
                 ended = True  # it may have ended since the frames were read
             case _:
                 return  # deleted while it was read
+
+
+async def followed(
+    store: WholeStore, response_id: str, owner: str, after: int, dialect: Dialect, pause: Pause
+) -> AsyncIterator[bytes]:
+    """The same of a response that runs: the reply has begun, and a refusal is its last frame."""
+    try:
+        async for frames in frames_of(store, response_id, owner, after, dialect, pause):
+            yield frames
+    except InvalidRequest as fault:
+        yield fault_frame(fault, after + 1, dialect)
+
+
+def fault_frame(fault: ApiError, number: int, dialect: Dialect) -> bytes:
+    """The event of a fault."""
+    event = Error(fault.code, fault.message, fault.param)
+    return ResponsesSpelling(dialect).frame(event, number)
 
 
 def lost_snapshot(body: bytes) -> bytes:
@@ -113,7 +133,8 @@ def _gone(response_id: str) -> ApiError:
     )
 
 
-def _beyond(after: int, events: int) -> ApiError:
+def beyond(after: int, events: int) -> InvalidRequest:
+    """The refusal of a reader who begins behind the last event."""
     return invalid_value(
         "starting_after",
         f"the response has ended, and its last event has the number {events - 1}, got {after}",

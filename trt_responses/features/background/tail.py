@@ -12,11 +12,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from starlette.types import Receive, Scope, Send
 
 from trt_responses.errors import ApiError
+from trt_responses.features.background.replay import Pause
 from trt_responses.tasks import beside
 from trt_responses.web.stream.keepalive import COMMENT, KeepAlive
 from trt_responses.web.stream.sse import DONE, STREAM_HEADERS, start_message, when_left
-
-Pause = Callable[[Callable[[], bytes]], Awaitable[object]]
 
 logger = logging.getLogger(__name__)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from trt_responses.accept.model_names import ModelNames
 from trt_responses.web.body import check_values, in_pieces
 from trt_responses.web.responses import snapshot
 from trt_responses.wire.dialect import OPENAI
@@ -38,10 +39,12 @@ class ResponsesAnswers:
     batch_path = "/v1/responses"
 
     def __init__(self, shared: Shared) -> None:
+        self._names = shared.of(ModelNames)
         self._steps = shared.steps
         self._limits = shared.limits
 
     async def wanted(self, body: bytes) -> Wanted:
         await check_values(body, self._limits)
         accepted, stream, _ = await in_pieces(self._steps(body, OPENAI))
+        self._names.check(accepted.echo.model)
         return accepted, stream or accepted.echo.background, None, snapshot

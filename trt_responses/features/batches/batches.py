@@ -17,7 +17,7 @@ import orjson
 from pydantic import Field
 
 from trt_responses.errors import ApiError, InvalidRequest, Overloaded, invalid_value
-from trt_responses.features.batches.making import Maker, Making, source_of, usage_of
+from trt_responses.features.batches.making import Maker, Making, fault_of, source_of, usage_of
 from trt_responses.features.files.files import LONGEST_S, SHORTEST_S
 from trt_responses.store import Job, Record
 from trt_responses.stores.whole import whole_store
@@ -32,6 +32,7 @@ logger = logging.getLogger(__name__)
 WINDOW_S = 86_400
 HEARTBEATS_PER_LEASE = 3
 OVER = ("completed", "failed", "expired", "cancelled")
+LOST = fault_of(None, "server_error", "No server could go on with the batch: create it again.")
 RETRY_AFTER_S = 60
 """For a client that has too many open batches."""
 
@@ -143,7 +144,7 @@ class Batches:
             )
         body: Body = orjson.loads(found.body)
         if isinstance(found, Job) and found.lost:
-            body["status"] = "failed"
+            body |= {"status": "failed", "errors": {"object": "list", "data": [LOST]}}
         elif isinstance(found, Job) and found.cancel_requested:
             body["status"] = "cancelling"
         return body
@@ -187,8 +188,10 @@ class Batches:
         except BaseException as fault:
             if isinstance(fault, Exception):
                 logger.exception("cannot go on with %s", job.id)
+            due_s = orjson.loads(job.body)["expires_at"]
+            again = not isinstance(fault, Exception) or time.time() < due_s
             with suppress(ApiError):
-                await self._store.leave_job(job.id, term=job.term, to_others=True)
+                await self._store.leave_job(job.id, term=job.term, to_others=again)
             if not isinstance(fault, Exception):
                 raise
 

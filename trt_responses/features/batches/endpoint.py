@@ -40,7 +40,7 @@ class BatchRoutes:
     async def create(self, request: Request, owner: Owner) -> Response:
         wanted = await parsed(await read_json(request, self._limits), BatchRequest, self._limits)
         made = await self._batches.create(owner, wanted)
-        return self._reply(request, made, ignored_header(sorted(wanted.model_extra or ())))
+        return self._reply(request, made, ignored_header(sorted(wanted.model_extra or ()), request))
 
     async def list(
         self, request: Request, owner: Owner, limit: Limit = 20, after: str | None = None

@@ -139,7 +139,11 @@ class Making:
         store, job = whole_store(self._maker.parts.store), self._job
         while self._end != "gone":
             self._count(work)  # not at each answer: it adds up all of them
-            standing = await store.renew_job(job.id, orjson.dumps(self._body), term=job.term)
+            try:
+                standing = await store.renew_job(job.id, orjson.dumps(self._body), term=job.term)
+            except ApiError as fault:  # away for now: within the lease it may come back
+                logger.warning("failed to renew the lease of %s: %s", job.id, fault.message)
+                standing = "held"
             if standing == "gone":
                 self._end = "gone"
             elif standing == "cancel":
@@ -159,17 +163,16 @@ class Making:
         """The first faults of the input file."""
         faults, names, number = list[dict[str, object]](), set[bytes](), 0
         try:
-            lines = self._lines()
-        except InvalidRequest as error:  # it was deleted meanwhile
-            return [_fault_of(None, "invalid_file", error.message)]
-        for number, (place, line) in lines:
-            if (fault := self._fault(line, names)) is not None:
-                faults.append(_fault_of(place, *fault))
-            if len(faults) == MOST_FAULTS or number > MOST_REQUESTS:
-                break
+            for number, (place, line) in self._lines():
+                if (fault := self._fault(line, names)) is not None:
+                    faults.append(fault_of(place, *fault))
+                if len(faults) == MOST_FAULTS or number > MOST_REQUESTS:
+                    break
+        except ApiError as error:  # it was deleted meanwhile, or its key is missing
+            return [fault_of(None, "invalid_file", error.message)]
         if not 1 <= number <= MOST_REQUESTS:
             message = f"The file must have 1 to {MOST_REQUESTS} requests, a line each."
-            faults.append(_fault_of(None, "invalid_file", message))
+            faults.append(fault_of(None, "invalid_file", message))
         self._body["request_counts"]["total"] = number
         return faults
 
@@ -284,7 +287,8 @@ class Making:
             error = fault if isinstance(fault, ApiError) else ApiError(GENERAL.format(fault))
             if error is not fault:
                 logger.exception("failed to answer a request of %s", self._job.id)
-            status = DRAINED if isinstance(error, ServerShutdown) else error.status
+            later = isinstance(error, ServerShutdown) or error.retry_after_s is not None
+            status = DRAINED if later else error.status
             return Reply(status, orjson.dumps({"error": error_body(error)}))
 
     async def _write_files(self, work: Work) -> None:
@@ -348,6 +352,6 @@ def output_age_s(job: Job) -> int | None:
     return age_s
 
 
-def _fault_of(line: int | None, code: str, message: str) -> dict[str, object]:
+def fault_of(line: int | None, code: str, message: str) -> dict[str, object]:
     """A fault of a file as the API gives it."""
     return {"code": code, "line": line, "message": message, "param": None}

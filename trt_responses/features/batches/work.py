@@ -7,7 +7,9 @@ Blocks; belongs in threads.
 from __future__ import annotations
 
 import base64
+import logging
 import os
+from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -16,7 +18,10 @@ from typing import IO, Any
 
 import orjson
 
+from trt_responses.errors import ApiError
 from trt_responses.features.files.files import WORK, Files
+
+logger = logging.getLogger(__name__)
 
 
 class Work:
@@ -26,13 +31,20 @@ class Work:
         self._files = files
         self._owner = owner
         self._path = files.place(owner) / f"{batch_id}.{term}{WORK}"
-        self._earlier = sorted(self._path.parent.glob(f"{batch_id}.*{WORK}"))
+        self._every = f"{batch_id}.*{WORK}"
+        self._earlier = sorted(self._path.parent.glob(self._every))
         self.failed: dict[int, bool] = {}
         """Whether each request that was answered has failed."""
         self.tokens = Counter[str]()
         """Of all answers, by name."""
-        for row in self._rows(self._earlier):
-            self._note(row["number"], row["failed"], row.get("tokens", {}))
+        try:
+            for row in self._rows(self._earlier):
+                self._note(row["number"], row["failed"], row.get("tokens", {}))
+        except (ApiError, ValueError) as fault:  # a key is missing, or the disk has damaged it
+            logger.warning("answers of %s are made again: %s", batch_id, fault)
+            self._earlier = []
+            self.failed.clear()
+            self.tokens.clear()
         self._file: IO[bytes] | None = None
         self._closed = False
         self._lock = Lock()
@@ -78,7 +90,7 @@ class Work:
             self._closed = True
             if self._file is not None:
                 self._file.close()
-        for path in (*self._earlier, self._path) if whole else ():
+        for path in self._path.parent.glob(self._every) if whole else ():
             path.unlink(missing_ok=True)
 
     def _rows(self, paths: Iterable[Any]) -> Iterator[dict[str, Any]]:
@@ -98,8 +110,8 @@ def lines_of(pieces: Iterable[bytes], most_bytes: int) -> Iterator[tuple[int, by
         *whole, left = (left + piece).split(b"\n")
         left = left[: most_bytes + 1]
         for number, line in enumerate(whole, place):
-            if line.strip():
-                yield number, line[: most_bytes + 1]
+            if text := line.removeprefix(BOM_UTF8).strip():
+                yield number, text[: most_bytes + 1]
         place += len(whole)
-    if left.strip():
-        yield place, left
+    if text := left.removeprefix(BOM_UTF8).strip():
+        yield place, text

@@ -47,7 +47,7 @@ class Compact(Making):
         steps = [step for step in run.draft.steps if isinstance(step, CompactionStep)]
         with watched(run.cancel, request.receive):
             last = await self._runs.make(run)
-        extra = ignored_header(self._runs.ignored(accepted))
+        extra = ignored_header(self._runs.ignored(accepted), request)
         compaction = steps[0].compaction
         if last.status in ("failed", "cancelled") or compaction is None:
             return self._final_reply(run, request, extra, snapshot)

@@ -70,7 +70,7 @@ class FileRoutes:
             raise StoreUnavailable(
                 f"The file could not be stored: {reason(error)}.", retry_after_s=RETRY_AFTER_S
             ) from error
-        ignored = ignored_header(sorted(fields.keys() - set(FIELDS)))
+        ignored = ignored_header(sorted(fields.keys() - set(FIELDS)), request)
         return self._reply(request, kept, ignored)
 
     async def _stored(

@@ -17,3 +17,4 @@ def install(server: Server) -> None:
         clock_s=time.monotonic,
     )
     server.lives.append(repeats.life)
+    server.on_delete.append(repeats.forget)

@@ -44,14 +44,17 @@ class Attempt:
             self.run.cancel()
 
     @property
+    def begun(self) -> Run | None:
+        """The run; None while there is none, or where there will be none."""
+        done = self.run.done() and not self.run.cancelled() and self.run.exception() is None
+        return self.run.result() if done else None
+
+    @property
     def lasts(self) -> bool:
         """Whether a request that repeats it gets what came of it."""
-        if not self.run.done():
-            return True
-        if self.run.cancelled() or self.run.exception() is not None:
-            return False
-        log = self.run.result().log
-        return not (log.closed and log.response.status in FORGOTTEN)
+        if (run := self.begun) is None:
+            return not self.run.done()
+        return not (run.log.closed and run.log.response.status in FORGOTTEN)
 
     def join(self) -> Callable[[], None]:
         """Count one more reader. The function returned says that it has left, once or more often;
@@ -61,10 +64,8 @@ class Attempt:
 
         def leave() -> None:
             self._readers.discard(reader)
-            if not self._readers and self.run.done() and not self.run.cancelled():
-                run = self.run.result()
-                if not run.kept:
-                    run.cancel()
+            if not self._readers and (run := self.begun) is not None and not run.kept:
+                run.cancel()
 
         return leave
 
@@ -138,6 +139,12 @@ class Repeats:
             making.add_done_callback(self._making.discard)
         attempt.run.set_result(run)
         return Joined(run, leave, {})
+
+    def forget(self, response_id: str, owner: str) -> None:
+        """The response was deleted: a request that repeats its own makes another."""
+        for key, attempt in tuple(self._attempts.items()):
+            if key[0] == owner and (run := attempt.begun) is not None and run.id == response_id:
+                del self._attempts[key]
 
     def _sweep(self, now: float) -> None:
         while self._attempts:

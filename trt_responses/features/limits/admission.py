@@ -84,6 +84,11 @@ class Admission:
             self._count(held, waiting=1)
         return Place(self, held)
 
+    def check_rates(self, owner: str, tokens: int) -> None:
+        with self._counts.lock:
+            if (held := self._owners.get(owner)) is not None:
+                _check_rates(held, tokens)
+
     def _count(
         self, owner: _Owner, *, running: int = 0, waiting: int = 0, waiting_tokens: int = 0
     ) -> None:
@@ -193,15 +198,7 @@ class Admission:
                     random.randint(*RETRY_AFTER_S),
                     owner,
                 )
-        for bucket, needed, what in (
-            *((owner.requests, 1.0, "requests"), (owner.tokens, 0.0, "tokens")),
-        ):
-            if bucket is not None and (wait_s := bucket.seconds_until(needed)):
-                raise _over(
-                    f"You may use {bucket.per_minute} {what} a minute",
-                    math.ceil(wait_s),
-                    owner,
-                )
+        _check_rates(owner)
 
 
 class Place:
@@ -285,6 +282,18 @@ class _Owner:
 
 def _bucket(per_minute: int | None, clock_s: Callable[[], float], held: Level) -> Bucket | None:
     return None if per_minute is None else Bucket(per_minute, clock_s, held)
+
+
+def _check_rates(owner: _Owner, tokens: int = 0) -> None:
+    for bucket, needed, what in (
+        *((owner.requests, 1.0, "requests"), (owner.tokens, float(tokens), "tokens")),
+    ):
+        if bucket is not None and (wait_s := bucket.seconds_until(needed)):
+            raise _over(
+                f"You may use {bucket.per_minute} {what} a minute",
+                math.ceil(wait_s),
+                owner,
+            )
 
 
 def _over(why: str, wait_s: int, owner: _Owner) -> Overloaded:

@@ -35,7 +35,7 @@ class Carrier:
                 verifies=accepted.verifies,
             )
         compactions = self._compactions(given, sent)
-        items = await resolved(sent, given.prior, given.records, given.owner, dialect.vocabulary)
+        items = await resolved(sent, given)
         rendered = await render(items.items, prior=(*given.prior, *calls_of(compactions)))
         for place, opened in compactions.items():
             kind: Kind = "summary" if opened.messages is None else "context"

@@ -17,9 +17,10 @@ from trt_responses.errors import InvalidRequest
 from trt_responses.features.references.digest import digest
 from trt_responses.features.references.sealed import OpenedTurns
 from trt_responses.frozen import dataclass
+from trt_responses.prompt.carrier import RequestItems
 from trt_responses.prompt.conversation import joined
 from trt_responses.run.parts import NUMBER_CHARS
-from trt_responses.store import Block, Record, Records
+from trt_responses.store import Block, Record
 from trt_responses.wire import items as i
 from trt_responses.wire.past_calls import PastCall, PlainPastCall
 
@@ -85,16 +86,11 @@ class _Stored(NamedTuple):
     is_ours: bool
 
 
-async def resolved(
-    items: Sequence[i.SentItem],
-    prior: Sequence[Block],
-    records: Records,
-    owner: str,
-    vocabulary: str,
-) -> Resolved:
+async def resolved(items: Sequence[i.SentItem], given: RequestItems) -> Resolved:
     """The items of the request, with those that it refers to: items of the conversation, or of a
     stored response. The latter bring their ids if they are of this vocabulary."""
     plain: list[i.InputItem] = [item for item in items if not isinstance(item, i.ItemReference)]
+    prior = given.prior
     if len(plain) == len(items) and not (prior and any(item.id for item in plain)):
         return Resolved(plain)
     plain.clear()
@@ -112,7 +108,7 @@ async def resolved(
             block = here[item.id]
             standing.add(place)
         else:
-            block, is_ours = await _stored(item.id, stored, records, owner, place, vocabulary)
+            block, is_ours = await _stored(item.id, stored, given, place)
             if is_ours:
                 found[place] = block
         plain.append(ITEM.validate_json(block.item))
@@ -144,22 +140,21 @@ def _words(item: i.InputItem) -> Mapping[str, object]:
 async def _stored(
     item_id: str,
     stored: dict[str, Mapping[str, _Stored]],
-    records: Records,
-    owner: str,
+    given: RequestItems,
     place: int,
-    vocabulary: str,
 ) -> _Stored:
     response_id = response_of(item_id)
     if response_id not in stored:
-        record = await records.get(response_id, owner)
-        stored[response_id] = _own(record, vocabulary) if isinstance(record, Record) else {}
+        record = await given.records.get(response_id, given.owner)
+        own = _own(record, given.dialect.vocabulary) if isinstance(record, Record) else {}
+        stored[response_id] = own
     found = stored[response_id].get(item_id)
     if found is None:
         raise InvalidRequest(
             f"Item with id '{item_id:.100}' not found: no stored response of yours gave it. Send "
             "the item itself.",
             status=404,
-            param=f"input[{place}].id",
+            param=f"{given.place(place)}.id",
             code="item_not_found",
         )
     return found

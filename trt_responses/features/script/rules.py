@@ -296,8 +296,12 @@ def script_of(rules: Sequence[Any], place: str, seed: int = 0) -> Script:
 def _rule(found: Any, number: int, place: str) -> Rule:
     try:
         rule = Rule.model_validate(found)
+        json.dumps(found, ensure_ascii=False, default=str, skipkeys=True).encode()
     except ValidationError as error:
         raise UsageError(f"The script {place}: rule {number}: {first_fault(error)}.") from None
+    except UnicodeEncodeError as error:
+        half = f"{error.object[error.start]!r} is half a surrogate pair, which is no text"
+        raise UsageError(f"The script {place}: rule {number}: {half}.") from None
     if rule.raw is not None and (rule.think or rule.say is not None or rule.calls):
         raise UsageError(f"The script {place}: rule {number}: raw stands alone.")
     return rule

@@ -18,7 +18,7 @@ from trt_responses.features.steer.messages import (
     NOT_SUPPORTED,
     STEERED,
     Steering,
-    check_readable,
+    check_goes_on,
     check_steerable,
     not_active,
     steerable,
@@ -92,7 +92,7 @@ class Steer(Responses):
                 )
             ending, extra = partial(self._end, run, accepted), self._extra(accepted)
         call = Call(request, owner, body, response_id.encode(), stream, extra)
-        start = partial(self._go_on, call, response_id, messages, ending)
+        start = partial(self._go_on, call, response_id, messages, run, ending)
         return await self._reply(call, start, snapshot, self._background_reply)
 
     def _here(self, response_id: str, owner: str) -> Run | None:
@@ -134,9 +134,10 @@ class Steer(Responses):
         call: Call,
         response_id: str,
         messages: Sequence[InputMessage],
+        run: Run | None,
         ending: Callable[[], Awaitable[Ended]],
     ) -> Run:
-        await check_readable(messages, self._parts)
+        await check_goes_on(messages, run, self._runs, self._parts, call.owner)
         before, sent = await ending()
         found = there(response_id, await self._store.get(response_id, call.owner))
         _check_goes_on(response_id, found)

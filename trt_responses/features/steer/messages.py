@@ -5,16 +5,19 @@ Knows requests and runs; knows no connection and no store.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
 from trt_responses.accept.accepted import Accepted
-from trt_responses.errors import InvalidRequest, invalid_value
+from trt_responses.errors import InvalidRequest, invalid_value, refuse_longer
 from trt_responses.frozen import replace
 from trt_responses.prompt.conversation import input_blocks
+from trt_responses.prompt.prompt import prompt_behind
 from trt_responses.run.ending import End
 from trt_responses.run.parts import Parts
 from trt_responses.run.run import Run
+from trt_responses.run.runs import Runs
 from trt_responses.wire.base import ClosedObject
 from trt_responses.wire.items import InputMessage
 from trt_responses.wire.output import (
@@ -53,10 +56,21 @@ class Steering(ClosedObject):
         return messages
 
 
-async def check_readable(messages: Sequence[InputMessage], parts: Parts) -> None:
-    """Raise an `InvalidRequest` for messages that no successor could be made with."""
+async def check_goes_on(
+    messages: Sequence[InputMessage], run: Run | None, runs: Runs, parts: Parts, owner: str
+) -> None:
+    """Raise an `ApiError` where no successor could be made with the messages now. `run`: what is
+    steered, if this server makes it."""
     at_most = parts.engine.limits().context_tokens
-    await input_blocks(messages, parts.renderer, (), at_most, note_media=parts.note_media)
+    own = await input_blocks(messages, parts.renderer, (), at_most, note_media=parts.note_media)
+    tokens = 0
+    if run is not None and (draft := run.draft) is not None:
+        *first, last = own
+        prompt = dataclasses.replace(draft.prompt, blocks=(*draft.prompt.blocks, *first))
+        ids, _ = await prompt_behind(prompt, last, draft.accepted, draft.parts)
+        refuse_longer(len(ids), draft.limits.context_tokens - 1)  # what it wrote comes on top
+        tokens = run.progress.tokens
+    await runs.check(owner, tokens)
 
 
 def steerable(run: Run) -> Accepted:

@@ -59,6 +59,8 @@ def test_yaml_with_rules_a_bare_list_and_jsonl_are_read(tmp_path: Path) -> None:
         ("- {refuse: {status: 200}}", "rule 1: refuse.status"),
         ("- {raw: a, say: b}", "rule 1: raw stands alone"),
         ("- {when: {times: 0}}", "rule 1: when.times"),
+        (r'- {say: {a: ["\ud800"]}}', r"rule 1: '\\ud800' is half a surrogate pair"),
+        (r'- {call: {name: w, arguments: {"\udc00": 1}}}', r"rule 1: '\\udc00' is half"),
     ],
 )
 def test_a_wrong_file_is_refused_by_rule_and_key(text: str, said: str) -> None:
