@@ -23,7 +23,7 @@ from scripts.demo.table import markdown
 from scripts.demo.wordings import SOURCE
 from scripts.gguf_model import convert
 from trt_responses.engines.llamacpp.engine import LlamaCppEngine
-from trt_responses.features.card.feature import StrictTools
+from trt_responses.features.card.install import StrictTools
 from trt_responses.prepare.checkpoint.open import open_checkpoint
 from trt_responses.prepare.demo import COMPACT, expand
 from trt_responses.prepare.llamacpp.gguf import WEIGHT_TYPES

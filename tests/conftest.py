@@ -22,13 +22,13 @@ from tests.suites import ALL, PEAK_MB, SUITES, Suite
 from trt_responses.features.action_tools.calls import CALLS as ACTION_CALLS
 from trt_responses.features.action_tools.tools import CHOICES as ACTION_CHOICES
 from trt_responses.features.action_tools.tools import KINDS as ACTION_TOOLS
-from trt_responses.features.agent_messages.items import AgentMessage
+from trt_responses.features.agent_messages.install import AgentMessage
 from trt_responses.features.compaction.items import CompactionTrigger
 from trt_responses.features.hosted_tools.tools import CHOICES as HOSTED_CHOICES
 from trt_responses.features.hosted_tools.tools import TOOLS as HOSTED_TOOLS
-from trt_responses.features.input_settings.items import ITEMS as SETTING_ITEMS
-from trt_responses.features.known_tools.known import KNOWN
-from trt_responses.features.open_responses.dialect import OPEN_RESPONSES
+from trt_responses.features.input_settings.install import ITEMS as SETTING_ITEMS
+from trt_responses.features.known_tools.install import KNOWN
+from trt_responses.features.open_responses.install import OPEN_RESPONSES
 from trt_responses.features.programs.items import ITEMS as PROGRAM_ITEMS
 from trt_responses.features.programs.items import ProgramChoice, ProgramTool
 from trt_responses.features.tool_items.custom_calls import CustomCall

@@ -18,7 +18,7 @@ from tests.support.scripted.engine import Scored, Script
 from tests.support.sdk_judge import accumulated
 from tests.support.served import CALL, THOUGHT, WEATHER, ids, script, served, vocabulary
 from trt_responses.engine import Logprob
-from trt_responses.features.logprobs.reader import LEAST, ScoredReader
+from trt_responses.features.logprobs.install import LEAST, ScoredReader
 from trt_responses.harmony.read.reader import Reader
 from trt_responses.run.request import RunRequest
 from trt_responses.store import Record

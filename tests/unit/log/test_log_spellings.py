@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.replay import parsed, plain
-from trt_responses.features.open_responses.dialect import OPEN_RESPONSES
+from trt_responses.features.open_responses.install import OPEN_RESPONSES
 from trt_responses.log.entries import ScoredDeltas
 from trt_responses.log.log import Cursor, Log
 from trt_responses.wire import events as e

@@ -9,7 +9,7 @@ import pytest
 
 from trt_responses.accept.responses import accept
 from trt_responses.errors import InvalidRequest
-from trt_responses.features.known_tools.known import (
+from trt_responses.features.known_tools.install import (
     MOST_ALIKE,
     MOST_BYTES,
     KnownTools,

@@ -11,7 +11,7 @@ import pytest
 from tests.support.sampled import sampled
 from trt_responses.accept.responses import accept
 from trt_responses.errors import InvalidRequest
-from trt_responses.features.open_responses.dialect import OPEN_RESPONSES
+from trt_responses.features.open_responses.install import OPEN_RESPONSES
 from trt_responses.features.shapes.shapes import ENTRY_BYTES, ResponseShape, Shapes
 from trt_responses.wire.dialect import OPENAI, Dialect
 from trt_responses.wire.limits import RequestLimits

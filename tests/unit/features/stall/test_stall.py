@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from trt_responses.engine import Health
-from trt_responses.features.stall.stall import GIVE_UP, MAX_FAILURES, StallWatch
+from trt_responses.features.stall.install import GIVE_UP, MAX_FAILURES, StallWatch
 from trt_responses.health.lifecycle import Lifecycle
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from trt_responses.features.stop.stop import StopText
+from trt_responses.features.stop.install import StopText
 from trt_responses.tokens.pieces import escaped
 
 

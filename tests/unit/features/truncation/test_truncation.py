@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trt_responses.features.truncation.truncation import truncated_places, turns
+from trt_responses.features.truncation.install import truncated_places, turns
 from trt_responses.store import Block, Kind
 
 LETTERS: dict[str, Kind] = {

@@ -27,7 +27,7 @@ from trt_responses.dialects.templates.families import Calls, Family
 from trt_responses.dialects.templates.read.reader import TemplateReader
 from trt_responses.dialects.templates.tables import WHITE, Tables
 from trt_responses.engine import Logprob
-from trt_responses.features.logprobs.reader import ScoredReader
+from trt_responses.features.logprobs.install import ScoredReader
 from trt_responses.language.fragments import Scored, Text
 from trt_responses.language.reader import ReaderOptions
 
