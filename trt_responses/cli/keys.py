@@ -143,10 +143,12 @@ def _new(options: argparse.Namespace) -> int:
         known = _read(path, named) if path.exists() else ()
         if str(key) in map(str, known):
             raise UsageError(f"{key} exists: pass another --name, or revoke it first.")
+        if sys.stdout is None:
+            raise StartupError("Standard output is closed, and a key is shown there only once.")
         _note(audit, "keys.new", path, [key])
+        print(f"{key} in {path}; this is the only time that the key is shown:", file=sys.stderr)
+        print(secret, flush=True)  # first: a full disk must not leave a key without its secret
         write((*known, key))
-    print(f"{key} in {path}; this is the only time that the key is shown:", file=sys.stderr)
-    print(secret)
     return 0
 
 

@@ -46,16 +46,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     the command's own. An error is printed in one sentence."""
     given = sys.argv[1:] if arguments is None else arguments
     try:
-        options = parser_of(given[0] if given else "").parse_args(given)
-        status: int = options.run(options)
+        try:
+            options = parser_of(given[0] if given else "").parse_args(given)
+            status: int = options.run(options)
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()
     except StartupError as error:
         print(f"trt-responses: {error}", file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # such as `| head`, which closes its input early
-        sys.stdout = None
-        return 141
+    except OSError as error:
+        sys.stdout = None  # else the exit writes to it again
+        if isinstance(error, BrokenPipeError):  # such as `| head`, which closes its input early
+            return 141
+        print(f"trt-responses: {error}", file=sys.stderr)
+        return 1
     return status
 
 

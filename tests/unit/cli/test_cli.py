@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
+import sys
+from contextlib import redirect_stdout, suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -38,6 +41,22 @@ def test_the_version_is_the_packages(capsys: Output) -> None:
 def test_help_is_given(arguments: list[str], capsys: Output) -> None:
     assert ends(*arguments) == 0
     assert "usage: trt-responses" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("buffering", [-1, 1])
+@pytest.mark.parametrize("typed", ["completion zsh", "serve --print-settings", "keys --help"])
+def test_an_output_that_cannot_be_written_is_told_in_one_sentence(
+    typed: str, buffering: int, capsys: Output
+) -> None:
+    with (
+        suppress(OSError),  # of its end
+        open("/dev/full", "w", buffering) as full,
+        redirect_stdout(full),
+    ):
+        assert ends(*typed.split()) == 1
+        assert sys.stdout is None, "else the exit of Python would write again"
+    said = capsys.readouterr().err
+    assert re.fullmatch("trt-responses: .*No space left on device\n", said)
 
 
 @pytest.mark.parametrize(

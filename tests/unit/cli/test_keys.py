@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from contextlib import redirect_stdout, suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -117,6 +119,21 @@ def test_a_change_that_cannot_be_audited_is_not_made(
     said = capsys.readouterr()
     assert said.out == ""
     assert "the keys are unchanged" in said.err
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("output", ["/dev/full", None])
+def test_a_key_that_cannot_be_shown_is_not_stored(
+    path: Path, output: str | None, capsys: Output
+) -> None:
+    """None: standard output is closed, as by `>&-`."""
+    with (
+        suppress(OSError),
+        open(output or os.devnull, "w") as file,
+        redirect_stdout(file if output else None),
+    ):
+        assert main(["keys", "new", "ann"]) == 1
+    assert "trt-responses: " in capsys.readouterr().err
     assert not path.exists()
 
 

@@ -12,6 +12,7 @@ import logging
 import os
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 
 from trt_responses.features.limits.audit import Audit
@@ -122,18 +123,16 @@ def changing(path: Path) -> Iterator[Callable[[Sequence[Key]], None]]:
 def _replace(target: Path, text: bytes) -> None:
     """Replace the file and keep its owner and mode, since a server has to read it."""
     fresh = target.with_name(f".{target.name}.{os.getpid()}")
-    file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        try:
+        with open(fresh, "xb", opener=partial(os.open, mode=0o600)) as file:
             if target.exists():
-                old, new = target.stat(), os.fstat(file)
+                old, new = target.stat(), os.fstat(file.fileno())
                 if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid):
-                    os.fchown(file, old.st_uid, old.st_gid)
-                os.fchmod(file, old.st_mode & 0o777)
-            os.write(file, text)
-            os.fsync(file)
-        finally:
-            os.close(file)
+                    os.fchown(file.fileno(), old.st_uid, old.st_gid)
+                os.fchmod(file.fileno(), old.st_mode & 0o777)
+            file.write(text)  # all of it: `os.write` may stop early on a disk that is nearly full
+            file.flush()
+            os.fsync(file.fileno())
         fresh.replace(target)
     except BaseException:
         fresh.unlink(missing_ok=True)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import resource
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,6 +19,7 @@ from trt_responses.features.limits.key_file import LOOK_S, WatchedKeys, changing
 from trt_responses.features.limits.keys import Key, KeyFault, KeyRing, digest_of, write_keys
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -167,6 +170,32 @@ def test_a_change_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     with pytest.raises(FileExistsError), changing(path) as write:
         write([])
     assert read_file(path)[1] == (key("a"),)
+
+
+def test_a_disk_that_takes_a_part_leaves_the_file_and_the_audit_tells_of_a_fault(
+    watched: Watched,
+) -> None:
+    before = watched.path.read_bytes()
+    with (
+        largest(len(before)),
+        pytest.raises(OSError, match="large"),
+        changing(watched.path) as write,
+    ):
+        write([key("a"), key("b")])
+    with largest(watched.audit.path.stat().st_size + 40), pytest.raises(OSError, match="No space"):
+        watched.audit.tell("keys.new", key="ann/b")
+    assert watched.path.read_bytes() == before
+
+
+@contextmanager
+def largest(most: int) -> Iterator[None]:
+    """No file may become larger: a write ends early there, as on a disk that is nearly full."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def _add_ten(path: Path, writer: int) -> None:
