@@ -143,13 +143,22 @@ def _new(options: argparse.Namespace) -> int:
         known = _read(path, named) if path.exists() else ()
         if str(key) in map(str, known):
             raise UsageError(f"{key} exists: pass another --name, or revoke it first.")
-        if sys.stdout is None:
-            raise StartupError("Standard output is closed, and a key is shown there only once.")
         _note(audit, "keys.new", path, [key])
         print(f"{key} in {path}; this is the only time that the key is shown:", file=sys.stderr)
-        print(secret, flush=True)  # first: a full disk must not leave a key without its secret
+        _show(secret)
         write((*known, key))
     return 0
+
+
+def _show(secret: str) -> None:
+    """Print a key before it is stored: a full disk must not leave one that its owner never saw."""
+    try:
+        print(secret, flush=True)
+        closed = sys.stdout is None
+    except OSError:
+        sys.stdout, closed = None, True  # else the exit writes to it again
+    if closed:
+        raise StartupError("The key could not be written to standard output, and is not stored.")
 
 
 def _list(options: argparse.Namespace) -> int:

@@ -122,18 +122,19 @@ def test_a_change_that_cannot_be_audited_is_not_made(
     assert not path.exists()
 
 
+@pytest.mark.parametrize("buffering", [-1, 1])
 @pytest.mark.parametrize("output", ["/dev/full", None])
 def test_a_key_that_cannot_be_shown_is_not_stored(
-    path: Path, output: str | None, capsys: Output
+    path: Path, output: str | None, buffering: int, capsys: Output
 ) -> None:
     """None: standard output is closed, as by `>&-`."""
     with (
         suppress(OSError),
-        open(output or os.devnull, "w") as file,
+        open(output or os.devnull, "w", buffering) as file,
         redirect_stdout(file if output else None),
     ):
         assert main(["keys", "new", "ann"]) == 1
-    assert "trt-responses: " in capsys.readouterr().err
+    assert "standard output, and is not stored" in capsys.readouterr().err
     assert not path.exists()
 
 
