@@ -89,17 +89,12 @@ def search_service(settings: Settings) -> tuple[str, str]:
         if not chosen.search_key:
             raise StartupError(f"{PREFIX}SEARCH_KEY is not set: Brave needs a key.")
         return "brave", BRAVE
-    if not url.startswith(("http://", "https://")):
-        raise StartupError(f"{PREFIX}SEARCH_URL: expected http://…, https://… or brave.")
     return "searxng", url
 
 
 def private_networks(settings: Settings) -> tuple[Network, ...]:
     """The networks that tools may reach for a model or a client, besides public addresses."""
-    try:
-        return tuple(map(ip_network, ToolSettings.of(settings).private_networks))
-    except ValueError as fault:
-        raise StartupError(f"{PREFIX}PRIVATE_NETWORKS: {fault}.") from None
+    return tuple(map(ip_network, ToolSettings.of(settings).private_networks))
 
 
 def mcp_tool(settings: Settings) -> McpTool:

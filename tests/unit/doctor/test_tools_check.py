@@ -80,7 +80,6 @@ BROWSERS: dict[str, tuple[dict[str, Any], bool, str, str]] = {
     "unboxed": (SEARXNG | {"browser": "unboxed"}, False, "note", "WITHOUT A BOX"),
     "no service": ({}, True, "fault", "TRT_RESPONSES_SEARCH_URL"),
     "no key": ({"search_url": "brave"}, True, "fault", "TRT_RESPONSES_SEARCH_KEY"),
-    "no host": (SEARXNG | {"search_url": "http:///x"}, True, "fault", "the URL names no host"),
 }
 
 

@@ -107,7 +107,7 @@ def changing(path: Path) -> Iterator[Callable[[Sequence[Key]], None]]:
     Readers see all of the old file or all of the new one, also where the path is a link."""
     target = Path(os.path.realpath(path))
     make_private(target.parent)
-    folder = os.open(target.parent, os.O_RDONLY)
+    folder = os.open(target.parent, os.O_DIRECTORY)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)
 
