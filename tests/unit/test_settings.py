@@ -184,6 +184,7 @@ def test_a_store_s_place_is_read_from_its_url(url: str | None, place: tuple[str,
         "sqlite:///a?sync=off",
         *("redis://h:secret", "redis://h:0", "redis://h:70000", "redis://h/secret", "redis://h/-1"),
         *("redis://h?secret=1", "redis://h?db=secret", "unix://", "redis://[h", "redis:///1"),
+        *("postgresql://[::1/x", "postgresql://\udcff/x", "redis://\udcff"),
     ],
 )
 def test_a_store_that_is_nowhere_stops_the_start_with_a_reason(url: str) -> None:
@@ -191,6 +192,7 @@ def test_a_store_that_is_nowhere_stops_the_start_with_a_reason(url: str) -> None
         store_of(Settings(store=url), says_nothing)
     assert len(str(caught.value)) > len(f"{PREFIX}STORE: .")
     assert "\n" not in str(caught.value)
+    assert "[" not in url or "the port" not in str(caught.value)
 
 
 def test_memory_of_an_interpreter_is_a_share_of_half_the_machine_or_1_gib(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ Ctrl-C stops an answer, and leaves at the second time; Ctrl-D leaves. Piped inpu
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import sys
 from contextlib import ExitStack, closing
@@ -338,7 +339,7 @@ class Chat:
             raise ValueError("/save needs a file: /save FILE")
         chat = self._conversation
         text = chat.as_json() if path.endswith(".json") else chat.as_markdown()
-        Path(path).expanduser().write_text(text, "utf-8")
+        Path(os.path.expanduser(path)).write_text(text, "utf-8")
         self._terminal.note(f"saved {path}")
 
     def _load(self, path: str) -> None:
@@ -370,6 +371,6 @@ def _json_of(path: str) -> Any:
         return None
     name = shlex.split(path)[0]
     try:
-        return json.loads(Path(name).expanduser().read_text("utf-8"))
+        return json.loads(Path(os.path.expanduser(name)).read_text("utf-8"))
     except ValueError as error:
         raise ValueError(f"{name} is not valid JSON: {error}.") from None

@@ -40,6 +40,8 @@ WRONG: tuple[tuple[str, str, str], ...] = (
     ("ENGINES_DIR=file.txt", "serve", f"{PREFIX}ENGINES_DIR: file.txt is not a directory"),
     ("", "serve --host=0.0.0.0", "--host 0.0.0.0: without API keys"),
     ("API_KEYS=key", f"serve --host=0.0.0.0 {ENGINES}", f"{PREFIX}API_KEYS: entry 1"),
+    ("ENGINE=/", "serve --port=0", f"{PREFIX}ENGINE: config.json"),
+    ("ENGINE=several://a", "serve --port=0", f"{PREFIX}ENGINE: 'a' does not name its model"),
     ("ENGINE=triton://here", "serve --port=0", f"{PREFIX}ENGINE: 'here'"),
     ("TRITON=a:1/b", "serve", f"{PREFIX}TRITON is not a setting any more"),
     (

@@ -50,6 +50,7 @@ class WatchedKeys:
 
     def load(self) -> None:
         """Read the file. Raises a `KeyFault` when it cannot be used."""
+        read_file(self._path)  # a path that names another file by mistake stays as it is
         close_to_others(self._path, keep_group=True)
         self._seen, keys = read_file(self._path)
         self._ring.hold(keys)

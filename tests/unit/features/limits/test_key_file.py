@@ -144,6 +144,18 @@ def test_an_audit_file_that_cannot_be_written_does_not_keep_a_key_alive(
     assert str(watched.audit.path) in caplog.text
 
 
+def test_a_file_that_has_no_keys_stays_open_to_others(watched: Watched) -> None:
+    """A path that names another program's file by mistake does that program no harm."""
+    watched.path.write_text("#!/bin/sh")
+    watched.path.chmod(0o755)
+    with pytest.raises(KeyFault):
+        watched.file.load()
+    assert watched.path.stat().st_mode & 0o777 == 0o755
+    watched.write("a")
+    watched.file.load()
+    assert watched.path.stat().st_mode & 0o777 == 0o750
+
+
 def test_a_change_keeps_the_mode_of_the_file_and_the_link_to_it(tmp_path: Path) -> None:
     real, link = tmp_path / "real.json", tmp_path / "keys.json"
     real.write_bytes(write_keys([]))
