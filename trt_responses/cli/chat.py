@@ -98,7 +98,7 @@ def _chat(options: argparse.Namespace) -> int:
         raise UsageError("No question: standard input is empty. Pass a question as an argument.")
     if options.serve is not None and options.url:
         raise UsageError("--serve and --url both name a server; give one of them.")
-    terminal = Terminal(sys.stdout, sys.stderr, quiet=options.quiet or alone)
+    terminal = Terminal(sys.stdout or sys.stderr, sys.stderr, quiet=options.quiet or alone)
     with ExitStack() as stack:
         if options.serve is not None:
             try:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
+import os
 import sys
 from collections.abc import Sequence
 
@@ -45,6 +47,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit status: 0, 1 for a failure at work, 2 for wrong use, or
     the command's own. An error is printed in one sentence."""
     given = sys.argv[1:] if arguments is None else arguments
+    # In place of a stream that is closed, as by `<&-`
+    sys.stdin = sys.stdin or open(os.devnull)  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal may not know a sign
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         try:
             options = parser_of(given[0] if given else "").parse_args(given)
