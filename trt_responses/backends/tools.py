@@ -13,7 +13,7 @@ from trt_responses.backends.installed import maker, needed
 from trt_responses.backends.settings import ContainerNumbers, McpNumbers, ToolSettings
 from trt_responses.errors import StartupError
 from trt_responses.prepare.memory import memory
-from trt_responses.settings import PREFIX
+from trt_responses.settings import PREFIX, hidden
 from trt_responses.settings.values import MIB
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def mcp_servers(settings: Settings) -> tuple[dict[str, Server], list[Place]]:
         try:
             places.append(place_of(url))
         except ValueError as error:
-            raise StartupError(f"{PREFIX}MCP_URLS: '{url}': {error}.") from None
+            raise StartupError(f"{PREFIX}MCP_URLS: '{hidden(url)}': {error}.") from None
     return servers, places
 
 

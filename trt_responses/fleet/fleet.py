@@ -176,14 +176,15 @@ class Fleet:
             raise StartupError(self._fault)
 
     def _stop(self, number: signal.Signals) -> None:
-        """Drain each front end; a second signal hurries them."""
+        """Drain each front end; a second signal hurries them. One that still loads its modules
+        would print a traceback at SIGINT."""
         self._signal = number
         self._stopping.set()
         if self._versions is not None:
             self._versions.drain()
-        for process in self._running.values():
+        for name, process in self._running.items():
             with suppress(ProcessLookupError):  # it has just ended
-                process.send_signal(number)
+                process.send_signal(number if name in self._ready else signal.SIGTERM)
 
     def _fail(self, fault: str) -> None:
         if self._fault is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from datetime import date
 from pathlib import Path
@@ -54,11 +55,8 @@ def http_url(value: str) -> str:
 
 def _folder(path: Path) -> Path:
     """A directory, or a path where one can be made."""
-    try:
-        nearest = next(one for one in (path, *path.parents) if one.exists())
-    except OSError as error:
-        raise ValueError(error.strerror) from None
-    if not nearest.is_dir():
+    nearest = next(one for one in (path, *path.parents) if os.path.exists(one))
+    if not os.path.isdir(nearest):
         raise ValueError(f"{nearest} is not a directory")
     return path
 
