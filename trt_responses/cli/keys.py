@@ -139,19 +139,22 @@ def _new(options: argparse.Namespace) -> int:
         raise UsageError(
             f"{name} {str(first['input'])[:64]!r}: use 1 to 64 letters, digits and _ @ . + -."
         ) from None
-    with _changing(path, named) as write:
+
+    def show() -> None:
+        print(f"{key} in {path}; this is the only time that the key is shown:", file=sys.stderr)
+        _show(secret)
+
+    with _changing(path, named, show) as write:
         known = _read(path, named) if path.exists() else ()
         if str(key) in map(str, known):
             raise UsageError(f"{key} exists: pass another --name, or revoke it first.")
         _note(audit, "keys.new", path, [key])
-        print(f"{key} in {path}; this is the only time that the key is shown:", file=sys.stderr)
-        _show(secret)
         write((*known, key))
     return 0
 
 
 def _show(secret: str) -> None:
-    """Print a key before it is stored: a full disk must not leave one that its owner never saw."""
+    """Print a key that is not stored before, so that none is that its owner never saw."""
     try:
         print(secret, flush=True)
         closed = sys.stdout is None
@@ -206,9 +209,11 @@ def _files(options: argparse.Namespace) -> tuple[Path, str, Audit]:
 
 
 @contextmanager
-def _changing(path: Path, named: str) -> Iterator[Callable[[Sequence[Key]], None]]:
+def _changing(
+    path: Path, named: str, before: Callable[[], None] = lambda: None
+) -> Iterator[Callable[[Sequence[Key]], None]]:
     try:
-        with changing(path) as write:
+        with changing(path, before) as write:
             yield write
     except OSError as error:
         raise UsageError(f"{named} {path}: cannot be written ({error.strerror}).") from None

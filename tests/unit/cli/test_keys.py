@@ -138,6 +138,14 @@ def test_a_key_that_cannot_be_shown_is_not_stored(
     assert not path.exists()
 
 
+def test_a_key_that_cannot_be_stored_is_not_shown(path: Path, capsys: Output) -> None:
+    (path.parent / f".keys.json.{os.getpid()}").touch()  # in the way of what would be written
+    assert main(["keys", "new", "ann"]) == 2
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err.count("\n")) == ("", 1)
+    assert "cannot be written" in printed.err
+
+
 def test_a_file_that_is_broken_is_not_written_over(path: Path, capsys: Output) -> None:
     path.write_text("{")
     assert main(["keys", "new", "ann"]) == 2

@@ -103,9 +103,12 @@ def read_file(path: Path) -> tuple[object, tuple[Key, ...]]:
 
 
 @contextmanager
-def changing(path: Path) -> Iterator[Callable[[Sequence[Key]], None]]:
+def changing(
+    path: Path, before: Callable[[], None] = lambda: None
+) -> Iterator[Callable[[Sequence[Key]], None]]:
     """Lock the file's folder against other writers, and give a function that writes other keys.
-    Readers see all of the old file or all of the new one, also where the path is a link."""
+    Readers see all of the old file or all of the new one, also where the path is a link. `before`
+    is called once the new one is on disk; what it raises keeps the old one."""
     target = Path(os.path.realpath(path))
     make_private(target.parent)
     folder = os.open(target.parent, os.O_DIRECTORY)
@@ -113,7 +116,7 @@ def changing(path: Path) -> Iterator[Callable[[Sequence[Key]], None]]:
         fcntl.flock(folder, fcntl.LOCK_EX)
 
         def write(keys: Sequence[Key]) -> None:
-            _replace(target, write_keys(keys))
+            _replace(target, write_keys(keys), before)
             os.fsync(folder)
 
         yield write
@@ -121,7 +124,7 @@ def changing(path: Path) -> Iterator[Callable[[Sequence[Key]], None]]:
         os.close(folder)
 
 
-def _replace(target: Path, text: bytes) -> None:
+def _replace(target: Path, text: bytes, before: Callable[[], None]) -> None:
     """Replace the file and keep its owner and mode, since a server has to read it."""
     fresh = target.with_name(f".{target.name}.{os.getpid()}")
     try:
@@ -134,6 +137,7 @@ def _replace(target: Path, text: bytes) -> None:
             file.write(text)  # all of it: `os.write` may stop early on a disk that is nearly full
             file.flush()
             os.fsync(file.fileno())
+        before()
         fresh.replace(target)
     except BaseException:
         fresh.unlink(missing_ok=True)
