@@ -114,6 +114,7 @@ WRONG: tuple[tuple[str, str, str], ...] = (
     ("", "serve --record=http://h:80a", "--record http://h:80a: expected a URL"),
     ("", "serve --record=http://[::1", "--record http://[::1: expected a URL"),
     ("", "cassette absent.jsonl --script", "The cassette absent.jsonl cannot be read"),
+    ("", "prove demo --only=lora --report=file.txt", "--report file.txt: not a directory"),
     ("", "drain", f"{PREFIX}ADMIN_KEY"),
     ("ADMIN_KEY=k", "drain --port=http", "--port: expected a whole number"),
     ("", f"doctor --engine=absent {ENGINES}", UNKNOWN),
