@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2 if isinstance(error, UsageError) else 1
     except KeyboardInterrupt:
         return 130
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         sys.stdout = None  # else the exit writes to it again
         if isinstance(error, BrokenPipeError):  # such as `| head`, which closes its input early
             return 141
