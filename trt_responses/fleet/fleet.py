@@ -35,7 +35,7 @@ from trt_responses.fleet.front_end import ENGINE_LOST
 from trt_responses.fleet.settings import FleetSettings, silence_s
 from trt_responses.fleet.versions import FleetVersions, OwnEngine
 from trt_responses.logs import log_to_stderr
-from trt_responses.serve.server import bound, lasting
+from trt_responses.serve.server import bound, lasting, say
 from trt_responses.setup.engine import selected
 from trt_responses.systemd import Notifier
 
@@ -325,4 +325,4 @@ class Fleet:
         self._failures[number] = 0
         if not was_up and len(self._ready) == FleetSettings.of(self._settings).frontends:
             self._notifier.tell("READY=1", f"{len(self._ready)} front ends are ready")
-            print(hello, end="", flush=True)
+            say(hello.rstrip())
