@@ -13,6 +13,7 @@ import sys
 import time
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -139,12 +140,7 @@ def _new(options: argparse.Namespace) -> int:
         raise UsageError(
             f"{name} {str(first['input'])[:64]!r}: use 1 to 64 letters, digits and _ @ . + -."
         ) from None
-
-    def show() -> None:
-        print(f"{key} in {path}; this is the only time that the key is shown:", file=sys.stderr)
-        _show(secret)
-
-    with _changing(path, named, show) as write:
+    with _changing(path, named, partial(_show, f"{key} in {path}", secret)) as write:
         known = _read(path, named) if path.exists() else ()
         if str(key) in map(str, known):
             raise UsageError(f"{key} exists: pass another --name, or revoke it first.")
@@ -153,8 +149,9 @@ def _new(options: argparse.Namespace) -> int:
     return 0
 
 
-def _show(secret: str) -> None:
+def _show(name: str, secret: str) -> None:
     """Print a key that is not stored before, so that none is that its owner never saw."""
+    print(f"{name}; this is the only time that the key is shown:", file=sys.stderr)
     try:
         print(secret, flush=True)
         closed = sys.stdout is None
