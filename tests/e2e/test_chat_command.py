@@ -189,6 +189,8 @@ def test_commands_change_the_next_request_and_say_what_is_wrong(tmp_path: Path) 
             for line, told in (
                 ("/effort enormous", "is not an effort"),
                 ("/schema /no/such/file", "No such file"),
+                ("/schema ~nobody-here/file", "No such file"),
+                ("/save ~nobody-here/file", "No such file"),
                 ("/nonsense", "Unknown command /nonsense"),
                 ("/explain", "There is no response yet"),
                 ("/temperature hot", "is not a number"),

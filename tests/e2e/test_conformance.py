@@ -6,6 +6,7 @@ import asyncio
 import json
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -159,6 +160,18 @@ def test_a_server_of_something_else_fails_by_name_and_not_by_a_traceback(
     assert "✗ responses.object: " in capsys.readouterr().out
     report = json.loads((tmp_path / "conformance.json").read_text("utf-8"))
     assert not report["summary"].get("passed", 0) > 12
+
+
+def test_a_mock_ends_at_ctrl_c_without_a_traceback() -> None:
+    typed = (sys.executable, "-m", "trt_responses", "mock", "trtllm-grpc")
+    with subprocess.Popen(typed, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as mock:
+        try:
+            assert mock.stdout is not None
+            assert "127.0.0.1" in mock.stdout.readline()
+            mock.send_signal(signal.SIGINT)
+            assert (mock.communicate()[1], mock.returncode) == ("", 130)
+        finally:
+            mock.kill()
 
 
 def test_a_stream_that_never_ends_is_left() -> None:

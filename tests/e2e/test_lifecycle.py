@@ -19,6 +19,7 @@ from tests.support import lawful
 from tests.support.asgi import events_of, until
 from tests.support.raw_http import Wire
 from tests.support.scripted.engine import ScriptedEngine
+from tests.support.serve_command import Command
 from tests.support.served import ANSWER, SETTINGS, STALLED, script
 from tests.support.serving import Address, child, our_server
 from trt_responses.app import create_app
@@ -221,6 +222,20 @@ def test_two_servers_stand_side_by_side(small_engines_dir: Path) -> None:
 
 
 @embedded
+@pytest.mark.parametrize("front_ends", ["1", "2"])
+def test_a_server_whose_first_line_cannot_be_written_serves(
+    tmp_path: Path, front_ends: str
+) -> None:
+    """Its output goes to a disk that is full, or to a pipe that is closed."""
+    store = {"TRT_RESPONSES_STORE": "sqlite:///history.db"}
+    typed = ("--script", "auto", "--frontends", front_ends)
+    with Command(tmp_path, *typed, env=store, output="/dev/full") as server:
+        server.until_ready()
+        server.answer()
+        server.until_printed("cannot write to standard output: No space left on device")
+        assert "restarting" not in server.printed
+
+
 def test_a_server_that_is_killed_leaves_no_engine_behind(small_engines_dir: Path) -> None:
     """Budget: 5 s."""
 

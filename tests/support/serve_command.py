@@ -33,7 +33,9 @@ class Command:
         *typed: str,
         env: Mapping[str, str] | None = None,
         largest_bytes: int | None = None,
+        output: str | None = None,
     ) -> None:
+        """`output` is another file for standard output alone."""
         self._log = place / "printed"
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -50,12 +52,12 @@ class Command:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (largest_bytes, largest_bytes))
 
         port = ("--port", self.url.rpartition(":")[2])
-        with self._log.open("w") as log:
+        with self._log.open("w") as log, open(output or os.devnull, "w") as other:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "trt_responses", "serve", *typed, *port],
                 cwd=place,
                 env=kept | own | dict(env or {}),
-                stdout=log,
+                stdout=other if output else log,
                 stderr=log,
                 preexec_fn=limited,
             )

@@ -18,13 +18,16 @@ from trt_responses.errors import StartupError
 from trt_responses.features.cors.settings import CorsSettings
 from trt_responses.features.limits.settings import KeySettings
 from trt_responses.fleet.settings import silence_s
-from trt_responses.settings import PREFIX, Settings, variables, whole
+from trt_responses.settings import PREFIX, Settings, secrets, variables, whole
 from trt_responses.settings.core import CoreSettings
 from trt_responses.settings.groups import check_apart, gone, listed, settable
 from trt_responses.settings.values import Seconds, SettingGroup
 from trt_responses.stores.whole import says_nothing
 
 FIXED = [name for name in whole().model_fields if name not in variables()]
+URLS = ("SEARCH_URL", "WEBHOOK_URL", "OTLP_ENDPOINT")
+FOLDERS = ("DATA_DIR", "ENGINES_DIR", "FILES")
+HEADER_KEYS = ("ADMIN_KEY", "METRICS_KEY", "SEARCH_KEY")
 SECONDS = [name.upper() for name in variables() if name.endswith("_s")]
 
 
@@ -82,12 +85,24 @@ def test_what_is_given_comes_before_the_environment_and_none_gives_nothing() -> 
         *[("MODEL", "a\nb"), ("MODEL", "\udcff"), ("IDENTITY", "one\r\ntwo")],
         *[("ALLOWED_HOSTS", value) for value in ("https://a.example", "a.example:80", "::1")],
         *[("ALLOWED_ORIGINS", value) for value in ("a.example", "https://a.example/", "https://")],
+        *[("ALLOWED_ORIGINS", value) for value in ("http://h:80a", "http://[::1")],
+        *[(name, value) for name in URLS for value in ("h", "ftp://h", "http://", "http://h:80a")],
+        *[(name, value) for name in URLS for value in ("http://h:80800", "http://[::1", "//h")],
+        *[(name, value) for name in URLS for value in ("http://h/ b", "http://h\n", "//\udcff")],
+        *[("PRIVATE_NETWORKS", value) for value in ("h", "10.0.0.1/8", "10.0.0.0/8,10.0.0.0/99")],
+        *[(name, value) for name in FOLDERS for value in ("/dev/null", "/dev/null/x")],
+        *[(name, value) for name in HEADER_KEYS for value in ("ké", "k\r", "\udcff")],
+        *[("API_KEYS", "ann:k\x01y"), ("WEBHOOK_SECRET", "k\udcff"), ("MODEL_ALIASES", "a,b\nc")],
+        *[("SEARCH_URL", f"http://me:key@h:{'9' * 5000}"), ("PORT", "9" * 5000)],
     ],
 )
 def test_a_value_that_will_not_parse_stops_the_start_with_its_name(name: str, value: str) -> None:
     with pytest.raises(StartupError, match=f"^{PREFIX}{name}: ") as caught:
         Settings.from_environment({PREFIX + name: value})
     assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 350
+    assert name.lower() not in secrets() or value not in str(caught.value)
+    assert "me:key" not in str(caught.value)
 
 
 def test_an_unknown_name_is_refused_in_code() -> None:
@@ -169,6 +184,7 @@ def test_a_store_s_place_is_read_from_its_url(url: str | None, place: tuple[str,
         "sqlite:///a?sync=off",
         *("redis://h:secret", "redis://h:0", "redis://h:70000", "redis://h/secret", "redis://h/-1"),
         *("redis://h?secret=1", "redis://h?db=secret", "unix://", "redis://[h", "redis:///1"),
+        *("postgresql://[::1/x", "postgresql://\udcff/x", "redis://\udcff"),
     ],
 )
 def test_a_store_that_is_nowhere_stops_the_start_with_a_reason(url: str) -> None:
@@ -176,6 +192,7 @@ def test_a_store_that_is_nowhere_stops_the_start_with_a_reason(url: str) -> None
         store_of(Settings(store=url), says_nothing)
     assert len(str(caught.value)) > len(f"{PREFIX}STORE: .")
     assert "\n" not in str(caught.value)
+    assert "[" not in url or "the port" not in str(caught.value)
 
 
 def test_memory_of_an_interpreter_is_a_share_of_half_the_machine_or_1_gib(tmp_path: Path) -> None:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_network
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from trt_responses.settings.values import (
     MIB,
     YEAR_S,
     FixedGroup,
+    HeaderKey,
     Positive,
     Seconds,
-    SecretText,
     SettingGroup,
     Words,
+    http_url,
 )
 
 
@@ -90,6 +92,16 @@ class EngineSettings(SettingGroup):
     )
 
 
+def _networks(values: tuple[str, ...]) -> tuple[str, ...]:
+    for value in values:
+        ip_network(value)  # raises a `ValueError` with the reason
+    return values
+
+
+def _search(value: str) -> str:
+    return value if value == "brave" else http_url(value)
+
+
 class ToolSettings(SettingGroup):
     """Tools that the server runs."""
 
@@ -116,17 +128,17 @@ class ToolSettings(SettingGroup):
         "off",
         description="Run `web_search` here: boxed (pages are parsed in a sandbox), or unboxed.",
     )
-    private_networks: Words = Field(
+    private_networks: Annotated[Words, AfterValidator(_networks)] = Field(
         (),
         description="Private networks, such as `10.1.0.0/16`, that tools may reach; others are "
         "refused.",
     )
-    search_url: str | None = Field(
+    search_url: Annotated[str, AfterValidator(_search)] | None = Field(
         None,
         description="Search service of the browser: URL of a SearXNG server, such as "
         "http://localhost:8080, or `brave`.",
     )
-    search_key: SecretText = Field(
+    search_key: HeaderKey = Field(
         None,
         repr=False,
         description="Key of the search service; Brave requires one, SearXNG takes a bearer token.",

@@ -42,6 +42,10 @@ def place_of(url: str) -> StorePlace:
         if option not in ("", "synchronous=normal", "synchronous=full"):
             raise ValueError(f"expected ?synchronous=full behind the path, got {option!r:.60}")
         return StorePlace("sqlite", path, "full" if option.endswith("full") else "normal")
+    try:
+        urlsplit(url).netloc.encode()
+    except ValueError:  # its own words may repeat a password
+        raise ValueError("the address of the server is malformed") from None
     if kind in ("redis", "rediss", "unix"):
         if why := _redis_fault(url):
             raise ValueError(why)

@@ -13,7 +13,7 @@ from trt_responses.backends.installed import maker, needed
 from trt_responses.backends.settings import ContainerNumbers, McpNumbers, ToolSettings
 from trt_responses.errors import StartupError
 from trt_responses.prepare.memory import memory
-from trt_responses.settings import PREFIX
+from trt_responses.settings import PREFIX, hidden
 from trt_responses.settings.values import MIB
 
 if TYPE_CHECKING:
@@ -89,17 +89,12 @@ def search_service(settings: Settings) -> tuple[str, str]:
         if not chosen.search_key:
             raise StartupError(f"{PREFIX}SEARCH_KEY is not set: Brave needs a key.")
         return "brave", BRAVE
-    if not url.startswith(("http://", "https://")):
-        raise StartupError(f"{PREFIX}SEARCH_URL: expected http://…, https://… or brave.")
     return "searxng", url
 
 
 def private_networks(settings: Settings) -> tuple[Network, ...]:
     """The networks that tools may reach for a model or a client, besides public addresses."""
-    try:
-        return tuple(map(ip_network, ToolSettings.of(settings).private_networks))
-    except ValueError as fault:
-        raise StartupError(f"{PREFIX}PRIVATE_NETWORKS: {fault}.") from None
+    return tuple(map(ip_network, ToolSettings.of(settings).private_networks))
 
 
 def mcp_tool(settings: Settings) -> McpTool:
@@ -133,7 +128,7 @@ def mcp_servers(settings: Settings) -> tuple[dict[str, Server], list[Place]]:
         try:
             places.append(place_of(url))
         except ValueError as error:
-            raise StartupError(f"{PREFIX}MCP_URLS: '{url}': {error}.") from None
+            raise StartupError(f"{PREFIX}MCP_URLS: '{hidden(url)}': {error}.") from None
     return servers, places
 
 

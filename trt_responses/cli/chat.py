@@ -6,6 +6,7 @@ Ctrl-C stops an answer, and leaves at the second time; Ctrl-D leaves. Piped inpu
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import sys
 from contextlib import ExitStack, closing
@@ -97,7 +98,7 @@ def _chat(options: argparse.Namespace) -> int:
         raise UsageError("No question: standard input is empty. Pass a question as an argument.")
     if options.serve is not None and options.url:
         raise UsageError("--serve and --url both name a server; give one of them.")
-    terminal = Terminal(sys.stdout, sys.stderr, quiet=options.quiet or alone)
+    terminal = Terminal(sys.stdout or sys.stderr, sys.stderr, quiet=options.quiet or alone)
     with ExitStack() as stack:
         if options.serve is not None:
             try:
@@ -338,7 +339,7 @@ class Chat:
             raise ValueError("/save needs a file: /save FILE")
         chat = self._conversation
         text = chat.as_json() if path.endswith(".json") else chat.as_markdown()
-        Path(path).expanduser().write_text(text, "utf-8")
+        Path(os.path.expanduser(path)).write_text(text, "utf-8")
         self._terminal.note(f"saved {path}")
 
     def _load(self, path: str) -> None:
@@ -370,6 +371,6 @@ def _json_of(path: str) -> Any:
         return None
     name = shlex.split(path)[0]
     try:
-        return json.loads(Path(name).expanduser().read_text("utf-8"))
+        return json.loads(Path(os.path.expanduser(name)).read_text("utf-8"))
     except ValueError as error:
         raise ValueError(f"{name} is not valid JSON: {error}.") from None

@@ -101,7 +101,7 @@ class Server:
             return urllib.request.urlopen(request)
         except urllib.error.HTTPError as error:
             raise ServerFault(_message(error)) from None
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, UnicodeError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", error)
             raise NoAnswer(f"{self.base_url} does not answer: {why(reason)}.") from None
 

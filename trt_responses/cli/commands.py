@@ -9,7 +9,6 @@ import argparse
 import textwrap
 from typing import TYPE_CHECKING, Any
 
-from trt_responses.errors import UsageError
 from trt_responses.settings import Settings
 
 if TYPE_CHECKING:
@@ -111,11 +110,7 @@ RUNNING_SERVER = add_settings(argparse.ArgumentParser(add_help=False), "host", "
 def settings_of(options: argparse.Namespace, *names: str) -> Settings:
     """The settings of the environment; for these names, options come before them."""
     given = {name: getattr(options, name) for name in names}
-    settings = Settings.from_environment(flags={name: flag(name) for name in names}, **given)
-    if settings.engines_dir.exists() and not settings.engines_dir.is_dir():
-        name = settings.option("engines_dir")
-        raise UsageError(f"{name} {settings.engines_dir}: not a directory.")
-    return settings
+    return Settings.from_environment(flags={name: flag(name) for name in names}, **given)
 
 
 def engines_dir_of(options: argparse.Namespace) -> Path:

@@ -77,7 +77,7 @@ def reply_of(
             server.request(method, path, body, headers)
             reply = server.getresponse()
             return reply.status, reply.read()
-    except (OSError, http.client.HTTPException) as error:
+    except (OSError, UnicodeError, http.client.HTTPException) as error:
         place = f"{settings.host}:{settings.port}"
         raise StartupError(f"No server answers at {place}: {why(error)}.") from None
 

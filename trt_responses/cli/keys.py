@@ -13,6 +13,7 @@ import sys
 import time
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -139,15 +140,25 @@ def _new(options: argparse.Namespace) -> int:
         raise UsageError(
             f"{name} {str(first['input'])[:64]!r}: use 1 to 64 letters, digits and _ @ . + -."
         ) from None
-    with _changing(path, named) as write:
+    with _changing(path, named, partial(_show, f"{key} in {path}", secret)) as write:
         known = _read(path, named) if path.exists() else ()
         if str(key) in map(str, known):
             raise UsageError(f"{key} exists: pass another --name, or revoke it first.")
         _note(audit, "keys.new", path, [key])
         write((*known, key))
-    print(f"{key} in {path}; this is the only time that the key is shown:", file=sys.stderr)
-    print(secret)
     return 0
+
+
+def _show(name: str, secret: str) -> None:
+    """Print a key that is not stored before, so that none is that its owner never saw."""
+    print(f"{name}; this is the only time that the key is shown:", file=sys.stderr)
+    try:
+        print(secret, flush=True)
+        closed = sys.stdout is None
+    except OSError:
+        sys.stdout, closed = None, True  # else the exit writes to it again
+    if closed:
+        raise StartupError("The key could not be written to standard output, and is not stored.")
 
 
 def _list(options: argparse.Namespace) -> int:
@@ -195,9 +206,11 @@ def _files(options: argparse.Namespace) -> tuple[Path, str, Audit]:
 
 
 @contextmanager
-def _changing(path: Path, named: str) -> Iterator[Callable[[Sequence[Key]], None]]:
+def _changing(
+    path: Path, named: str, before: Callable[[], None] = lambda: None
+) -> Iterator[Callable[[Sequence[Key]], None]]:
     try:
-        with changing(path) as write:
+        with changing(path, before) as write:
             yield write
     except OSError as error:
         raise UsageError(f"{named} {path}: cannot be written ({error.strerror}).") from None

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
+import os
 import sys
 from collections.abc import Sequence
 
@@ -45,17 +47,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit status: 0, 1 for a failure at work, 2 for wrong use, or
     the command's own. An error is printed in one sentence."""
     given = sys.argv[1:] if arguments is None else arguments
+    # In place of a stream that is closed, as by `<&-`
+    sys.stdin = sys.stdin or open(os.devnull)  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal may not know a sign
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        options = parser_of(given[0] if given else "").parse_args(given)
-        status: int = options.run(options)
+        try:
+            options = parser_of(given[0] if given else "").parse_args(given)
+            status: int = options.run(options)
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()
     except StartupError as error:
         print(f"trt-responses: {error}", file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # such as `| head`, which closes its input early
-        sys.stdout = None
-        return 141
+    except (OSError, UnicodeError) as error:
+        sys.stdout = None  # else the exit writes to it again
+        if isinstance(error, BrokenPipeError):  # such as `| head`, which closes its input early
+            return 141
+        print(f"trt-responses: {error}", file=sys.stderr)
+        return 1
     return status
 
 

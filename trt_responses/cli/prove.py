@@ -55,12 +55,15 @@ def _prove(options: argparse.Namespace) -> int:
     settings = settings_of(options, "engines_dir")
     wish = _wish(options, settings)
     steps, say = chosen(options.only), partial(print, flush=True)
-    with suppress(OSError):  # the doctor says why
-        settings.engines_dir.mkdir(parents=True, exist_ok=True)
+    for folder in (settings.engines_dir, options.report):
+        with suppress(OSError):  # the doctor says why
+            folder.mkdir(parents=True, exist_ok=True)
+    if not (options.report.is_dir() and os.access(options.report, os.W_OK)):  # before hours of work
+        raise UsageError(f"--report {options.report}: not a directory that can be written.")
     # Large files are linked, which takes one disk.
     beside = settings.engines_dir if os.access(settings.engines_dir, os.W_OK) else None
-    with tempfile.TemporaryDirectory(prefix=".prove-", dir=beside) as folder:
-        bench = Bench(wish, settings, Path(folder).absolute())
+    with tempfile.TemporaryDirectory(prefix=".prove-", dir=beside) as place:
+        bench = Bench(wish, settings, Path(place).absolute())
         for line in announced(steps, bench):
             say(line)
         report = document(bench, run(steps, bench, say))

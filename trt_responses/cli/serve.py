@@ -152,7 +152,10 @@ def _prepared(settings: Settings, shown: str, *, move: bool) -> Settings:
     elif elsewhere.kind == "several":
         with needed(SEVERAL):
             from trt_responses.features.several.spec import entries_of, spelled
-        entries = entries_of(elsewhere.place)
+        try:
+            entries = entries_of(elsewhere.place)
+        except UsageError as error:
+            raise UsageError(f"{shown or settings.option('engine')}: {error}") from None
         places = {
             place: _prepared(settings.model_copy(update={"engine": place}), shown, move=move)
             for _, place in entries

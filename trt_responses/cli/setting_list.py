@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import textwrap
 from collections.abc import Iterator, Mapping
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from trt_responses.settings import PREFIX, Settings, secrets, whole
+from trt_responses.settings import PREFIX, Settings, hidden, secrets, whole
 from trt_responses.settings.groups import settable
-
-USER_INFO = re.compile(r"(?<=://).+@")
-"""A password may have any sign, `@` and `/` too, also where nothing could use such a URL."""
 
 
 def groups() -> Iterator[tuple[str, list[str]]]:
@@ -60,7 +56,7 @@ def _safe(name: str, value: Any) -> str:
     if name in secrets():
         return "(set, and not shown)" if value else ""
     parts = value if isinstance(value, tuple) else (value,)
-    return ",".join(USER_INFO.sub("…@", _shown(part)) for part in parts)
+    return ",".join(hidden(_shown(part)) for part in parts)
 
 
 def _shown(value: Any) -> str:

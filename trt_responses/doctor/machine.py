@@ -138,8 +138,7 @@ def writable_checks(
     for name, value in settings:
         if not isinstance(value, Path):
             continue
-        place = nearest(value)
-        writable = allowed(place) and (place.is_dir() or not name.endswith("_dir"))
+        writable = allowed(nearest(value))
         yield Check(
             name.replace("_", " "),
             "ok" if writable else "fault",

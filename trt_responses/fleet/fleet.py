@@ -35,7 +35,7 @@ from trt_responses.fleet.front_end import ENGINE_LOST
 from trt_responses.fleet.settings import FleetSettings, silence_s
 from trt_responses.fleet.versions import FleetVersions, OwnEngine
 from trt_responses.logs import log_to_stderr
-from trt_responses.serve.server import bound, lasting
+from trt_responses.serve.server import bound, lasting, say
 from trt_responses.setup.engine import selected
 from trt_responses.systemd import Notifier
 
@@ -176,14 +176,15 @@ class Fleet:
             raise StartupError(self._fault)
 
     def _stop(self, number: signal.Signals) -> None:
-        """Drain each front end; a second signal hurries them."""
+        """Drain each front end; a second signal hurries them. One that still loads its modules
+        would print a traceback at SIGINT."""
         self._signal = number
         self._stopping.set()
         if self._versions is not None:
             self._versions.drain()
-        for process in self._running.values():
+        for name, process in self._running.items():
             with suppress(ProcessLookupError):  # it has just ended
-                process.send_signal(number)
+                process.send_signal(number if name in self._ready else signal.SIGTERM)
 
     def _fail(self, fault: str) -> None:
         if self._fault is None:
@@ -324,4 +325,4 @@ class Fleet:
         self._failures[number] = 0
         if not was_up and len(self._ready) == FleetSettings.of(self._settings).frontends:
             self._notifier.tell("READY=1", f"{len(self._ready)} front ends are ready")
-            print(hello, end="", flush=True)
+            say(hello.rstrip())

@@ -46,7 +46,6 @@ def main() -> int:
     """The program of one front end."""
     first = json.loads(sys.stdin.readline())
     die_with(first["parent"], signal.SIGTERM)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     settings = Settings(**first["settings"])
     folder, number = Path(first["folder"]), first["number"]
     following = Following(folder, number, settings, first["name"])
@@ -60,6 +59,7 @@ def main() -> int:
     if first["engine"]:
         given = given._replace(new_acts=following.over)
     try:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
         with bound(settings, shared=True) as address:
             app = create_app(settings, engine_of=engine_of, given=given)
             join(app, Siblings(folder, number, count, app.state.server.of(Metrics)))

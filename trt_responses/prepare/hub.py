@@ -68,7 +68,7 @@ NO_WISHES = Wishes()
 def hub_id(text: str) -> HubId | None:
     """A model's id in the text that a user typed; None for an existing path or no valid id."""
     found = HUB_ID.fullmatch(HUB_PLACE.sub("", text, count=1))
-    if found is None or Path(text).exists():
+    if found is None or os.path.exists(text):
         return None
     return HubId(found[1], found[2] or found[3], found[4] or "main")
 
@@ -76,7 +76,7 @@ def hub_id(text: str) -> HubId | None:
 def checkpoint_at(text: str, say: Callable[[str], object]) -> Path:
     """The path that a user typed, or the path of the hub's model. Downloads a missing model."""
     wanted = hub_id(text)
-    return Path(text).expanduser() if wanted is None else fetched(wanted, say)
+    return Path(os.path.expanduser(text)) if wanted is None else fetched(wanted, say)
 
 
 def fetched(wanted: HubId, say: Callable[[str], object], wishes: Wishes = NO_WISHES) -> Path:
@@ -89,7 +89,7 @@ def cache_directory() -> Path:
     home = os.environ.get("HF_HOME") or Path(
         os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface"
     )
-    return Path(os.environ.get("HF_HUB_CACHE") or Path(home, "hub")).expanduser()
+    return Path(os.path.expanduser(os.environ.get("HF_HUB_CACHE") or Path(home, "hub")))
 
 
 def cached(wanted: HubId) -> Path | None:

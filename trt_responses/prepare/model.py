@@ -9,6 +9,7 @@ Reads names, cards and remembered digests; prepares nothing.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,8 +37,8 @@ def meaning(text: str, engines_dir: Path) -> str | Path | HubId:
     is_name = bool(plain and shelf.NAME.fullmatch(name))
     if is_name and _is_prepared(engines_dir, name):
         return text
-    path = Path(text).expanduser()
-    if text and path.exists():
+    path = Path(os.path.expanduser(text))
+    if text and os.path.exists(path):  # also of a name that is too long for any file
         return _engine_at(path, engines_dir) or _checkpoint_at(path)
     if not text.startswith(PATH_BEGINS) and (wanted := hub_id(text)) is not None:
         return wanted
@@ -98,9 +99,10 @@ def _is_from(home: Path, card: Card, source: Path | HubId) -> bool:
     files = {file.name: file.sha256 for file in card.source.files}
     if isinstance(source, HubId):
         return _is_of_hub(home, files, source)
-    if source.name not in files and not source.is_dir():
+    is_folder = os.path.isdir(source)
+    if source.name not in files and not is_folder:
         return False
-    folder = source if source.is_dir() else source.parent
+    folder = source if is_folder else source.parent
     return all(digest in known_digests(home, folder / name) for name, digest in files.items())
 
 

@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from trt_responses.engine import Engine
-from trt_responses.errors import StartupError
 from trt_responses.files import reason
 from trt_responses.frozen import dataclass
 from trt_responses.prepare.checkpoint.open import WeightSource
@@ -231,10 +230,10 @@ class _Run:
             is_new = not directory.exists()
             try:
                 card = self._finished(directory, source, card)
-            except (OSError, StartupError) as error:
+            except BaseException as error:  # Ctrl-C too
                 if is_new and not (directory / FINISHED).exists():  # no work to continue
                     shutil.rmtree(directory, ignore_errors=True)
-                if isinstance(error, StartupError):
+                if not isinstance(error, OSError):
                     raise
                 raise PrepareError(
                     f"{directory}: writing stopped ({reason(error)}); make room or choose another "

@@ -15,6 +15,7 @@ import os
 import shlex
 import signal
 import socket
+import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -117,7 +118,7 @@ class Server(uvicorn.Server):
                     await self._listen(sockets)
                 base = self._base()
                 self._tell("READY=1", f"ready at {base}")
-                print(_hello(self._app, base), flush=True)
+                say(_hello(self._app, base))
             await self._ending.wait()
 
     def _base(self) -> str:
@@ -184,6 +185,16 @@ class Server(uvicorn.Server):
         await asyncio.wait((self._life,))
         if not self._life.cancelled():
             self.fault = self._life.exception()
+
+
+def say(line: str) -> None:
+    """Print a line. A server continues where that fails, such as on a full disk, or behind a pipe
+    that is closed after the first line."""
+    try:
+        print(line, flush=True)
+    except OSError as error:
+        sys.stdout = None  # else the exit writes to it again
+        logger.warning("cannot write to standard output: %s", error.strerror)
 
 
 def freeze_heap() -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from functools import cache
@@ -76,7 +77,8 @@ class Settings(Fixed, CoreSettings):
             first = error.errors(include_url=False)[0]
             field = str(first["loc"][0])
             name = named.get(field, variable(field))
-            raise UsageError(f"{name}: {_reason(first)} (got {first['input']!r}).") from None
+            got = "" if field in secrets() else f" (got {hidden(repr(first['input'])):.100})"
+            raise UsageError(f"{name}: {_reason(first)}{got}.") from None
         settings._flags = named
         return settings
 
@@ -92,6 +94,7 @@ class Settings(Fixed, CoreSettings):
 EXPECTED = {
     "int_parsing": "expected a whole number",
     "int_from_float": "expected a whole number",
+    "int_parsing_size": "expected a whole number",
     "float_parsing": "expected a number",
     "finite_number": "expected a finite number",
     "bool_parsing": "expected 0 or 1",
@@ -108,6 +111,12 @@ def _reason(error: ErrorDetails) -> str:
     if (text := EXPECTED.get(error["type"])) is not None:
         return text.format(**error.get("ctx", {}))
     return error["msg"].removeprefix("Value error, ")
+
+
+def hidden(text: str) -> str:
+    """The text without the user and the password of a URL. A password may have any sign, `@` and
+    `/` too, also where nothing could use such a URL."""
+    return re.sub(r"(?<=://).+@", "…@", text)
 
 
 def variable(name: str) -> str:

@@ -11,6 +11,7 @@ from trt_responses.settings.values import (
     MIB,
     YEAR_S,
     FixedGroup,
+    Folder,
     Positive,
     Seconds,
     SettingGroup,
@@ -34,7 +35,7 @@ class CoreSettings(SettingGroup):
         "`trt-responses export triton`), or that of an installed package, as NAME://PLACE. "
         "Several: several://NAME=ENGINE,NAME=ENGINE.",
     )
-    engines_dir: Path = Field(Path("engines"), description="Directory of prepared engines.")
+    engines_dir: Folder = Field(Path("engines"), description="Directory of prepared engines.")
     model: Words = Field(
         (),
         description="Model names for clients, the first in answers (default: the engine's name);"
@@ -67,7 +68,7 @@ class CoreSettings(SettingGroup):
         "sqlite:///path?synchronous=full survives a power cut. An installed package's store is "
         "NAME://PLACE.",
     )
-    data_dir: Path = Field(
+    data_dir: Folder = Field(
         Path("data"), description="Directory of the default history file and the sealing key."
     )
     stall_s: Seconds = Field(

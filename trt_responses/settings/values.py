@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 from datetime import date
+from pathlib import Path
 from typing import Annotated, Any, Self
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -27,6 +30,37 @@ def _text(value: str) -> str:
     return value
 
 
+def _sendable(value: str) -> str:
+    if not (value.isascii() and value.isprintable()):
+        raise ValueError("it has a character that no header can have: see its line's end")
+    return value
+
+
+def is_url(value: str) -> bool:
+    """Whether a URL has a host, and a port that can be one, and no blank or control character."""
+    try:
+        parts = urlsplit(value)
+        usable = bool(parts.hostname) and parts.port != 0
+    except ValueError:  # such as a port that is no number
+        return False
+    return usable and not re.search(r"[\s\x00-\x1f\x7f\ud800-\udfff]", value)
+
+
+def http_url(value: str) -> str:
+    """A URL with http or https."""
+    if not (is_url(value) and urlsplit(value).scheme in ("http", "https")):
+        raise ValueError("expected a URL such as https://host:port/path")
+    return value
+
+
+def _folder(path: Path) -> Path:
+    """A directory, or a path where one can be made."""
+    nearest = next(one for one in (path, *path.parents) if os.path.exists(one))
+    if not os.path.isdir(nearest):
+        raise ValueError(f"{nearest} is not a directory")
+    return path
+
+
 def day(value: str) -> str:
     """A date as the system message has it, such as 2026-01-31."""
     if date.fromisoformat(value).isoformat() != value:
@@ -47,11 +81,15 @@ def hosts(values: tuple[str, ...]) -> tuple[str, ...]:
 
 Text = Annotated[str, AfterValidator(_text)]
 Words = Annotated[tuple[Text, ...], BeforeValidator(_words)]
+Url = Annotated[str, AfterValidator(http_url)]
+Folder = Annotated[Path, AfterValidator(_folder)]
 Positive = Annotated[int, Field(ge=1, le=LARGEST)]
 Seconds = Annotated[float, Field(ge=0.001, le=YEAR_S, allow_inf_nan=False)]
 SECRET = object()
 """Marks a setting that is neither printed nor given to the engine's process."""
-SecretText = Annotated[str | None, SECRET]
+SecretText = Annotated[Text | None, SECRET]
+HeaderKey = Annotated[Annotated[str, AfterValidator(_sendable)] | None, SECRET]
+"""A secret that is sent in a header."""
 SecretWords = Annotated[Words, SECRET]
 
 

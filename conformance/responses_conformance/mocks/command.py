@@ -61,7 +61,12 @@ def _grpc(options: argparse.Namespace) -> int:
     except ImportError as fault:
         return _wrong(f"{fault}: run pip install grpcio.")
     wire = rpc.TRTLLM if options.engine == "trtllm-grpc" else rpc.SGLANG
-    player = Player.of(options.script, options.record)
+    if not 0 <= options.port < 65536:
+        return _wrong(f"--port {options.port}: expected 0 to 65535.")
+    try:
+        player = Player.of(options.script, options.record)
+    except (OSError, ValueError, KeyError, TypeError) as fault:
+        return _wrong(f"--script {options.script}: no transcripts as JSONL ({fault}).")
     asyncio.run(rpc.serve(wire, player, options.port, options.step))
     return 0
 

@@ -137,6 +137,9 @@ async def started(wire: Wire, player: Player, port: int = 0, step: int = 1) -> t
 
 async def serve(wire: Wire, player: Player, port: int, step: int) -> None:
     """Serve until cancelled; the first line of output says where."""
-    _, port = await started(wire, player, port, step)
-    print(f"{wire.service} on grpc://127.0.0.1:{port}", flush=True)
-    await asyncio.Event().wait()
+    server, port = await started(wire, player, port, step)
+    try:
+        print(f"{wire.service} on grpc://127.0.0.1:{port}", flush=True)
+        await asyncio.Event().wait()
+    finally:
+        await server.stop(None)

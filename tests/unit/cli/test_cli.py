@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
 import socket
+import subprocess
+import sys
+from contextlib import redirect_stdout, suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -38,6 +43,42 @@ def test_the_version_is_the_packages(capsys: Output) -> None:
 def test_help_is_given(arguments: list[str], capsys: Output) -> None:
     assert ends(*arguments) == 0
     assert "usage: trt-responses" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("buffering", [-1, 1])
+@pytest.mark.parametrize("typed", ["completion zsh", "serve --print-settings", "keys --help"])
+def test_an_output_that_cannot_be_written_is_told_in_one_sentence(
+    typed: str, buffering: int, capsys: Output
+) -> None:
+    with (
+        suppress(OSError),  # of its end
+        open("/dev/full", "w", buffering) as full,
+        redirect_stdout(full),
+    ):
+        assert ends(*typed.split()) == 1
+        assert sys.stdout is None, "else the exit of Python would write again"
+    said = capsys.readouterr().err
+    assert re.fullmatch("trt-responses: .*No space left on device\n", said)
+
+
+def test_what_an_output_cannot_encode_is_escaped() -> None:
+    with redirect_stdout(io.TextIOWrapper(io.BytesIO(), "ascii")) as narrow:
+        assert ends("prove", "--help") == 0
+        narrow.seek(0)
+        assert "grpc://host:port/model or triton://\\u2026" in narrow.read()
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "<&- >&- 2>&-"])
+def test_a_chat_needs_no_standard_stream(closed: str) -> None:
+    with socket.socket() as unheard:
+        unheard.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{unheard.getsockname()[1]}"
+        typed = f"exec {sys.executable} -m trt_responses chat --url {url} Hello {closed}"
+        done = subprocess.run(["sh", "-c", typed], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == (
+        "" if "2>" in closed else f"{url} does not answer: Connection refused.\n"
+    )
 
 
 @pytest.mark.parametrize(

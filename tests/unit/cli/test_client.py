@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+from contextlib import redirect_stdout
 from typing import TYPE_CHECKING
 
 import pytest
@@ -70,10 +72,24 @@ def test_a_key_that_no_header_can_have_is_told(
     monkeypatch.setenv("TRT_RESPONSES_ADMIN_KEY", key)
     for arguments in (["explain", "resp_1", "--url=http://127.0.0.1:9"], ["drain"]):
         assert main(arguments) == 2
-        assert "The key has a character" in capsys.readouterr().err
+        assert "has a character that no header can have" in capsys.readouterr().err
 
 
-def test_a_host_that_is_no_name_is_told(capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("typed", "words"),
+    [
+        (["drain", "--host=a b"], "No server answers at a b:8000"),
+        (["drain", "--host=a..b"], "No server answers at a..b:8000"),
+        (["explain", "resp_1", "--url=http://a..b"], "http://a..b does not answer"),
+        (["engine", "unload", "\udcff"], "can't encode character"),
+    ],
+)
+def test_a_name_that_cannot_be_is_told(
+    typed: list[str], words: str, capsys: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TRT_RESPONSES_ADMIN_KEY", "k")
-    assert main(["drain", "--host=a b"]) == 1
-    assert "No server answers at a b:8000" in capsys.readouterr().err
+    with redirect_stdout(sys.stdout):
+        assert main(typed) == 1
+    said = capsys.readouterr().err
+    assert words in said
+    assert said.count("\n") == 1

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from contextlib import redirect_stdout, suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -118,6 +120,30 @@ def test_a_change_that_cannot_be_audited_is_not_made(
     assert said.out == ""
     assert "the keys are unchanged" in said.err
     assert not path.exists()
+
+
+@pytest.mark.parametrize("buffering", [-1, 1])
+@pytest.mark.parametrize("output", ["/dev/full", None])
+def test_a_key_that_cannot_be_shown_is_not_stored(
+    path: Path, output: str | None, buffering: int, capsys: Output
+) -> None:
+    """None: standard output is closed, as by `>&-`."""
+    with (
+        suppress(OSError),
+        open(output or os.devnull, "w", buffering) as file,
+        redirect_stdout(file if output else None),
+    ):
+        assert main(["keys", "new", "ann"]) == 1
+    assert "standard output, and is not stored" in capsys.readouterr().err
+    assert not path.exists()
+
+
+def test_a_key_that_cannot_be_stored_is_not_shown(path: Path, capsys: Output) -> None:
+    (path.parent / f".keys.json.{os.getpid()}").touch()  # in the way of what would be written
+    assert main(["keys", "new", "ann"]) == 2
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err.count("\n")) == ("", 1)
+    assert "cannot be written" in printed.err
 
 
 def test_a_file_that_is_broken_is_not_written_over(path: Path, capsys: Output) -> None:

@@ -10,7 +10,7 @@ import grpc
 import pytest
 from responses_conformance import prompts, table
 from responses_conformance.laws import Read, broken, same
-from responses_conformance.mocks import protobuf, rpc
+from responses_conformance.mocks import command, protobuf, rpc
 from responses_conformance.mocks.play import CALL, RETURN, Player
 from responses_conformance.transcripts import FILE, Law, Transcript, load
 from responses_conformance.transcripts.write import filled
@@ -118,6 +118,23 @@ def test_sglangs_mock_speaks_its_scheduler() -> None:
     assert (protobuf.numbers(complete[1]), complete[2]) == ([1, 2, 3], [b"length"])
     (about,) = asyncio.run(over(rpc.SGLANG, "GetModelInfo", b""))
     assert protobuf.read(about)[10] == [b"gpt_oss"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "words"),
+    [
+        (["trtllm-grpc", "--port=-1"], "--port -1: expected 0 to 65535"),
+        (["trtllm-grpc", "--script=absent"], "--script absent: no transcripts"),
+        (["trtllm-grpc", f"--script={__file__}"], "no transcripts as JSONL"),
+    ],
+)
+def test_a_wrong_option_is_one_sentence(
+    typed: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command.main(typed) == 2
+    said = capsys.readouterr().err
+    assert words in said
+    assert said.count("\n") == 1
 
 
 def test_vllms_mock_speaks_its_engine_core() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,12 +14,19 @@ from tests.support.fake_hub import COMMIT, fake_hub
 from trt_responses.cli.main import main
 from trt_responses.prepare.checkpoint.open import open_checkpoint
 from trt_responses.prepare.faults import PrepareError, WrongInput
-from trt_responses.prepare.hub import HubId, Wishes, cached, checkpoint_at, fetched, hub_id
+from trt_responses.prepare.hub import (
+    HubId,
+    Wishes,
+    cache_directory,
+    cached,
+    checkpoint_at,
+    fetched,
+    hub_id,
+)
 from trt_responses.prepare.llamacpp.qwen3 import check_model_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tests.support.fake_hub import FakeHub
 
@@ -75,6 +83,17 @@ def test_a_path_that_exists_is_a_path(tmp_path: Path, monkeypatch: pytest.Monkey
     assert hub_id("owner/model") is not None
     (tmp_path / "owner" / "model").mkdir(parents=True)
     assert hub_id("owner/model") is None
+
+
+def test_a_user_without_a_home_has_a_cache_where_the_hub_has_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Such as the one of a number alone, in a container. `~x` is a user that the system has not."""
+    for name in ("HF_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HF_HUB_CACHE", "~nobody-here/hub")
+    assert cache_directory() == Path("~nobody-here/hub")
+    assert checkpoint_at("~nobody-here/x.gguf", print) == Path("~nobody-here/x.gguf")
 
 
 @pytest.mark.slow  # 2 s: it waits before it tries again

@@ -55,6 +55,8 @@ FAULTS = (
     ("b.gguf", "'b.gguf' is not an engine name, nor an existing file or directory"),
     ("./owner/model", "nor an existing file or directory"),
     ("~/nothing/here", "nor an existing file or directory"),
+    ("~nobody-here/model", "nor an existing file or directory"),
+    ("x" * 300, "nor an existing file or directory"),
     ("http://host/model", "nor an existing file or directory"),
     ("", "nor an existing file or directory"),
     ("two words", "nor an existing file or directory"),

@@ -21,6 +21,7 @@ from trt_responses.features.cassette.exchanges import (
     parsed,
 )
 from trt_responses.features.cassette.layer import Sent, start
+from trt_responses.settings.values import http_url
 
 if TYPE_CHECKING:
     from starlette.types import Send
@@ -51,12 +52,12 @@ class Upstream:
 
     def __init__(self, url: str) -> None:
         try:
-            parts = urlsplit(url)
-            self._place = parts.hostname or "", parts.port
-        except ValueError:  # such as a port that is no number
-            parts = urlsplit("")
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise UsageError(f"--record {url}: expected a URL such as https://api.openai.com/v1.")
+            parts = urlsplit(http_url(url))
+        except ValueError:
+            raise UsageError(
+                f"--record {url}: expected a URL such as https://api.openai.com/v1."
+            ) from None
+        self._place = parts.hostname or "", parts.port
         secure = parts.scheme == "https"
         self._connection = http.client.HTTPSConnection if secure else http.client.HTTPConnection
         self._prefix = parts.path.rstrip("/").removesuffix("/v1")

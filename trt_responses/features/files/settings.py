@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from pydantic import Field
 
-from trt_responses.settings.values import MIB, Positive, Seconds, SettingGroup
+from trt_responses.settings.values import MIB, Folder, Positive, Seconds, SettingGroup
 
 
 class FileSettings(SettingGroup):
     """Uploaded files."""
 
-    files: Path | None = Field(
+    files: Folder | None = Field(
         None, description="Directory of uploaded files (default: in DATA_DIR)."
     )
     files_bytes: Positive = Field(1024 * MIB, description="Maximum bytes of an owner's files.")

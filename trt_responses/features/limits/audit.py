@@ -5,10 +5,10 @@ Knows names and digests' first digits; knows no key.
 
 from __future__ import annotations
 
+import errno
+import json
 import os
 from typing import TYPE_CHECKING
-
-import orjson
 
 from trt_responses.features.limits.keys import utc_now
 from trt_responses.files import make_private
@@ -28,11 +28,13 @@ class Audit:
 
     def tell(self, act: str, **facts: object) -> None:
         """Append one line. Raises an `OSError` when it cannot be kept."""
-        line = orjson.dumps({"at": utc_now().isoformat(), "act": act, **facts}) + b"\n"
+        # A path may hold bytes that are no UTF-8, which orjson refuses.
+        line = json.dumps({"at": utc_now().isoformat(), "act": act, **facts}).encode() + b"\n"
         make_private(self.path.parent)
         file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
-            os.write(file, line)
+            if os.write(file, line) < len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(file)
         finally:
             os.close(file)

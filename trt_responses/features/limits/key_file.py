@@ -12,6 +12,7 @@ import logging
 import os
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 
 from trt_responses.features.limits.audit import Audit
@@ -49,6 +50,7 @@ class WatchedKeys:
 
     def load(self) -> None:
         """Read the file. Raises a `KeyFault` when it cannot be used."""
+        read_file(self._path)  # a path that names another file by mistake stays as it is
         close_to_others(self._path, keep_group=True)
         self._seen, keys = read_file(self._path)
         self._ring.hold(keys)
@@ -101,17 +103,20 @@ def read_file(path: Path) -> tuple[object, tuple[Key, ...]]:
 
 
 @contextmanager
-def changing(path: Path) -> Iterator[Callable[[Sequence[Key]], None]]:
+def changing(
+    path: Path, before: Callable[[], None] = lambda: None
+) -> Iterator[Callable[[Sequence[Key]], None]]:
     """Lock the file's folder against other writers, and give a function that writes other keys.
-    Readers see all of the old file or all of the new one, also where the path is a link."""
+    Readers see all of the old file or all of the new one, also where the path is a link. `before`
+    is called once the new one is on disk; what it raises keeps the old one."""
     target = Path(os.path.realpath(path))
     make_private(target.parent)
-    folder = os.open(target.parent, os.O_RDONLY)
+    folder = os.open(target.parent, os.O_DIRECTORY)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)
 
         def write(keys: Sequence[Key]) -> None:
-            _replace(target, write_keys(keys))
+            _replace(target, write_keys(keys), before)
             os.fsync(folder)
 
         yield write
@@ -119,21 +124,20 @@ def changing(path: Path) -> Iterator[Callable[[Sequence[Key]], None]]:
         os.close(folder)
 
 
-def _replace(target: Path, text: bytes) -> None:
+def _replace(target: Path, text: bytes, before: Callable[[], None]) -> None:
     """Replace the file and keep its owner and mode, since a server has to read it."""
     fresh = target.with_name(f".{target.name}.{os.getpid()}")
-    file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        try:
+        with open(fresh, "xb", opener=partial(os.open, mode=0o600)) as file:
             if target.exists():
-                old, new = target.stat(), os.fstat(file)
+                old, new = target.stat(), os.fstat(file.fileno())
                 if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid):
-                    os.fchown(file, old.st_uid, old.st_gid)
-                os.fchmod(file, old.st_mode & 0o777)
-            os.write(file, text)
-            os.fsync(file)
-        finally:
-            os.close(file)
+                    os.fchown(file.fileno(), old.st_uid, old.st_gid)
+                os.fchmod(file.fileno(), old.st_mode & 0o777)
+            file.write(text)  # all of it: `os.write` may stop early on a disk that is nearly full
+            file.flush()
+            os.fsync(file.fileno())
+        before()
         fresh.replace(target)
     except BaseException:
         fresh.unlink(missing_ok=True)

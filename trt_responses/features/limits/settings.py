@@ -11,8 +11,8 @@ from trt_responses.settings import PREFIX
 from trt_responses.settings.values import (
     LARGEST,
     FixedGroup,
+    HeaderKey,
     Positive,
-    SecretText,
     SecretWords,
     SettingGroup,
 )
@@ -29,7 +29,7 @@ class KeySettings(SettingGroup):
         description="File of keys, in addition to API_KEYS, reloaded when it changes; see "
         "`trt-responses keys`.",
     )
-    admin_key: SecretText = Field(
+    admin_key: HeaderKey = Field(
         None,
         description="Key of an admin, who may drain the server, load and unload engine "
         "versions, change the log level and read metrics; `trt-responses drain` "

@@ -10,8 +10,8 @@ def install(server: Server) -> None:
     own = WebhookSettings.of(server.settings)
     if own.webhook_url is None:
         return
-    from trt_responses.features.webhooks.webhooks import Webhooks, key_of, url_of
+    from trt_responses.features.webhooks.webhooks import Webhooks, key_of
 
-    webhooks = Webhooks(url_of(own.webhook_url), key_of(own.webhook_secret), server.sleep)
+    webhooks = Webhooks(own.webhook_url, key_of(own.webhook_secret), server.sleep)
     server.provide(webhooks)
     server.lives.append(webhooks.life)

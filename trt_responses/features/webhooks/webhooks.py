@@ -15,7 +15,6 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from urllib.parse import urlsplit
 
 import httpx2
 import orjson
@@ -115,18 +114,6 @@ def signed(key: bytes, event_id: str, at_s: int, body: bytes) -> dict[str, str]:
         "webhook-timestamp": str(at_s),
         "webhook-signature": f"v1,{signature}",
     }
-
-
-def url_of(given: str) -> str:
-    """The URL. Raises a `UsageError` if events cannot be sent to it."""
-    try:
-        parts = urlsplit(str(httpx2.URL(given)))
-        is_usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except (httpx2.InvalidURL, ValueError):
-        is_usable = False
-    if not is_usable:
-        raise UsageError("TRT_RESPONSES_WEBHOOK_URL must be a URL with http or https.")
-    return given
 
 
 def key_of(secret: str | None) -> bytes:

@@ -102,9 +102,8 @@ class _GgufTarget(Target):
         try:
             sha256 = self.write(part, phases.advance)
             part.replace(directory / MODEL)
-        except OSError:
+        finally:
             part.unlink(missing_ok=True)
-            raise
         seconds = round(self.tools.clock() - began, 3)
         return Converted(engine_file(directory / MODEL, sha256), seconds)
 

@@ -108,7 +108,7 @@ def moving(path: Path) -> Iterator[None]:
 def undo(path: Path) -> None:
     """Undo a move of this file that was killed. Raises if another process moves it now."""
     whole = path.resolve()
-    if whole.with_name(whole.name + MOVING).exists():
+    if (whole.parent / (whole.name + MOVING)).exists():
         with moving(path):
             pass
 

@@ -239,9 +239,8 @@ class _Copy(Target):
         try:
             write_served(self.checkpoint, part, phases.advance, self._copy)
             part.replace(directory / MODEL)
-        except OSError:
+        finally:
             part.unlink(missing_ok=True)
-            raise
         files = (dialect_file, directory / MODEL)
         seconds = round(self.tools.clock() - began, 3)
         return Copied(tuple(engine_file(p, sha256_of(p)) for p in files), dialect, seconds)

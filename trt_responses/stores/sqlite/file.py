@@ -5,6 +5,7 @@ No records here. Each step of `MIGRATIONS` upgrades a file from its index to the
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 from contextlib import suppress
@@ -115,6 +116,8 @@ def make_private(path: Path) -> None:
     """Create the file if it is missing, and deny other users access to it and to SQLite's files
     beside it. An existing file is not opened: closing it would release SQLite's locks on it."""
     files.make_private(path.parent)
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     for ending in ("", "-wal", "-shm", "-journal", "-reserve"):

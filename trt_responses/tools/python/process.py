@@ -61,17 +61,19 @@ class Output(NamedTuple):
 
 def readable_paths(executable: str) -> tuple[str, ...]:
     """The paths of an interpreter's libraries, which code may read besides its directory."""
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
     if executable == sys.executable:
-        names = ("stdlib", "platstdlib", "purelib", "platlib")
         paths = [sysconfig.get_path(name) for name in names]
         paths.append(str(Path(sys.base_prefix) / "lib"))
     else:
         code = "import sys, sysconfig; print(sys.base_prefix + '/lib', *map(sysconfig.get_path, "
-        code += "('stdlib', 'platstdlib', 'purelib', 'platlib')), sep='\\n')"
+        code += f"{names}), sep='\\n')"
         finished = subprocess.run(
             [executable, "-I", "-c", code], capture_output=True, text=True, timeout=30, check=True
         )
         paths = finished.stdout.splitlines()
+        if len(paths) != len(names) + 1:
+            raise OSError("it does not print the paths of its libraries")
     return tuple(dict.fromkeys([*paths, *SYSTEM_LIBRARIES]))
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import resource
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,6 +19,7 @@ from trt_responses.features.limits.key_file import LOOK_S, WatchedKeys, changing
 from trt_responses.features.limits.keys import Key, KeyFault, KeyRing, digest_of, write_keys
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -141,6 +144,23 @@ def test_an_audit_file_that_cannot_be_written_does_not_keep_a_key_alive(
     assert str(watched.audit.path) in caplog.text
 
 
+def test_a_file_that_has_no_keys_stays_open_to_others(watched: Watched) -> None:
+    """A path that names another program's file by mistake does that program no harm."""
+    watched.path.write_text("#!/bin/sh")
+    watched.path.chmod(0o755)
+    with pytest.raises(KeyFault):
+        watched.file.load()
+    assert watched.path.stat().st_mode & 0o777 == 0o755
+    watched.write("a")
+    watched.file.load()
+    assert watched.path.stat().st_mode & 0o777 == 0o750
+
+
+def test_the_audit_names_a_file_with_any_name(watched: Watched) -> None:
+    watched.audit.tell("keys.new", file="\udcff")
+    assert watched.acts()[-1]["file"] == "\udcff"
+
+
 def test_a_change_keeps_the_mode_of_the_file_and_the_link_to_it(tmp_path: Path) -> None:
     real, link = tmp_path / "real.json", tmp_path / "keys.json"
     real.write_bytes(write_keys([]))
@@ -167,6 +187,32 @@ def test_a_change_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     with pytest.raises(FileExistsError), changing(path) as write:
         write([])
     assert read_file(path)[1] == (key("a"),)
+
+
+def test_a_disk_that_takes_a_part_leaves_the_file_and_the_audit_tells_of_a_fault(
+    watched: Watched,
+) -> None:
+    before = watched.path.read_bytes()
+    with (
+        largest(len(before)),
+        pytest.raises(OSError, match="large"),
+        changing(watched.path) as write,
+    ):
+        write([key("a"), key("b")])
+    with largest(watched.audit.path.stat().st_size + 40), pytest.raises(OSError, match="No space"):
+        watched.audit.tell("keys.new", key="ann/b")
+    assert watched.path.read_bytes() == before
+
+
+@contextmanager
+def largest(most: int) -> Iterator[None]:
+    """No file may become larger: a write ends early there, as on a disk that is nearly full."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def _add_ten(path: Path, writer: int) -> None:

@@ -17,7 +17,7 @@ from tests.support.small_site import Page, drip, redirect, site_of
 from tests.support.story import story
 from trt_responses.errors import UsageError
 from trt_responses.features.webhooks import webhooks as module
-from trt_responses.features.webhooks.webhooks import WAITS_S, Webhooks, key_of, signed, url_of
+from trt_responses.features.webhooks.webhooks import WAITS_S, Webhooks, key_of, signed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -125,11 +125,6 @@ async def test_events_that_wait_are_bounded_and_counted_at_the_end(
     ("settings", "why"),
     [
         ({"webhook_url": "http://127.0.0.1/"}, "Set TRT_RESPONSES_WEBHOOK_SECRET"),
-        ({"webhook_url": "ftp://127.0.0.1/", "webhook_secret": "s"}, "a URL with http or https"),
-        ({"webhook_url": "http://[::1", "webhook_secret": "s"}, "a URL with http or https"),
-        ({"webhook_url": "http://h:80a/", "webhook_secret": "s"}, "a URL with http or https"),
-        ({"webhook_url": "http://h:80800/", "webhook_secret": "s"}, "a URL with http or https"),
-        ({"webhook_url": "http://h/a\r", "webhook_secret": "s"}, "a URL with http or https"),
         ({"webhook_url": "http://h/", "webhook_secret": "whsec_%"}, "no base64 after whsec_"),
         ({"webhook_url": "http://h/", "webhook_secret": "whsec_ü"}, "no base64 after whsec_"),
     ],
@@ -148,4 +143,3 @@ def test_a_signature_is_of_the_id_the_time_and_the_body() -> None:
     key = key_of("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
     found = signed(key, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, b'{"test": 2432232314}')
     assert found["webhook-signature"] == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
-    assert url_of("https://example.com/hook") == "https://example.com/hook"

@@ -254,16 +254,32 @@ def test_a_full_disk_is_told_before_the_first_byte(
     assert not list(tmp_path.rglob("*.gguf*"))
 
 
-def test_a_disk_that_fills_meanwhile_is_told_and_leaves_no_part(
-    tmp_path: Path, checkpoint: Path, vocabulary: Vocabulary
+@pytest.mark.parametrize(
+    ("end", "told", "words"),
+    [
+        (
+            OSError(28, "No space left on device"),
+            PrepareError,
+            r"stopped \(No space left on device\)",
+        ),
+        (KeyboardInterrupt(), KeyboardInterrupt, "^$"),  # Ctrl-C, or a SIGTERM
+    ],
+)
+def test_a_disk_that_fills_and_ctrl_c_leave_no_part(
+    tmp_path: Path,
+    checkpoint: Path,
+    vocabulary: Vocabulary,
+    end: BaseException,
+    told: type[BaseException],
+    words: str,
 ) -> None:
-    class Full(Told):
+    class Ends(Told):
         def advance(self, size_bytes: int) -> None:
             if self.phases[-1][0] == "convert":
-                raise OSError(28, "No space left on device")
+                raise end
 
-    with pytest.raises(PrepareError, match=r"writing stopped \(No space left on device\)"):
-        prepare(checkpoint, tmp_path, "mine", BuildTools(vocabulary, Full()))
+    with pytest.raises(told, match=words):
+        prepare(checkpoint, tmp_path, "mine", BuildTools(vocabulary, Ends()))
     assert not list(tmp_path.rglob("*.gguf*"))
     assert shelf.entries(tmp_path) == []
 

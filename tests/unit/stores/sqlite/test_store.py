@@ -239,7 +239,9 @@ def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     assert "able to write" in start_fails(tmp_path / "h.db", read_only)
     (tmp_path / "file").write_text("")
     assert "cannot be opened" in start_fails(tmp_path / "file" / "h.db")
+    tmp_path.chmod(0o755)
     assert "cannot be" in start_fails(tmp_path)
+    assert tmp_path.stat().st_mode & 0o777 == 0o755, "a mistake closes no other folder"
 
 
 def test_a_directory_that_the_store_makes_is_its_owners_alone(tmp_path: Path) -> None:

@@ -111,6 +111,7 @@ class TemplateProcess:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C is for the server, which drains first
             )
             await _answered(process, self._begin)
         return process

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 
 import pytest
 
 from tests.support.idle import beside
+from tests.support.processes import children_of
 from tests.support.turns import turn
 from trt_responses.dialects.templates.marks import SHIELD
 from trt_responses.dialects.templates.write.render_process import TemplateProcess
@@ -99,10 +101,13 @@ def test_a_hostile_template_holds_neither_the_server_nor_the_next_prompt(name: s
 def test_conversations_are_rendered_one_by_one_and_none_gets_anothers_text() -> None:
     async def in_turns() -> None:
         process = TemplateProcess(Template("{{ messages[0].content }}{{ tools }}{{ switch }}"))
+        others = children_of(os.getpid())
         told = await asyncio.gather(
             *(process.render([{"content": f"é{n}"}], [], switch=n) for n in range(20))
         )
         assert told == [f"é{n}None{n}" for n in range(20)]
+        (started,) = set(children_of(os.getpid())) - set(others)
+        assert os.getsid(started) == started, "Ctrl-C does not end what a drain needs"
         leaving = asyncio.create_task(process.render([{"content": "left"}]))
         await turn()
         leaving.cancel()
