@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import mcp_types
 import pytest
-from mcp import Client, MCPError
+from mcp import Client, ClientSession, MCPError
 from mcp.client import streamable_http
 from mcp.client.stdio import get_default_environment
 from mcp.client.streamable_http import streamable_http_client
@@ -237,6 +237,7 @@ def test_the_sdk_has_the_names_that_are_used_of_it() -> None:
     assert {"server", "cache"} <= parameters(Client)
     assert "cursor" in parameters(Client.list_tools)
     assert list(inspect.signature(Client.call_tool).parameters)[1:3] == ["name", "arguments"]
+    assert callable(ClientSession.validate_tool_result)
     assert {"url", "http_client"} <= parameters(streamable_http_client)
     assert {"PATH", "HOME"} >= get_default_environment().keys() & {"PATH", "HOME"} != set()
     assert {"tools", "next_cursor"} <= mcp_types.ListToolsResult.model_fields.keys()
