@@ -268,18 +268,19 @@ async def _http(at: Remote, transport: MeteredTransport) -> AsyncIterator[Any]:
         given, read = anyio.create_memory_object_stream[Any](0)
         with given, read:
             async with anyio.create_task_group() as group:
-                group.start_soon(_relay, received, given)
+                group.start_soon(_relay, received, given, transport.meter)
                 try:
                     yield read, asking
                 finally:
                     group.cancel_scope.cancel()
 
 
-async def _relay(received: Any, given: Any) -> None:
-    """Limit messages that the SDK parsed from HTTP before it processes them."""
+async def _relay(received: Any, given: Any, meter: Meter) -> None:
+    """Count and limit messages that the SDK parsed from HTTP before it processes them."""
     async with given:
-        with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
+        with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError, Fault):
             async for message in received:
+                meter.take(0, 1)
                 if isinstance(message, SessionMessage):
                     message.message = _bounded(message.message)
                 await given.send(message)
