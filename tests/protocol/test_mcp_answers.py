@@ -12,13 +12,17 @@ from tests.support.asgi import JSON, asked
 from tests.support.mcp_served import calling, items, offer, using
 from tests.support.mcp_site import TEXT, mcp_site, tool
 from tests.support.replies import check_streamed
-from tests.support.served import ANSWER, vocabulary
+from tests.support.served import ANSWER, script, vocabulary
 from tests.support.small_site import Page
 from tests.support.story import story
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tests.support.asgi import Call, Json
+    from tests.support.scripted.engine import Script
     from tests.support.served import Served
+    from trt_responses.engine import GenerateOptions
 
 
 # --- what is asked of a server -------------------------------------------------------------------
@@ -123,6 +127,14 @@ FAULTS: dict[str, tuple[Page, Json]] = {
         Page(status=404),
         {"type": "http_error", "code": 404, "message": "The server answered with status 404."},
     ),
+    "no JSON": (
+        Page(b'{"s3cret"', "application/json"),
+        {
+            "type": "mcp_protocol_error",
+            "code": -32700,
+            "message": "The server wrote a reply that cannot be read.",
+        },
+    ),
     "no message": (
         Page(b"<html>", "text/html"),
         {
@@ -149,6 +161,21 @@ async def test_a_server_that_fails_is_told_apart(page: Page, error: Json) -> Non
         )
         assert "response.mcp_call.completed" not in kinds
         assert f"<|message|>Error: {error['message']}<|end|>" in app.prompt_text()
+
+
+@story
+async def test_a_call_behind_an_expired_session_begins_another() -> None:
+    def turns(prompt_ids: Sequence[int], options: GenerateOptions) -> Script:
+        calls = vocabulary().text(list(prompt_ids)).count("to=assistant")
+        if calls == 1:
+            server.pages.clear()
+        return script(ANSWER if calls == 2 else calling("find"))
+
+    async with mcp_site() as server, using(server, turns) as app:
+        server.pages["tools/call"] = Page(status=404)
+        call = await app.client.create(tools=[offer(server)])
+        assert [one["status"] for one in items(call, "mcp_call")] == ["failed", "completed"]
+        assert server.count("initialize") == 2
 
 
 @pytest.mark.parametrize(("code", "shown"), [(-32602, -32602), (2**70, -32000)])

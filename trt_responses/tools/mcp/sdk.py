@@ -171,8 +171,9 @@ class Connection:
             raise self._fault_of(fault) from None
         finally:
             task.cancel()
-            if self._meter.fault is not None:
-                self.end()
+            expired = self._wire is not None and self._wire.refused_with == 404
+            if self._meter.fault is not None or expired:
+                self.end()  # the next call begins another session
 
     async def _client(self) -> Client:
         return await asyncio.shield(self._ready)
@@ -214,6 +215,8 @@ class Connection:
                 status = self._wire.refused_with if self._wire is not None else None
                 if status is not None and (status < 400 or one.message in STAND_INS):
                     return _refused_with(status)
+                if one.message.startswith("Failed to parse"):  # with what was sent
+                    return Fault(UNREADABLE.message, code=UNREADABLE.code)
                 return Fault(one.message[:1000], code=one.code if one.code in WHOLE else -32000)
             if isinstance(one, httpx2.TransportError):
                 return Fault("The server cannot be reached.", "http_error", 502)

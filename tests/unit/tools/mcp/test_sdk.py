@@ -250,6 +250,7 @@ def test_the_sdk_has_the_names_that_are_used_of_it() -> None:
     } <= mcp_types.CallToolResult.model_fields.keys()
     source = inspect.getsource(streamable_http)
     assert all(f'message="{words}"' in source for words in STAND_INS)
+    assert 'message=f"Failed to parse' in source
     fault = MCPError(code=-32001, message="Late.")
     assert (fault.code, fault.message) == (-32001, "Late.")
     line = b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}'
