@@ -193,6 +193,11 @@ class Connection:
 
     async def _call(self, name: str, arguments: dict[str, Any]) -> Result:
         client = await self._client()
+        try:  # as the SDK does, which would end the connection
+            types.CallToolRequestParams(name=name, arguments=arguments).model_dump_json()
+        except ValueError:
+            words = "The arguments cannot be sent: half a character, or nested too deep."
+            raise Fault(words, code=-32602) from None
         result = await client.call_tool(name, arguments)
         content = [
             part.model_dump(by_alias=True, exclude_none=True, mode="json")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
 import inspect
 import json
@@ -11,7 +12,7 @@ import re
 import sys
 from contextlib import asynccontextmanager
 from ipaddress import ip_network
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import mcp_types
 import pytest
@@ -117,6 +118,25 @@ async def test_a_reply_that_cannot_be_read_is_a_fault_at_once(how: str) -> None:
         with pytest.raises(Fault, match=re.escape(UNREADABLE[how])):
             await use(connection)
         assert not connection.over
+        await connection.ended()
+
+
+DEEP: dict[str, Any] = {"a": functools.reduce(lambda inner, _: [inner], range(300), [])}
+
+
+@pytest.mark.parametrize("arguments", [{"a": "\ud800"}, DEEP], ids=["half a character", "deep"])
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+@story
+async def test_arguments_that_cannot_be_sent_end_no_connection(
+    arguments: dict[str, Any], transport: str
+) -> None:
+    """Others may be using it."""
+    async with connected("", transport) as connection:
+        await connection.tools()
+        with pytest.raises(Fault, match="arguments cannot be sent"):
+            await connection.call("add", arguments)
+        assert not connection.over
+        assert (await connection.call("add", {})).content[0]["text"] == "called add"
         await connection.ended()
 
 
