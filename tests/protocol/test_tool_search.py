@@ -226,6 +226,18 @@ def test_a_search_comes_back_with_arguments_of_any_size() -> None:
     asyncio.run(story())
 
 
+@pytest.mark.parametrize("tool", [SEARCH, SERVER], ids=["client", "server"])
+def test_a_number_of_more_than_64_bits_in_a_search_is_a_float(tool: Json) -> None:
+    big = SEARCHED.replace('"mail"', f'"mail", "limit": {2**70}')
+
+    async def story() -> None:
+        async with served(big, ANSWER) as s:
+            last = (await s.client.create(tools=[tool, *TOOLS[1:]])).json()
+            assert last["output"][0]["arguments"] == {"query": "mail", "limit": 2.0**70}
+
+    asyncio.run(story())
+
+
 @pytest.mark.parametrize("execution", ["client", "server"])
 def test_over_a_socket_too(execution: str) -> None:
     async def story() -> None:
