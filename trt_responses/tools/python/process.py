@@ -222,7 +222,7 @@ class PythonProcess:
         self._lines = rest[-ANSWER_BYTES:]
         values = []
         for line in lines:
-            with suppress(ValueError):
+            with suppress(ValueError, RecursionError):
                 values.append(json.loads(line))
         return [each for each in values if isinstance(each, dict)]
 

@@ -270,22 +270,27 @@ import os
 while True:
     for fd in range(3, 64):
         try:
-            os.write(fd, b"[7]\\n" * 1000)
+            os.write(fd, LINES)
         except OSError:
             pass
 """
 
 
+@pytest.mark.parametrize("line", [b"[7]", b"[" * 3000], ids=["answers", "deep"])
 @story
-async def test_code_that_floods_the_pipe_of_answers_is_ended(tmp_path: Path) -> None:
+async def test_code_that_floods_the_pipe_of_answers_is_ended(
+    tmp_path: Path, line: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
     """Each line would be read as an answer, on the loop of all streams."""
     tool = PythonTool(containers(tmp_path))
     await tool.start()
     session = await opened(tool)
-    answer = await session.call(ToolCall(FLOOD))
+    lines = (line + b"\n") * (4000 // len(line))
+    answer = await session.call(ToolCall(f"LINES = {lines!r}{FLOOD}"))
     assert answer.failed
     assert answer.text.startswith("The code wrote to the interpreter's own pipe.")
     assert (await session.call(ToolCall("1"))).text == "1\n"
+    assert "Exception in callback" not in caplog.text
     await tool.stop()
 
 
