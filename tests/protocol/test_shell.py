@@ -156,6 +156,9 @@ async def test_a_turn_that_is_carried_renders_to_what_was_generated(tmp_path: Pa
         ('{"cmd": ["ls"], "session_name": "a"}', "`session_name` is not supported"),
         ('{"cmd": ["ls"], "env": {"A": 1}}', "`env` is no object of strings"),
         ('{"cmd": ["ls"], "timeout": -1}', "`timeout` is no number"),
+        ('{"cmd": ["ls"], "timeout": 1180591620717411303424}', "`timeout` is no number"),
+        ('{"cmd": ["ls"], "timeout": true}', "`timeout` is no number"),
+        ('{"cmd": ["ls", "\\ud800"]}', "Error parsing tool arguments as JSON"),
         ('{"cmd": ["a\\u0000b"]}', "no program can be given"),
     ],
 )

@@ -5,10 +5,11 @@ Containers only: no Harmony, no API items and no HTTP.
 
 from __future__ import annotations
 
-import json
 import logging
 import shlex
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import orjson
 
 from trt_responses.errors import ApiError, StartupError
 from trt_responses.tool import Function, Recipient, ToolAnswer
@@ -205,8 +206,8 @@ class ShellSession:
 def parse_call(text: str) -> ShellCall | str:
     """The arguments of a call, or an error text for the model."""
     try:
-        arguments = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        arguments = orjson.loads(text)  # which has nothing that it cannot write
+    except ValueError as error:
         return NO_JSON.format(error)
     if not isinstance(arguments, dict):
         return 'The arguments are no object: send {"cmd": [...]}.'
@@ -220,7 +221,7 @@ def parse_call(text: str) -> ShellCall | str:
         return "The argument `env` is no object of strings."
     if not isinstance(workdir, str):
         return "The argument `workdir` is no string."
-    if timeout is not None and (not isinstance(timeout, int) or timeout < 1):
+    if timeout is not None and (type(timeout) is not int or timeout < 1):
         return "The argument `timeout` is no number of milliseconds."
     if any("\0" in each for each in (*cmd, *env, *env.values(), workdir)):
         return "The arguments hold a character that no program can be given."
