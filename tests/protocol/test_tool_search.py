@@ -153,6 +153,15 @@ def test_2000_tools_are_a_short_list_and_the_right_one_is_found() -> None:
     assert not Index(accepted.tools).find("qwertz")
 
 
+@pytest.mark.parametrize("query", ["письмо", "天気を知りたい", "météo ?"])
+def test_words_of_any_alphabet_find_a_tool(query: str) -> None:
+    about = {"mail": "Отправляет письмо.", "sky": "東京の天気", "forecast": "La météo."}
+    named = {"письмо": "mail", "天気を知りたい": "sky", "météo ?": "forecast"}
+    tools = [function(name, text) for name, text in about.items()]
+    accepted = accept(Request.model_validate({"input": "x", "tools": [SEARCH, *tools]}))
+    assert Index(accepted.tools).find(query)[0].name == named[query]
+
+
 SERVER = {"type": "tool_search"}
 
 
