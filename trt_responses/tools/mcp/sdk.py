@@ -64,6 +64,8 @@ class Connection:
         self._limits = limits
         self._meter = Meter(limits)
         self._ending = asyncio.Event()
+        self._is_left = False
+        """Whether it ends with its last request."""
         self._ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
         self._work: set[asyncio.Task[Any]] = set()
         self._wire: MeteredTransport | None = None
@@ -79,7 +81,7 @@ class Connection:
     @property
     def over(self) -> bool:
         """Whether it accepts no more requests."""
-        return self._ending.is_set() or self._keeper.done()
+        return self._is_left or self._ending.is_set() or self._keeper.done()
 
     @property
     def is_process(self) -> bool:
@@ -157,7 +159,7 @@ class Connection:
             if task in done or task.done():
                 return task.result()
             if not done:
-                self.end()
+                self._is_left = True
                 words = f"The server gave no answer within {deadline_s:g} seconds."
                 raise Fault(words, code=TIMED_OUT)
             raise self._meter.fault or Fault("Connection closed")
@@ -171,9 +173,10 @@ class Connection:
             raise self._fault_of(fault) from None
         finally:
             task.cancel()
-            expired = self._wire is not None and self._wire.refused_with == 404
-            if self._meter.fault is not None or expired:
-                self.end()  # the next call begins another session
+            if self._wire is not None and self._wire.refused_with == 404:
+                self._is_left = True  # the session has expired
+            if self._meter.fault is not None or (self._is_left and self._work <= {task}):
+                self.end()
 
     async def _client(self) -> Client:
         return await asyncio.shield(self._ready)

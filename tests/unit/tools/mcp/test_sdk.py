@@ -11,7 +11,7 @@ import re
 import sys
 from contextlib import asynccontextmanager
 from ipaddress import ip_network
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import mcp_types
 import pytest
@@ -118,6 +118,32 @@ async def test_a_reply_that_cannot_be_read_is_a_fault_at_once(how: str) -> None:
             await use(connection)
         assert not connection.over
         await connection.ended()
+
+
+class FirstIsShort:
+    """Limits with a short deadline for the first call alone."""
+
+    connect_s, max_bytes, max_messages, max_pages = 20.0, 1 << 20, 1000, 50
+
+    def __init__(self) -> None:
+        self._left = [20.0, 0.5]
+
+    @property
+    def call_s(self) -> float:
+        return self._left.pop()
+
+
+@story
+async def test_a_call_that_is_late_ends_no_other_call_of_a_shared_process() -> None:
+    local = Local(sys.executable, (str(SERVER), "held"), {}, None, True)
+    connection = Connection(local, cast("Limits", FirstIsShort()), REACH)
+    await connection.tools()
+    late, other = (asyncio.ensure_future(connection.call("add", {})) for _ in range(2))
+    with pytest.raises(Fault, match=r"no answer within 0\.5 seconds"):
+        await late
+    assert connection.over
+    assert (await other).content[0]["text"] == "late"
+    await until(lambda: connection.is_gone)
 
 
 DEEP = {"a": json.loads("[" * 300 + "]" * 300)}
