@@ -33,6 +33,14 @@ ACTIONS: list[tuple[str, Json, Json]] = [
         RUN,
         {"action": {"type": "exec", "env": {}, "timeout_ms": None, "user": None} | RUN},
     ),
+    (
+        "shell",
+        LIST | {"timeout_ms": 2**70},
+        {
+            "action": LIST | {"timeout_ms": None, "max_output_length": None},
+            "environment": {"type": "local"},
+        },
+    ),
     ("apply_patch", UPDATE, {"operation": UPDATE}),
     ("apply_patch", DELETE, {"operation": DELETE}),
 ]

@@ -10,15 +10,19 @@ import pytest
 
 from tests.support.asgi import JSON, asked
 from tests.support.mcp_served import calling, items, offer, using
-from tests.support.mcp_site import mcp_site, tool
+from tests.support.mcp_site import TEXT, mcp_site, tool
 from tests.support.replies import check_streamed
-from tests.support.served import ANSWER, vocabulary
+from tests.support.served import ANSWER, script, vocabulary
 from tests.support.small_site import Page
 from tests.support.story import story
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tests.support.asgi import Call, Json
+    from tests.support.scripted.engine import Script
     from tests.support.served import Served
+    from trt_responses.engine import GenerateOptions
 
 
 # --- what is asked of a server -------------------------------------------------------------------
@@ -123,6 +127,14 @@ FAULTS: dict[str, tuple[Page, Json]] = {
         Page(status=404),
         {"type": "http_error", "code": 404, "message": "The server answered with status 404."},
     ),
+    "no JSON": (
+        Page(b'{"s3cret"', "application/json"),
+        {
+            "type": "mcp_protocol_error",
+            "code": -32700,
+            "message": "The server wrote a reply that cannot be read.",
+        },
+    ),
     "no message": (
         Page(b"<html>", "text/html"),
         {
@@ -152,16 +164,56 @@ async def test_a_server_that_fails_is_told_apart(page: Page, error: Json) -> Non
 
 
 @story
-async def test_an_error_of_the_protocol_is_told_as_the_server_has_it() -> None:
+async def test_a_call_behind_an_expired_session_begins_another() -> None:
+    def turns(prompt_ids: Sequence[int], options: GenerateOptions) -> Script:
+        calls = vocabulary().text(list(prompt_ids)).count("to=assistant")
+        if calls == 1:
+            server.pages.clear()
+        return script(ANSWER if calls == 2 else calling("find"))
+
+    async with mcp_site() as server, using(server, turns) as app:
+        server.pages["tools/call"] = Page(status=404)
+        call = await app.client.create(tools=[offer(server)])
+        assert [one["status"] for one in items(call, "mcp_call")] == ["failed", "completed"]
+        assert server.count("initialize") == 2
+
+
+@pytest.mark.parametrize(("code", "shown"), [(-32602, -32602), (2**70, -32000)])
+@story
+async def test_an_error_of_the_protocol_is_shown_as_the_server_has_it(
+    code: int, shown: int
+) -> None:
+    """But for a code that JSON's writers do not have."""
     async with mcp_site() as server, using(server, calling("find"), ANSWER) as app:
-        server.errors["tools/call"] = {"code": -32602, "message": "No such city."}
+        server.errors["tools/call"] = {"code": code, "message": "No such city."}
         call = await app.client.create(tools=[offer(server)])
         (item,) = items(call, "mcp_call")
-        told = {"type": "mcp_protocol_error", "code": -32602, "message": "No such city."}
-        assert item["error"] == told
+        error = {"type": "mcp_protocol_error", "code": shown, "message": "No such city."}
+        assert item["error"] == error
 
 
 # --- what a server answers -----------------------------------------------------------------------
+
+OUTPUTS: dict[str, Any] = {
+    "departs": {"type": "object", "required": ["a"]},
+    "is no schema": {"type": "object", "properties": {"a": {"type": "banana"}}},
+    "refers elsewhere": {"$ref": "https://a.test/"},
+}
+
+
+@pytest.mark.parametrize("schema", OUTPUTS.values(), ids=OUTPUTS)
+@story
+async def test_a_result_is_not_compared_with_the_schema_of_its_tool(schema: Json) -> None:
+    """The SDK would list the tools again, and judge by any pattern for hours, on the event loop."""
+    listed = tool("find", outputSchema={"type": "object"} | schema)
+    turns = (calling("find"), ANSWER) * 2
+    async with mcp_site(listed) as server, using(server, *turns) as app:
+        for _ in range(2):
+            server.results["find"] = {**TEXT, "structuredContent": {"b": 1}}
+            (item,) = items(await app.client.create(tools=[offer(server)]), "mcp_call")
+            assert (item["status"], item["output"]) == ("completed", "found")
+        assert server.count("tools/list") == 1
+
 
 BLOB = {"uri": "file:///a\nb", "mimeType": "application/zip", "blob": "UEsDBA=="}
 RESULTS: dict[str, tuple[list[Json], Any, str]] = {

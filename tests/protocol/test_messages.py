@@ -271,6 +271,31 @@ def test_a_call_that_is_cut_is_told_as_far_as_it_goes() -> None:
     asyncio.run(story())
 
 
+DEEP = "[" * 300 + "]" * 300
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("value", "read"), [(2**70, {"city": 2.0**70}), (DEEP, None)], ids=["big", "deep"]
+)
+def test_arguments_that_no_json_writer_has_are_given_all_the_same(
+    value: object, read: Json | None, *, stream: bool
+) -> None:
+    """A number of more than 64 bits is a float; what is nested too deep is a text."""
+    arguments = f'{{"city": {value}}}'
+
+    async def story() -> None:
+        async with served(CALL.replace('{"city": "Bern"}', arguments)) as s:
+            reply = await create(s, tools=[WEATHER], stream=stream)
+        assert reply.status == 200, reply.body
+        if stream:  # Anthropic's SDK reads nothing so deep
+            assert [event.type for event in events_of(reply.body)][-1] == "message_stop"
+        else:
+            assert reply.json()["content"][-1]["input"] == (read or {"arguments": arguments})
+
+    asyncio.run(story())
+
+
 def test_a_choice_is_forced_and_a_schema_guides_the_answer() -> None:
     async def story() -> None:
         schema = {"type": "object", "properties": {"a": {"type": "integer"}}}

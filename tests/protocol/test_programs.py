@@ -247,20 +247,31 @@ def test_a_program_that_makes_other_calls_is_ended() -> None:
     asyncio.run(story())
 
 
-@pytest.mark.slow  # starts interpreters in their boxes
-@BOXED
-def test_a_forged_call_is_no_call() -> None:
-    code = (
+FORGED = {
+    "a call": (
         "import asyncio\n"
         "tools.waiting.append({'name': 'none', 'text': ''})\n"
         "await asyncio.Event().wait()"
-    )
+    ),
+    "half a character": (
+        "import os\n"
+        """os.write(1, b'{"result": "\\\\ud800", "failed": true}')\n"""
+        "os.dup2(os.open('x', 65), 1)"
+    ),
+    "deep": "import os\nos.write(1, b'[' * 3000)",
+}
 
+
+@pytest.mark.slow  # starts interpreters in their boxes
+@pytest.mark.parametrize("code", FORGED.values(), ids=FORGED)
+@BOXED
+def test_what_a_program_forges_is_no_call(code: str, caplog: pytest.LogCaptureFixture) -> None:
     async def story() -> None:
         async with served(program(code), ANSWER, python="boxed") as s:
             made = (await s.client.create(tools=TOOLS)).json()
             _, result, answer = made["output"]
             assert (result["status"], answer["type"]) == ("incomplete", "message"), result
+        assert "Traceback" not in caplog.text
 
     asyncio.run(story())
 

@@ -153,6 +153,15 @@ def test_2000_tools_are_a_short_list_and_the_right_one_is_found() -> None:
     assert not Index(accepted.tools).find("qwertz")
 
 
+@pytest.mark.parametrize("query", ["письмо", "天気を知りたい", "météo ?"])
+def test_words_of_any_alphabet_find_a_tool(query: str) -> None:
+    about = {"mail": "Отправляет письмо.", "sky": "東京の天気", "forecast": "La météo."}
+    named = {"письмо": "mail", "天気を知りたい": "sky", "météo ?": "forecast"}
+    tools = [function(name, text) for name, text in about.items()]
+    accepted = accept(Request.model_validate({"input": "x", "tools": [SEARCH, *tools]}))
+    assert Index(accepted.tools).find(query)[0].name == named[query]
+
+
 SERVER = {"type": "tool_search"}
 
 
@@ -222,6 +231,18 @@ def test_a_search_comes_back_with_arguments_of_any_size() -> None:
             call = await s.client.send("POST", "/v1/responses", json.dumps(body).encode())
             assert call.status == 200, call.body
             assert f'{{"query":"mail","most":{2**70}}}' in s.prompt_text()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("tool", [SEARCH, SERVER], ids=["client", "server"])
+def test_a_number_of_more_than_64_bits_in_a_search_is_a_float(tool: Json) -> None:
+    big = SEARCHED.replace('"mail"', f'"mail", "limit": {2**70}')
+
+    async def story() -> None:
+        async with served(big, ANSWER) as s:
+            last = (await s.client.create(tools=[tool, *TOOLS[1:]])).json()
+            assert last["output"][0]["arguments"] == {"query": "mail", "limit": 2.0**70}
 
     asyncio.run(story())
 

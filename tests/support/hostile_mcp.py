@@ -32,6 +32,7 @@ NAMES = {
     "many": [f"tool{number}" for number in range(3000)],
 }
 
+HELD: list[Any] = []
 BROKEN = {
     "no JSON": '{"jsonrpc":"2.0","id":ID,"result":{',
     "half a character": r'{"jsonrpc":"2.0","id":ID,"result":{"a":"\ud800"}}',
@@ -113,6 +114,11 @@ def messages(how: str, request: Any) -> Iterator[Iterable[str]]:
             yield [before, *repeat(PIECE, PIECES), behind]
         case "tools/call", "parts":
             yield [reply(request, content=[{"type": "text", "text": "x"}] * PARTS)]
+        case "tools/call", "held":
+            HELD.append(request)
+        case "notifications/cancelled", "held":
+            for other in HELD[1:]:  # the first is never answered
+                yield [reply(other, content=[{"type": "text", "text": "late"}])]
         case "tools/call", _:
             text = f"called {request['params']['name']}"
             yield [reply(request, content=[{"type": "text", "text": text}])]

@@ -28,11 +28,13 @@ class Http(BaseHTTPRequestHandler):
         self.send_header("mcp-session-id", "one")
         self.send_header("connection", "close")
         self.end_headers()
-        for pieces in messages(self.how, request):
+        how = self.how.removesuffix(" by CR")
+        end = b"\n\n" if how == self.how else b"\r\r"
+        for pieces in messages(how, request):
             self.wfile.write(b"event: message\ndata: ")
             for piece in pieces:
                 self.wfile.write(piece.encode())
-            self.wfile.write(b"\n\n")
+            self.wfile.write(end)
         self.close_connection = True
 
     def do_GET(self) -> None:

@@ -92,7 +92,7 @@ def test_what_is_given_comes_before_the_environment_and_none_gives_nothing() -> 
         *[("PRIVATE_NETWORKS", value) for value in ("h", "10.0.0.1/8", "10.0.0.0/8,10.0.0.0/99")],
         *[(name, value) for name in FOLDERS for value in ("/dev/null", "/dev/null/x")],
         *[(name, value) for name in HEADER_KEYS for value in ("ké", "k\r", "\udcff")],
-        *[("API_KEYS", "ann:k\x01y"), ("WEBHOOK_SECRET", "k\udcff"), ("MODEL_ALIASES", "a,b\nc")],
+        *[("API_KEYS", "ann:k\x01y"), ("WEBHOOK_SECRET", "k\udcff"), ("MODEL", "a,b\nc")],
         *[("SEARCH_URL", f"http://me:key@h:{'9' * 5000}"), ("PORT", "9" * 5000)],
     ],
 )

@@ -10,9 +10,10 @@ change their request (`Amending`). Three rules bind a `PastCall`:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import orjson
+from pydantic_core import from_json, to_json
 
 from trt_responses.wire.base import ClientObject
 
@@ -144,5 +145,14 @@ def canonical(arguments: str) -> str:
     again."""
     try:
         return orjson.dumps(orjson.loads(arguments)).decode()
-    except ValueError:
+    except (ValueError, TypeError):  # no JSON, or nested too deep to be written
         return arguments
+
+
+def object_in(text: str, partial: bool | Literal["trailing-strings"]) -> dict[str, Any] | None:
+    """The JSON object of a call, also of one that was cut, in values that orjson can write."""
+    try:
+        found = from_json(text or "{}", allow_partial=partial)
+    except ValueError:
+        return None
+    return orjson.loads(to_json(found, inf_nan_mode="null")) if isinstance(found, dict) else None

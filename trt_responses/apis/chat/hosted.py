@@ -11,16 +11,14 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import orjson
 from pydantic import ValidationError
-from pydantic_core import from_json
 
 from trt_responses.accept.accepted import BuiltInTool
 from trt_responses.errors import Unsupported, invalid_value, unsupported_value
 from trt_responses.tools.session import NO_ITEMS
 from trt_responses.wire.output import OutputHostedCall, OutputItem
 from trt_responses.wire.parse import fault_of
-from trt_responses.wire.past_calls import KINDS, Installed
+from trt_responses.wire.past_calls import KINDS, Installed, object_in
 from trt_responses.wire.tools import TOOLS, FolderTool
 
 BuiltIn = Mapping[str, Sequence[str]]
@@ -141,12 +139,8 @@ def past_call(fields: Mapping[str, Any]) -> Installed:
 
 def arguments_of(text: str) -> Mapping[str, Any]:
     """Arguments as an object, whatever the model or a client wrote."""
-    try:
-        from_json(text or "{}")  # which refuses what is nested too deep to be written again
-        read = orjson.loads(text or "{}")
-    except ValueError:
-        read = None
-    return read if isinstance(read, dict) else {"arguments": text}
+    read = object_in(text, partial=False)
+    return {"arguments": text} if read is None else read
 
 
 def _found(output: str, sources: Iterable[Mapping[str, str]]) -> list[Mapping[str, str]]:

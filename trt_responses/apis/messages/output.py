@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic_core import from_json
-
 from trt_responses.apis.messages.hosted import (
     citation_of,
     container_of,
@@ -27,6 +25,7 @@ from trt_responses.wire.output import (
     OutputSealedReasoning,
     UrlCitation,
 )
+from trt_responses.wire.past_calls import object_in
 from trt_responses.wire.response import Response, Usage
 
 Thoughts = Literal["shown", "omitted", "hidden"]
@@ -168,8 +167,5 @@ def _usage(read: int, cached: int, written: int, thought: int) -> Object:
 
 def _input(arguments: str) -> Object:
     """A call's arguments as an object: of a call that was cut, as far as it goes."""
-    try:
-        read = from_json(arguments or "{}", allow_partial=True)
-    except ValueError:
-        read = None
-    return read if isinstance(read, dict) else {"arguments": arguments}
+    read = object_in(arguments, partial=True)
+    return {"arguments": arguments} if read is None else read

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
-from pydantic_core import from_json
-
 from trt_responses.features.tool_items import events as te
 from trt_responses.features.tool_items import output as to
 from trt_responses.frozen import replace
 from trt_responses.log.item_events import Callee, FolderCall, Mint
 from trt_responses.wire import events as e
 from trt_responses.wire import output as o
+from trt_responses.wire.past_calls import object_in
 
 
 class ActionCall(FolderCall):
@@ -97,11 +96,7 @@ class PatchCall(ActionCall):
 
 def _read(written: str) -> dict[str, Any]:
     """The JSON object that was written, as far as it goes."""
-    try:
-        found = from_json(written, allow_partial="trailing-strings")
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
+    return object_in(written, partial="trailing-strings") or {}
 
 
 def _operation(written: dict[str, Any]) -> to.PatchedFile | to.DeletedFile:

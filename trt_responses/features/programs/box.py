@@ -81,6 +81,7 @@ def _read(text: str, kinds: Mapping[str, str]) -> ToolAnswer:
             calls = [{"name": one["name"], "text": str(one["text"])} for one in report["calls"]]
             if calls and all(one["name"] in kinds for one in calls):
                 return ToolAnswer("", details={"calls": calls})
-        return ToolAnswer(str(report["result"]), bool(report["failed"]))
-    except (ValueError, KeyError, TypeError):
+        result = str(report["result"]).encode("utf-8", "replace").decode()
+        return ToolAnswer(result, bool(report["failed"]))
+    except (ValueError, KeyError, TypeError, RecursionError):
         return ToolAnswer(f"The program was ended:\n{text}", failed=True)

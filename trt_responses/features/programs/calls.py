@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pydantic_core import from_json
-
 from trt_responses.features.hosted_tools.hosted_calls import HostedCall, Outcome, Row
 from trt_responses.features.programs import output as po
 from trt_responses.features.tool_items.events import CustomInputDelta, CustomInputDone
@@ -12,6 +10,7 @@ from trt_responses.frozen import replace
 from trt_responses.log.item_events import Callee, FolderCall, Mint
 from trt_responses.wire import events as e
 from trt_responses.wire import output as o
+from trt_responses.wire.past_calls import object_in
 
 PROGRAM, LATER_RESULT = "program", "program_output"
 
@@ -19,11 +18,8 @@ PROGRAM, LATER_RESULT = "program", "program_output"
 def code_in(text: str) -> str:
     """The program in a call that the model wrote, as far as it was written: text that is no JSON is
     a program itself."""
-    try:
-        found = from_json(text or "{}", allow_partial="trailing-strings")
-    except ValueError:
-        return text
-    code = found.get("code", "") if isinstance(found, dict) else text
+    found = object_in(text, partial="trailing-strings")
+    code = text if found is None else found.get("code", "")
     return code if isinstance(code, str) else ""
 
 

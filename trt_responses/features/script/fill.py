@@ -61,6 +61,10 @@ def departs(schema: Schema, text: str) -> str | None:
     return None if departure is None else str(departure)
 
 
+MOST = 10_000
+"""Of what a made-up value may have at least: letters, entries, members."""
+
+
 class _Maker:
     def __init__(self, schema: Schema, text: str, random: Random, *, plain: bool) -> None:
         self._root = schema
@@ -79,6 +83,9 @@ class _Maker:
         if depth > MOST_DEPTH:
             raise NoValue("it is nested too deep")
         schema = self._resolved(schema, depth)
+        for least in ("minLength", "minItems", "minProperties"):
+            if schema.get(least, 0) > MOST:
+                raise NoValue(f"{least} of {schema[least]} is too large")
         if "const" in schema:
             return schema["const"]
         if schema.get("enum"):

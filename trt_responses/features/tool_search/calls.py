@@ -4,23 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic_core import from_json
-
 from trt_responses.features.hosted_tools.hosted_calls import HostedCall, Outcome, Row
 from trt_responses.features.tool_search import output as to
 from trt_responses.frozen import replace
 from trt_responses.log.item_events import Callee, FolderCall, Mint
 from trt_responses.wire import events as e
 from trt_responses.wire import output as o
+from trt_responses.wire.past_calls import object_in
 
 
 def arguments_in(text: str) -> dict[str, Any]:
     """The arguments of a search, as far as they were written."""
-    try:
-        found = from_json(text or "{}", allow_partial="trailing-strings")
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
+    return object_in(text, partial="trailing-strings") or {}
 
 
 class SearchCall(FolderCall):

@@ -18,7 +18,8 @@ LINE_CHARS, LISTED = 120, 100
 """Of the list in the prompt: the length of a line, and how many there are at most."""
 FOUND = 8
 """Tools that a search of the server finds, unless the model wants fewer or more."""
-WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
+WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+|[\u3040-\u9fff]|[^\W_]+")
+"""A word of any alphabet; each sign of Chinese and Japanese, which are written without spaces."""
 
 
 @made_once

@@ -19,7 +19,7 @@ class MeteredTransport(GuardedTransport):
 
     def __init__(self, reach: Reach, meter: Meter) -> None:
         super().__init__(reach, keep_alive=True)
-        self._meter = meter
+        self.meter = meter
         self.refused_with: int | None = None
         """The status of the last reply, if it was an error or a redirect."""
 
@@ -32,7 +32,7 @@ class MeteredTransport(GuardedTransport):
             await response.aclose()
             raise Refused("it sends a compressed reply to a request for an uncompressed one")
         assert isinstance(response.stream, httpx2.AsyncByteStream)
-        response.stream = _Metered(response.stream, self._meter)
+        response.stream = _Metered(response.stream, self.meter)
         return response
 
 
@@ -45,7 +45,7 @@ class _Metered(httpx2.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         async for piece in self._stream:
-            self._meter.take(len(piece), piece.count(b"\n\n") + piece.count(b"\n\r\n"))
+            self._meter.take(len(piece), 0)
             yield piece
             await give_way()
 

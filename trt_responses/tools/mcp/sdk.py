@@ -29,7 +29,7 @@ from trt_responses.tools.mcp.http import MeteredTransport
 from trt_responses.tools.mcp.limits import Fault, Limits, Meter
 from trt_responses.tools.mcp.process import ServerProcess
 from trt_responses.tools.mcp.servers import Local, Remote
-from trt_responses.tools.mcp.words import Listed, Result
+from trt_responses.tools.mcp.words import WHOLE, Listed, Result
 
 Transport = AbstractAsyncContextManager[Any]
 
@@ -64,6 +64,8 @@ class Connection:
         self._limits = limits
         self._meter = Meter(limits)
         self._ending = asyncio.Event()
+        self._is_left = False
+        """Whether it ends with its last request."""
         self._ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
         self._work: set[asyncio.Task[Any]] = set()
         self._wire: MeteredTransport | None = None
@@ -79,7 +81,7 @@ class Connection:
     @property
     def over(self) -> bool:
         """Whether it accepts no more requests."""
-        return self._ending.is_set() or self._keeper.done()
+        return self._is_left or self._ending.is_set() or self._keeper.done()
 
     @property
     def is_process(self) -> bool:
@@ -129,6 +131,7 @@ class Connection:
         """Enter the client, wait, and leave it, all in this task."""
         try:
             async with Client(self._transport, cache=None) as client:
+                client.session.validate_tool_result = _accept  # type: ignore[method-assign]
                 if not self._ready.done():
                     self._ready.set_result(client)
                 await self._ending.wait()
@@ -156,7 +159,7 @@ class Connection:
             if task in done or task.done():
                 return task.result()
             if not done:
-                self.end()
+                self._is_left = True
                 words = f"The server gave no answer within {deadline_s:g} seconds."
                 raise Fault(words, code=TIMED_OUT)
             raise self._meter.fault or Fault("Connection closed")
@@ -170,7 +173,9 @@ class Connection:
             raise self._fault_of(fault) from None
         finally:
             task.cancel()
-            if self._meter.fault is not None:
+            if self._wire is not None and self._wire.refused_with == 404:
+                self._is_left = True  # the session has expired
+            if self._meter.fault is not None or (self._is_left and self._work <= {task}):
                 self.end()
 
     async def _client(self) -> Client:
@@ -191,6 +196,11 @@ class Connection:
 
     async def _call(self, name: str, arguments: dict[str, Any]) -> Result:
         client = await self._client()
+        try:  # as the SDK does, which would end the connection
+            types.CallToolRequestParams(name=name, arguments=arguments).model_dump_json()
+        except ValueError:
+            words = "The arguments cannot be sent: half a character, or nested too deep."
+            raise Fault(words, code=-32602) from None
         result = await client.call_tool(name, arguments)
         content = [
             part.model_dump(by_alias=True, exclude_none=True, mode="json")
@@ -213,7 +223,9 @@ class Connection:
                 status = self._wire.refused_with if self._wire is not None else None
                 if status is not None and (status < 400 or one.message in STAND_INS):
                     return _refused_with(status)
-                return Fault(one.message[:1000], code=one.code)
+                if one.message.startswith("Failed to parse"):  # with what was sent
+                    return Fault(UNREADABLE.message, code=UNREADABLE.code)
+                return Fault(one.message[:1000], code=one.code if one.code in WHOLE else -32000)
             if isinstance(one, httpx2.TransportError):
                 return Fault("The server cannot be reached.", "http_error", 502)
             if isinstance(one, OSError):
@@ -221,6 +233,11 @@ class Connection:
             if isinstance(one, ValidationError):
                 return _misread(one)
         return Fault(f"The server failed ({type(fault).__name__}).")
+
+
+async def _accept(name: str, result: types.CallToolResult) -> None:
+    """Accepts any result: the SDK would list the tools again, and could match a server's pattern
+    for hours without a pause."""
 
 
 def _refused_with(status: int) -> Fault:
@@ -262,18 +279,19 @@ async def _http(at: Remote, transport: MeteredTransport) -> AsyncIterator[Any]:
         given, read = anyio.create_memory_object_stream[Any](0)
         with given, read:
             async with anyio.create_task_group() as group:
-                group.start_soon(_relay, received, given)
+                group.start_soon(_relay, received, given, transport.meter)
                 try:
                     yield read, asking
                 finally:
                     group.cancel_scope.cancel()
 
 
-async def _relay(received: Any, given: Any) -> None:
-    """Limit messages that the SDK parsed from HTTP before it processes them."""
+async def _relay(received: Any, given: Any, meter: Meter) -> None:
+    """Count and limit messages that the SDK parsed from HTTP before it processes them."""
     async with given:
-        with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
+        with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError, Fault):
             async for message in received:
+                meter.take(0, 1)
                 if isinstance(message, SessionMessage):
                     message.message = _bounded(message.message)
                 await given.send(message)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from math import isfinite
 from typing import Any, NamedTuple
 
 MAX_DESCRIPTION = 4096
@@ -60,8 +61,8 @@ def schema_of(tool: Listed) -> dict[str, Any]:
 
 
 def _is_plain(node: Any, depth: int) -> bool:
-    """Whether no name and no text in it contains a line break, nothing is nested too deep, and no
-    number is longer than JSON's writers have them."""
+    """Whether no name and no text in it contains a line break, nothing is nested too deep, and
+    JSON's writers have every number."""
     if depth == 0:
         return False
     if isinstance(node, dict):
@@ -73,6 +74,8 @@ def _is_plain(node: Any, depth: int) -> bool:
         return all(_is_plain(one, depth - 1) for one in node)
     if isinstance(node, int):
         return node in WHOLE
+    if isinstance(node, float):
+        return isfinite(node)
     return not isinstance(node, str) or ("\n" not in node and not BREAKS.search(node))
 
 

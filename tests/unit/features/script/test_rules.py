@@ -147,9 +147,17 @@ def test_a_value_is_made_from_a_schema_with_words_of_the_question(
     assert value_for(schema, QUESTION) == made
 
 
+def test_a_text_of_which_the_question_says_nothing_is_the_name_of_its_place() -> None:
+    schema = {"type": "object", "properties": {"street_name": {"type": "string"}}}
+    assert value_for(schema, "hello") == {"street_name": "street name"}
+
+
 def test_a_schema_that_allows_nothing_easy_is_said() -> None:
     with pytest.raises(NoValue):
         value_for({"type": "string", "pattern": "^[0-9]{4}-x$", "maxLength": 3}, QUESTION)
+    for name in ("minLength", "minItems", "minProperties"):
+        with pytest.raises(NoValue, match=f"{name}.* is too large"):
+            value_for({"type": ["string", "array", "object"], name: 10**9}, QUESTION)
     loop = {"$ref": "#"}
     with pytest.raises(NoValue, match="cannot be followed"):
         value_for(loop, QUESTION)

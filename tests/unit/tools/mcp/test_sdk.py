@@ -11,11 +11,11 @@ import re
 import sys
 from contextlib import asynccontextmanager
 from ipaddress import ip_network
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import mcp_types
 import pytest
-from mcp import Client, MCPError
+from mcp import Client, ClientSession, MCPError
 from mcp.client import streamable_http
 from mcp.client.stdio import get_default_environment
 from mcp.client.streamable_http import streamable_http_client
@@ -49,6 +49,7 @@ FAULTS = {
     "silent": "no answer within 0.5 seconds",
     "deaf": "no answer within 0.5 seconds",
     "pings": "more than 1000 messages",
+    "pings by CR": "more than 1000 messages",
     "slow pings": "no answer within 0.5 seconds",
     "flood": "more than 1048576 bytes",
     "long": "more than 1048576 bytes",
@@ -82,11 +83,11 @@ async def connected(how: str, transport: str) -> AsyncIterator[Connection]:
         yield Connection(Remote(url, {}), limits(how), REACH)
 
 
-CASES = [
+CASES = [  # only a pipe fills up, and has lines
     (how, transport)
     for how in FAULTS
     for transport in ("stdio", "http")
-    if (how, transport) != ("deaf", "http")  # only a pipe fills up
+    if (how, transport) not in {("deaf", "http"), ("pings by CR", "stdio")}
 ]
 
 
@@ -116,6 +117,51 @@ async def test_a_reply_that_cannot_be_read_is_a_fault_at_once(how: str) -> None:
         with pytest.raises(Fault, match=re.escape(UNREADABLE[how])):
             await use(connection)
         assert not connection.over
+        await connection.ended()
+
+
+class FirstIsShort:
+    """Limits with a short deadline for the first call alone."""
+
+    connect_s, max_bytes, max_messages, max_pages = 20.0, 1 << 20, 1000, 50
+
+    def __init__(self) -> None:
+        self._left = [20.0, 0.5]
+
+    @property
+    def call_s(self) -> float:
+        return self._left.pop()
+
+
+@story
+async def test_a_call_that_is_late_ends_no_other_call_of_a_shared_process() -> None:
+    local = Local(sys.executable, (str(SERVER), "held"), {}, None, True)
+    connection = Connection(local, cast("Limits", FirstIsShort()), REACH)
+    await connection.tools()
+    late, other = (asyncio.ensure_future(connection.call("add", {})) for _ in range(2))
+    with pytest.raises(Fault, match=r"no answer within 0\.5 seconds"):
+        await late
+    assert connection.over
+    assert (await other).content[0]["text"] == "late"
+    await until(lambda: connection.is_gone)
+
+
+DEEP = {"a": json.loads("[" * 300 + "]" * 300)}
+
+
+@pytest.mark.parametrize("arguments", [{"a": "\ud800"}, DEEP], ids=["half a character", "deep"])
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+@story
+async def test_arguments_that_cannot_be_sent_end_no_connection(
+    arguments: dict[str, Any], transport: str
+) -> None:
+    """Others may be using it."""
+    async with connected("", transport) as connection:
+        await connection.tools()
+        with pytest.raises(Fault, match="arguments cannot be sent"):
+            await connection.call("add", arguments)
+        assert not connection.over
+        assert (await connection.call("add", {})).content[0]["text"] == "called add"
         await connection.ended()
 
 
@@ -237,6 +283,7 @@ def test_the_sdk_has_the_names_that_are_used_of_it() -> None:
     assert {"server", "cache"} <= parameters(Client)
     assert "cursor" in parameters(Client.list_tools)
     assert list(inspect.signature(Client.call_tool).parameters)[1:3] == ["name", "arguments"]
+    assert callable(ClientSession.validate_tool_result)
     assert {"url", "http_client"} <= parameters(streamable_http_client)
     assert {"PATH", "HOME"} >= get_default_environment().keys() & {"PATH", "HOME"} != set()
     assert {"tools", "next_cursor"} <= mcp_types.ListToolsResult.model_fields.keys()
@@ -248,6 +295,7 @@ def test_the_sdk_has_the_names_that_are_used_of_it() -> None:
     } <= mcp_types.CallToolResult.model_fields.keys()
     source = inspect.getsource(streamable_http)
     assert all(f'message="{words}"' in source for words in STAND_INS)
+    assert 'message=f"Failed to parse' in source
     fault = MCPError(code=-32001, message="Late.")
     assert (fault.code, fault.message) == (-32001, "Late.")
     line = b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}'
