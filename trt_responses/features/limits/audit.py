@@ -30,9 +30,13 @@ class Audit:
         """Append one line. Raises an `OSError` when it cannot be kept."""
         line = orjson.dumps({"at": utc_now().isoformat(), "act": act, **facts}) + b"\n"
         make_private(self.path.parent)
-        file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
         try:
-            os.write(file, line)
+            size = os.fstat(file).st_size
+            if size and os.pread(file, 1, size - 1) != b"\n":  # a full disk cut the last line
+                line = b"\n" + line
+            while line:
+                line = line[os.write(file, line) :]
             os.fsync(file)
         finally:
             os.close(file)

@@ -62,6 +62,7 @@ class WatchedKeys:
 
     def look(self) -> None:
         """Read the file again if it has changed since the last look."""
+        close_to_others(self._path, keep_group=True)  # before the stamp, which it changes
         if (stamp := _stamp(self._path)) == self._seen:
             return
         try:
@@ -94,6 +95,8 @@ class WatchedKeys:
 def read_file(path: Path) -> tuple[object, tuple[Key, ...]]:
     """The file's `stat`, by which changes are noticed, and its keys."""
     try:
+        if path.exists() and not path.is_file():  # a pipe would hold its reader for ever
+            raise KeyFault("is not a file")
         with path.open("rb") as file:
             return _stamp_of(os.fstat(file.fileno())), read_keys(file.read())
     except OSError as error:
@@ -124,16 +127,15 @@ def _replace(target: Path, text: bytes) -> None:
     fresh = target.with_name(f".{target.name}.{os.getpid()}")
     file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        try:
+        with os.fdopen(file, "wb") as opened:
             if target.exists():
                 old, new = target.stat(), os.fstat(file)
                 if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid):
                     os.fchown(file, old.st_uid, old.st_gid)
                 os.fchmod(file, old.st_mode & 0o777)
-            os.write(file, text)
+            opened.write(text)
+            opened.flush()
             os.fsync(file)
-        finally:
-            os.close(file)
         fresh.replace(target)
     except BaseException:
         fresh.unlink(missing_ok=True)
