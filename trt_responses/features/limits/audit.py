@@ -5,10 +5,9 @@ Knows names and digests' first digits; knows no key.
 
 from __future__ import annotations
 
+import json
 import os
 from typing import TYPE_CHECKING
-
-import orjson
 
 from trt_responses.features.limits.keys import utc_now
 from trt_responses.files import make_private
@@ -28,7 +27,8 @@ class Audit:
 
     def tell(self, act: str, **facts: object) -> None:
         """Append one line. Raises an `OSError` when it cannot be kept."""
-        line = orjson.dumps({"at": utc_now().isoformat(), "act": act, **facts}) + b"\n"
+        text = json.dumps({"at": utc_now().isoformat(), "act": act, **facts}, ensure_ascii=False)
+        line = text.encode(errors="replace") + b"\n"  # a path may be no UTF-8
         make_private(self.path.parent)
         file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
         try:

@@ -64,6 +64,12 @@ def test_a_file_that_is_written_anew_is_loaded_at_the_next_look(watched: Watched
     assert (last["act"], last["added"], last["removed"]) == ("keys.loaded", ["ann/bb"], ["ann/a"])
 
 
+def test_a_file_whose_name_is_not_utf_8_is_noted_too(tmp_path: Path) -> None:
+    audit = Audit(tmp_path / "audit.jsonl")
+    audit.tell("keys.new", file="keys\udcff.json")
+    assert json.loads(audit.path.read_bytes())["file"] == "keys?.json"
+
+
 def test_a_file_that_stays_is_not_read_again(watched: Watched) -> None:
     watched.file.look()
     watched.file.look()
