@@ -27,7 +27,8 @@ class Audit:
 
     def tell(self, act: str, **facts: object) -> None:
         """Append one line. Raises an `OSError` when it cannot be kept."""
-        text = json.dumps({"at": utc_now().isoformat(), "act": act, **facts}, ensure_ascii=False)
+        noted = {"at": utc_now().isoformat(), "act": act, **facts}
+        text = json.dumps(noted, ensure_ascii=False, separators=(",", ":"))
         line = text.encode(errors="replace") + b"\n"  # a path may be no UTF-8
         make_private(self.path.parent)
         file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
