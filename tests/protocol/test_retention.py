@@ -13,8 +13,9 @@ from tests.support.served import served
 from trt_responses.features.limits.key_file import changing
 from trt_responses.features.limits.keys import Key, digest_of
 from trt_responses.features.retention.store import RetainedStore
-from trt_responses.store import Expired, Record
+from trt_responses.store import Expired, Job, Record
 from trt_responses.stores.memory.store import MemoryStore
+from trt_responses.stores.whole import Frames
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -78,5 +79,26 @@ def test_records_of_an_owner_expire_earlier_than_those_of_others(kept_s: int) ->
         assert deleted == [("a", "ann")]
         assert await inner.get("a", "ann") is None
         assert isinstance(await store.get("b", "bob"), Record)
+
+    asyncio.run(story())
+
+
+def test_a_background_response_goes_with_the_records_of_its_owner() -> None:
+    """Its key says so while it runs, or while it waits for a server that does not come back."""
+
+    async def story() -> None:
+        inner = MemoryStore(FREE, clock_s=lambda: NOW)
+        rules = dict[str, int]()
+        store = RetainedStore(inner, lambda: rules, lambda: NOW)
+        for name in ("ends", "stays"):
+            await store.put_job(Job(name, "ann", b"{}", NOW))
+            await store.append_frames(name, Frames(0, 1, b"data: words\n\n"))
+        rules["ann"] = 0
+        assert await store.get("stays", "ann") == Expired("stays")
+        assert not await store.finish_job(record("ends")), "as if it had been deleted"
+        assert await inner.frames_after("ends", "ann", -1) is None
+        assert await store.sweep() == 1
+        assert await inner.ids_of("ann") == []
+        assert await inner.frames_after("stays", "ann", -1) is None
 
     asyncio.run(story())
