@@ -91,7 +91,7 @@ def test_a_background_response_goes_with_the_records_of_its_owner() -> None:
         rules = dict[str, int]()
         store = RetainedStore(inner, lambda: rules, lambda: NOW)
         for name in ("ends", "stays"):
-            await store.put_job(Job(name, "ann", b"{}", NOW))
+            await store.put_job(Job(name, "ann", b"{}", int(NOW)))
             await store.append_frames(name, Frames(0, 1, b"data: words\n\n"))
         rules["ann"] = 0
         assert await store.get("stays", "ann") == Expired("stays")
