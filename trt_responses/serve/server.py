@@ -117,7 +117,10 @@ class Server(uvicorn.Server):
                     await self._listen(sockets)
                 base = self._base()
                 self._tell("READY=1", f"ready at {base}")
-                print(_hello(self._app, base), flush=True)
+                try:
+                    print(_hello(self._app, base), flush=True)
+                except OSError as error:
+                    logger.warning("cannot print to standard output: %s", error.strerror)
             await self._ending.wait()
 
     def _base(self) -> str:
