@@ -5,6 +5,7 @@ A message begins with a verb and the id that it is about; values follow as `key=
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from datetime import UTC, datetime
@@ -38,7 +39,12 @@ class JsonLines(logging.Formatter):
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return orjson.dumps(line | getattr(record, FIELDS, {}), default=str).decode()
+        line |= getattr(record, FIELDS, {})
+        try:
+            return orjson.dumps(line, default=str).decode()
+        except TypeError:  # of a name that is no UTF-8, or a number that is too large
+            text = json.dumps(line, ensure_ascii=False, default=str)
+            return text.encode(errors="replace").decode()
 
 
 class TextLines(logging.Formatter):

@@ -6,10 +6,13 @@ About 20 s in all on one core: each child loads the vocabulary, and most an engi
 from __future__ import annotations
 
 import asyncio
+import errno
+import io
 import os
 import shlex
 import shutil
 import signal
+from contextlib import redirect_stdout
 from typing import TYPE_CHECKING
 
 import orjson
@@ -277,6 +280,25 @@ def test_the_server_that_is_run_speaks_http_as_ours_does() -> None:
                 assert await wire.status() == 426
 
     asyncio.run(story())
+
+
+def test_a_server_whose_output_cannot_be_written_serves(caplog: pytest.LogCaptureFixture) -> None:
+    class Full(io.StringIO):
+        def write(self, text: str) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    async def story() -> None:
+        settings = Settings(**SETTINGS, port=0)
+        app = create_app(settings, engine=ScriptedEngine([script(ANSWER)]))
+        async with our_server(app, settings) as server:
+            address = Address(*server.servers[0].sockets[0].getsockname()[:2])
+            async with Wire.to(address) as wire:
+                wire.ask(input="Hello")
+                assert await wire.status() == 200
+
+    with redirect_stdout(Full()):
+        asyncio.run(story())
+    assert "cannot print to standard output: No space left" in caplog.text
 
 
 @pytest.mark.parametrize("model", ["a{b}", "{base}", "it's", 'a "b" $HOME', "模型"])

@@ -7,6 +7,8 @@ import asyncio
 import json
 import socket
 from contextlib import asynccontextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from tests.support.asgi import JSON, Client, living
@@ -16,6 +18,8 @@ from trt_responses.features.cassette.exchanges import Exchange, Reply, Request
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
+
+    import pytest
 
 HELLO = {"model": "m", "input": "Hello"}
 
@@ -75,6 +79,44 @@ def test_a_departure_has_the_errors_shape_of_its_api(tmp_path: Path) -> None:
             assert departs.json()["error"]["type"] == "invalid_request_error"
 
     asyncio.run(story())
+
+
+def test_a_body_that_is_nested_too_deeply_is_refused(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with server(kept(tmp_path / "c", reply("1"))) as client:
+            for depth in (450, 100_000):
+                body = b'{"input": %b%b}' % (b"[" * depth, b"]" * depth)
+                refused = await client.send("POST", "/v1/responses", body, JSON)
+                assert (refused.status, refused.error["type"]) == (400, "invalid_request_error")
+
+    asyncio.run(story())
+
+
+def test_a_reply_that_cannot_be_kept_is_passed_on_and_the_log_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Upstream(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"answer")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    async def story(port: int) -> None:
+        async with server(f"record://{tmp_path / 'c'}#http://127.0.0.1:{port}/v1") as client:
+            (tmp_path / "c").unlink()
+            (tmp_path / "c").mkdir()
+            assert (await post(client)).body == b"answer"
+
+    with HTTPServer(("127.0.0.1", 0), Upstream) as upstream:
+        Thread(target=upstream.serve_forever).start()
+        try:
+            asyncio.run(story(upstream.server_port))
+        finally:
+            upstream.shutdown()
+    assert f"Is a directory: '{tmp_path / 'c'}'" in caplog.text
 
 
 def test_a_foreign_host_is_refused_and_health_is_the_servers_own(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,11 +12,13 @@ import pytest
 from tests.support.asgi import JSON
 from tests.support.histories import FREE, NOW, record
 from tests.support.served import served
+from tests.support.turns import turn
 from trt_responses.features.limits.key_file import changing
 from trt_responses.features.limits.keys import Key, digest_of
 from trt_responses.features.retention.store import RetainedStore
-from trt_responses.store import Expired, Record
+from trt_responses.store import Expired, Job, Record
 from trt_responses.stores.memory.store import MemoryStore
+from trt_responses.stores.whole import Frames
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -78,5 +82,40 @@ def test_records_of_an_owner_expire_earlier_than_those_of_others(kept_s: int) ->
         assert deleted == [("a", "ann")]
         assert await inner.get("a", "ann") is None
         assert isinstance(await store.get("b", "bob"), Record)
+
+    asyncio.run(story())
+
+
+def test_a_background_response_goes_with_the_records_of_its_owner() -> None:
+    """Its key says so while it runs, or while it waits for a server that does not come back."""
+
+    async def story() -> None:
+        inner = MemoryStore(FREE, clock_s=lambda: NOW)
+        rules = dict[str, int]()
+        store = RetainedStore(inner, lambda: rules, lambda: NOW)
+        for name in ("ends", "stays"):
+            await store.put_job(Job(name, "ann", b"{}", int(NOW)))
+            await store.append_frames(name, Frames(0, 1, b"data: words\n\n"))
+        rules["ann"] = 0
+        assert await store.get("stays", "ann") == Expired("stays")
+        assert not await store.finish_job(record("ends")), "as if it had been deleted"
+        assert await inner.frames_after("ends", "ann", -1) is None
+        assert await store.sweep() == 1
+        assert await inner.ids_of("ann") == []
+        assert await inner.frames_after("stays", "ann", -1) is None
+
+    asyncio.run(story())
+
+
+def test_a_server_that_is_started_again_each_hour_deletes_what_is_due(tmp_path: Path) -> None:
+    with changing(tmp_path / "keys.json") as write:
+        write([Key(owner="ann", name="a", sha256=digest_of("ann"), keep_s=3600)])
+
+    async def story() -> None:
+        store = MemoryStore()
+        await store.put(replace(record("a"), created_at=int(time.time()) - 7200))
+        async with served(store=store, keys_file=tmp_path / "keys.json", data_dir=tmp_path):
+            await turn(20)
+            assert await store.get("a", "ann") is None
 
     asyncio.run(story())

@@ -52,6 +52,13 @@ def test_a_line_of_json_has_whole_ids_and_each_value_as_a_key() -> None:
     }
 
 
+@pytest.mark.parametrize("value", ["keys\udcff.json", {"\ud800": 1}, {1: 2}, 2**70, float("nan")])
+def test_what_json_cannot_say_is_a_line_of_json_all_the_same(value: object) -> None:
+    line = orjson.loads(JsonLines().format(record("loaded %s", value, given=value)))
+    assert line["message"].startswith("loaded ")
+    assert line.keys() == {"at", "level", "logger", "message", "given"}
+
+
 @pytest.mark.parametrize("character", ["\n", "\r", "\x1b[2J", "\x9b2J", "\u2028", "\x00", "\x85"])
 def test_no_name_of_a_client_begins_a_line_or_drives_a_terminal(character: str) -> None:
     line = TextLines().format(record("ignoring %s", f"a{character}b", tool=f"c{character}d"))

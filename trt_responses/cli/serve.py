@@ -86,6 +86,7 @@ def add(commands: Commands, name: str, text: str) -> None:
 
 
 def _serve(options: argparse.Namespace) -> int:
+    _open_streams()
     gc.set_threshold(YOUNG_OBJECTS)  # what a start loads stays, and collecting it costs 0.15 s
     _name_one_engine(options)
     given = {name: getattr(options, name) for name in OPTIONS}
@@ -228,6 +229,14 @@ def _engine_of(settings: Settings) -> EngineOf:
     from trt_responses.backends.engines import engine_of as here
 
     return here
+
+
+def _open_streams() -> None:
+    """Open standard streams that are closed: a socket in their place ends the event loop with an
+    abort, and would get what a library writes."""
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(number)
 
 
 def _stop_with_the_terminal() -> None:

@@ -296,5 +296,12 @@ def test_a_family_is_said_of_no_model_of_gpt_oss(tmp_path: Path, capsys: Output)
     assert "--family qwen3: gpt-oss models have no family" in capsys.readouterr().err
 
 
+def test_no_socket_gets_the_number_of_a_standard_stream_that_is_closed() -> None:
+    code = "main(['serve', '--print-settings']); assert os.open(os.devnull, os.O_RDONLY) > 2"
+    code = f"import os; from trt_responses.cli.main import main; {code}"
+    closed = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", sys.executable, "-c", code]
+    assert subprocess.run(closed).returncode == 0
+
+
 def at(place: str) -> tuple[str, str]:
     return "--engines-dir", place

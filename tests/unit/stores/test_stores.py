@@ -18,7 +18,7 @@ import redis
 from tests.support import histories, postgres_server, redis_server
 from tests.support.histories import AGE_S, FREE, LEASE_S, NOW, History, block, record
 from tests.support.turns import turn
-from trt_responses.errors import StartupError
+from trt_responses.errors import StartupError, StoreUnavailable
 from trt_responses.store import Block, Expired, Job, Record
 from trt_responses.stores.at_rest.blocks import split_body
 from trt_responses.stores.limits import Bounds
@@ -973,3 +973,32 @@ def test_a_redis_history_of_another_version_is_left_alone(redis_url: str, later:
     run(story())
     with redis.Redis.from_url(redis_url) as server:
         assert server.keys("*") == [FORMAT_KEY.encode()]
+
+
+@pytest.mark.parametrize(
+    ("setting", "back", "fault"),
+    [
+        ("REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE", "takes no changes"),
+        ("CONFIG SET requirepass x", "CONFIG SET requirepass", "refuses the password"),
+    ],
+)
+def test_a_redis_server_that_refuses_is_named_until_it_takes_changes_again(
+    redis_url: str, setting: str, back: str, fault: str
+) -> None:
+    async def story(server: Any) -> None:
+        store = histories.RedisHistory(redis_url).store()
+        await store.start()
+        server.execute_command(*setting.split())
+        try:
+            for other in server.client_list():
+                if other["id"] != str(server.client_id()):
+                    server.client_kill_filter(_id=other["id"])
+            with pytest.raises(StoreUnavailable, match=fault):
+                await store.put(record("a"))
+        finally:
+            server.execute_command(*back.split(), *[""] * back.endswith("pass"))
+        await store.put(record("a"))
+        await store.stop()
+
+    with redis.Redis.from_url(redis_url, single_connection_client=True) as server:
+        run(story(server))

@@ -273,6 +273,7 @@ class Background:
             await kept.save(self._store)
         except ApiError as fault:
             logger.warning("failed to save events of %s: %s", response_id, fault.message)
+            await self._sleep(wait_s)
         return None
 
     def running(self, response_id: str, owner: str) -> Run | None:

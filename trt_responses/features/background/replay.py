@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
-from trt_responses.errors import ApiError, InvalidRequest, NotFound, invalid_value
+from trt_responses.errors import ApiError, InvalidRequest, NotFound, StoreUnavailable, invalid_value
 from trt_responses.log.entries import ResponsesSpelling
 from trt_responses.store import Job, Record
 from trt_responses.stores.whole import WholeStore
@@ -19,6 +19,7 @@ from trt_responses.wire.dialect import Dialect
 from trt_responses.wire.events import Error
 
 Pause = Callable[[Callable[[], bytes]], Awaitable[object]]
+T = TypeVar("T")
 
 QUEUED = 1
 """The number of the event that says that a background response waits."""
@@ -40,11 +41,22 @@ async def frames_of(
 
     A `NotFound` when some of them are no longer there, an `InvalidRequest` when the response has
     ended before. `pause` is awaited between two askings, and may ask for a frame that tells nothing
-    new. The `dialect` is for the end of a stream whose server did not write it.
+    new. The `dialect` is for the end of a stream whose server did not write it. Once a frame was
+    given, it waits for a store that is unavailable.
     """
     last, ended = after, False
+
+    async def patiently(read: Callable[[], Awaitable[T]]) -> T:
+        while True:
+            try:
+                return await read()
+            except StoreUnavailable:
+                if last == after:
+                    raise
+            await pause(bytes)
+
     while True:
-        kept = await store.frames_after(response_id, owner, last)
+        kept = await patiently(partial(store.frames_after, response_id, owner, last))
         if kept is not None and kept.count:
             last = kept.first + kept.count - 1
             yield kept.data
@@ -54,7 +66,7 @@ async def frames_of(
             if kept is None:
                 raise _gone(response_id)
             return
-        match await store.get(response_id, owner):
+        match await patiently(partial(store.get, response_id, owner)):
             case Job(lost=True) as job:
                 number = last + 1 if kept is None else kept.first + kept.count
                 if last > number + 1:

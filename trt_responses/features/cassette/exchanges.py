@@ -13,6 +13,7 @@ from trt_responses.errors import UsageError
 KEPT = ("content-type", "retry-after", "anthropic-version", "x-should-retry")
 KEPT_BEGINNINGS = ("openai-", "x-ratelimit-", "anthropic-beta")
 """The headers that a cassette keeps; all others may hold secrets."""
+HEADER = re.compile(r"[!#-'*+.^`|~\w-]+:[\t -~\xa0-\xff]*", re.ASCII)
 SECRET = "[secret]"
 _NAMES = (
     r"(?:x[-_])?api[-_]?key|(?:proxy[-_])?authorization(?:_token)?|password|(?:client[-_])?secret"
@@ -118,10 +119,10 @@ def kept(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def parsed(text: str) -> Any:
-    """The JSON of a text; None for none, the text itself for what is not JSON."""
+    """The JSON of a text; None for none, the text itself for what is not JSON, or too deep."""
     try:
         return json.loads(text) if text else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 
@@ -131,18 +132,21 @@ class Cassette:
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
-            with path.open("a+b") as file:
-                if file.tell():
-                    file.seek(-1, 2)
-                    if file.read(1) != b"\n":  # a kill left a part of a line
-                        file.write(b"\n")
+            self._write(b"")
         except OSError as fault:
             raise UsageError(f"The cassette {path} cannot be written ({fault.strerror}).") from None
 
     def add(self, exchange: Exchange) -> None:
         """Keep it: what is written when this returns outlives the process."""
-        with self._path.open("ab") as file:
-            file.write(exchange.line().encode())
+        self._write(exchange.line().encode())
+
+    def _write(self, line: bytes) -> None:
+        with self._path.open("a+b") as file:
+            if file.tell():
+                file.seek(-1, 2)
+                if file.read(1) != b"\n":  # a kill or a full disk left a part of a line
+                    file.write(b"\n")
+            file.write(line)
 
 
 def read(path: Path) -> list[Exchange]:
@@ -151,15 +155,30 @@ def read(path: Path) -> list[Exchange]:
         lines = path.read_bytes().splitlines()
     except OSError as fault:
         raise UsageError(f"The cassette {path} cannot be read ({fault.strerror}).") from None
-    found = [exchange for line in lines if (exchange := _of_line(line)) is not None]
+    found = list[Exchange]()
+    for number, line in enumerate(lines, 1):
+        try:
+            parts = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        try:
+            found.append(_checked(Exchange(Request(**parts["request"]), Reply(**parts["reply"]))))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise UsageError(
+                f"The cassette {path} was changed: line {number} is no exchange."
+            ) from None
     if not found:
         raise UsageError(f"The cassette {path} holds no whole exchange.")
     return found
 
 
-def _of_line(line: bytes) -> Exchange | None:
-    try:
-        parts = json.loads(line)
-        return Exchange(Request(**parts["request"]), Reply(**parts["reply"]))
-    except (ValueError, KeyError, TypeError):
-        return None
+def _checked(exchange: Exchange) -> Exchange:
+    """The same exchange, if its reply can be sent."""
+    reply = exchange.reply
+    heads = [name + ":" + value for name, value in reply.headers.items()]
+    if reply.status not in range(200, 600) or not all(map(HEADER.fullmatch, heads)):
+        raise ValueError
+    for at, piece in reply.pieces:
+        piece.encode("utf-8", "surrogateescape")
+        abs(at)
+    return exchange

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from starlette.requests import ClientDisconnect, Request
 
-from trt_responses.errors import ApiError, error_body
+from trt_responses.errors import ApiError, InvalidRequest, error_body
 from trt_responses.features.cassette.exchanges import Cleaner
 from trt_responses.frozen import dataclass
 from trt_responses.web.body import read_bytes
@@ -63,6 +63,8 @@ class Layer:
             await self.answer(Sent(scope["method"], path, headers, body), send)
         except ApiError as error:
             await error_reply(send, path, error)
+        except RecursionError:
+            await error_reply(send, path, InvalidRequest("The body is nested too deeply."))
         except (ClientDisconnect, ConnectionAbortedError):
             return None  # the server finds the reply unfinished, and closes the connection
 

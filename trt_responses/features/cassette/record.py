@@ -119,5 +119,7 @@ class Records:
 
     def _keep(self, sent: Sent, reply: Reply) -> None:
         request = Request(sent.method, sent.path, parsed(sent.text))
-        exchange = sent.cleaner().exchange(Exchange(request, reply))
-        self._cassette.add(exchange)
+        try:
+            self._cassette.add(sent.cleaner().exchange(Exchange(request, reply)))
+        except (OSError, RecursionError) as fault:
+            logger.error("cannot write to the cassette: %s", root_cause(fault))

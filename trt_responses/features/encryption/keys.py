@@ -7,12 +7,15 @@ stored once, and no nonce serves two texts.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
+import os
+import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from cryptography.exceptions import InvalidTag
@@ -82,13 +85,15 @@ class StoreKeys:
 
     def look(self) -> None:
         """Read the keys again. Raises a `StartupError`, and keeps them, if they cannot be used."""
-        self._read_s = self._clock_s()
-        self._hold(self._read())
+        try:
+            self._hold(self._read())
+        finally:
+            self._read_s = self._clock_s()
 
     def open(self, sealed: bytes, bound: bytes, name: str) -> bytes:
         """The text of a sealed one. Raises an `ApiError` that names what cannot be read."""
         key_id = sealed[1 : 1 + ID_BYTES]
-        cipher = self._ciphers.get(key_id) or self._found(key_id)
+        cipher = self._ciphers.get(key_id) or self.find(key_id)
         if cipher is None:
             raise ApiError(
                 f"'{name}' is encrypted with the key {key_id.hex()}, which this server does not "
@@ -103,8 +108,14 @@ class StoreKeys:
         """The key of a sealed text; None for one in clear, or of a key that is missing."""
         return self._ciphers.get(sealed[1 : 1 + ID_BYTES]) if sealed[:1] == MARK else None
 
-    def _found(self, key_id: bytes) -> Cipher | None:
-        """A key that another server uses already."""
+    async def find_all(self, texts: Iterable[bytes]) -> None:
+        """Find missing keys of sealed texts beside the loop: a command may print them slowly."""
+        for key_id in {text[1 : 1 + ID_BYTES] for text in texts if text[:1] == MARK}:
+            if key_id not in self._ciphers:
+                await asyncio.to_thread(self.find, key_id)
+
+    def find(self, key_id: bytes) -> Cipher | None:
+        """A key, also one that another server uses already."""
         with self._lock:
             if key_id not in self._ciphers and self._clock_s() >= self._read_s + AGAIN_S:
                 try:
@@ -153,25 +164,35 @@ def parsed(text: bytes) -> list[Cipher | None]:
     return found
 
 
-def reader(place: str) -> Callable[[], bytes]:
-    """Reads the file, or runs the command after `|`."""
+def reader(place: str, wait_s: float = COMMAND_S) -> Callable[[], bytes]:
+    """Reads the file, or runs the command after `|`, which may take so many seconds."""
     command = place.removeprefix("|").strip() if place.startswith("|") else None
-    return (lambda: _printed(command)) if command else (lambda: _text(Path(place)))
+    return (lambda: _printed(command, wait_s)) if command else (lambda: _text(Path(place)))
 
 
 def _text(path: Path) -> bytes:
     try:
+        if path.exists() and not path.is_file():  # a pipe would hold its reader for ever
+            raise StartupError(f"{SETTING} {path}: is not a file; `|command` reads a command.")
         return path.read_bytes()
     except OSError as error:
         raise StartupError(f"{SETTING} {path}: cannot be read ({error.strerror}).") from None
 
 
-def _printed(command: str) -> bytes:
+def _printed(command: str, wait_s: float) -> bytes:
+    pipe = subprocess.PIPE
     try:
-        done = subprocess.run(command, shell=True, capture_output=True, timeout=COMMAND_S)
+        with subprocess.Popen(
+            command, shell=True, stdout=pipe, stderr=pipe, start_new_session=True
+        ) as process:
+            try:
+                printed, notes = process.communicate(timeout=wait_s)
+            except BaseException:
+                os.killpg(process.pid, signal.SIGKILL)
+                raise
     except (OSError, subprocess.TimeoutExpired) as error:
         raise StartupError(f"{SETTING}: the command failed ({type(error).__name__}).") from None
-    if done.returncode:
-        last = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["no message"]
-        raise StartupError(f"{SETTING}: the command exited {done.returncode} ({last[0]:.200}).")
-    return done.stdout
+    if process.returncode:
+        last = notes.decode("utf-8", "replace").strip().splitlines()[-1:] or ["no message"]
+        raise StartupError(f"{SETTING}: the command exited {process.returncode} ({last[0]:.200}).")
+    return printed

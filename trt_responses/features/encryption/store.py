@@ -79,7 +79,7 @@ class EncryptedStore(Around):
         found = await self.inner.get(response_id, owner)
         if isinstance(found, Record):
             return await self._open(found)
-        return self._open_job(found) if isinstance(found, Job) else found
+        return await self._open_job(found) if isinstance(found, Job) else found
 
     async def delete(self, response_id: str, owner: str) -> bool:
         self._jobs.pop(response_id, None)
@@ -121,6 +121,7 @@ class EncryptedStore(Around):
         if record.body[:1] != MARK:
             self.keys.check_clear(record.id)
             return record
+        await self.keys.find_all((record.body,))
         opened = partial(self.keys.open, name=record.id)
         body = await gently(opened, record.body, _of_record(record))
         row = replace(record, body=body[SEAL_BYTES:])
@@ -135,6 +136,7 @@ class EncryptedStore(Around):
         known = self._opened.get_many(keys)
         stored = zip(keys, record.blocks, strict=True)
         missing = {key: block for key, block in stored if key not in known}
+        await self.keys.find_all(block.item for block in missing.values())
 
         def unpacked(sealed: Packed) -> Block:
             text = self.keys.open(sealed.data, bound, record.id)
@@ -175,8 +177,9 @@ class EncryptedStore(Around):
         job = await self.inner.take_job(model)
         if job is None:
             return None
+        await self.keys.find_all((job.source,))  # without its key the next frames stood in clear
         self._jobs[job.id] = job.owner, self.keys.of(job.source), job.term
-        return self._open_job(job)
+        return await self._open_job(job)
 
     async def leave_job(self, job_id: str, *, term: int, to_others: bool) -> None:
         await self.inner.leave_job(job_id, term=term, to_others=to_others)
@@ -200,10 +203,11 @@ class EncryptedStore(Around):
             return found
         return await self._open_frames(response_id, owner, found, after)
 
-    def _open_job(self, job: Job) -> Job:
+    async def _open_job(self, job: Job) -> Job:
         if job.body[:1] != MARK:
             self.keys.check_clear(job.id)
             return job
+        await self.keys.find_all((job.body,))
         bound = _of_job(job.id, job.owner)
         source = self.keys.open(job.source, bound + b"source", job.id) if job.source else b""
         body = self.keys.open(job.body, bound, job.id)
@@ -240,6 +244,7 @@ class EncryptedStore(Around):
         for slot in found.data.split(END)[:-1]:
             if slot.startswith(SEALED_FRAMES):
                 sealed = b64decode(slot[1:])
+                await self.keys.find_all((sealed,))
                 opened = partial(self.keys.open, name=job_id)
                 text = await gently(opened, sealed, bound + b"frames%d" % first)
                 data.append(await gently(stretch, text))

@@ -5,7 +5,6 @@ Knows names and digests' first digits; knows no key.
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 from typing import TYPE_CHECKING
@@ -28,13 +27,17 @@ class Audit:
 
     def tell(self, act: str, **facts: object) -> None:
         """Append one line. Raises an `OSError` when it cannot be kept."""
-        # A path may hold bytes that are no UTF-8, which orjson refuses.
-        line = json.dumps({"at": utc_now().isoformat(), "act": act, **facts}).encode() + b"\n"
+        noted = {"at": utc_now().isoformat(), "act": act, **facts}
+        text = json.dumps(noted, ensure_ascii=False, separators=(",", ":"))
+        line = text.encode(errors="replace") + b"\n"  # a path may be no UTF-8
         make_private(self.path.parent)
-        file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
         try:
-            if os.write(file, line) < len(line):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            size = os.fstat(file).st_size
+            if size and os.pread(file, 1, size - 1) != b"\n":  # a full disk cut the last line
+                line = b"\n" + line
+            while line:
+                line = line[os.write(file, line) :]
             os.fsync(file)
         finally:
             os.close(file)

@@ -64,6 +64,7 @@ class WatchedKeys:
 
     def look(self) -> None:
         """Read the file again if it has changed since the last look."""
+        close_to_others(self._path, keep_group=True)  # before the stamp, which it changes
         if (stamp := _stamp(self._path)) == self._seen:
             return
         try:
@@ -96,6 +97,8 @@ class WatchedKeys:
 def read_file(path: Path) -> tuple[object, tuple[Key, ...]]:
     """The file's `stat`, by which changes are noticed, and its keys."""
     try:
+        if path.exists() and not path.is_file():  # a pipe would hold its reader for ever
+            raise KeyFault("is not a file")
         with path.open("rb") as file:
             return _stamp_of(os.fstat(file.fileno())), read_keys(file.read())
     except OSError as error:

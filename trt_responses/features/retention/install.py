@@ -36,12 +36,12 @@ def install(server: Server) -> None:
 
 async def _sweep(server: Server, store: RetainedStore) -> None:
     while True:
-        await server.sleep(SWEEP_S)
         try:
             if deleted := await store.sweep(server.on_delete):
                 logger.info("deleted records past their owners' retention: records=%d", deleted)
         except ApiError as error:
             logger.warning("records past their owners' retention stay: %s", error)
+        await server.sleep(SWEEP_S)
 
 
 class Retention:

@@ -46,7 +46,7 @@ class RetainedStore(Around):
 
     async def get(self, response_id: str, owner: str) -> Found:
         found = await self.inner.get(response_id, owner)
-        if isinstance(found, Record) and self._is_due(found.created_at, owner):
+        if isinstance(found, (Record, Job)) and self._is_due(found.created_at, owner):
             return Expired(response_id)
         return found
 
@@ -63,7 +63,8 @@ class RetainedStore(Around):
         return await self.inner.change(conversation, *more, **options)
 
     async def finish_job(self, record: Record, *more: Any, **options: Any) -> bool:
-        self._check(record.owner)
+        if not self.keeps(record.owner):  # its key changed while it ran
+            await self.inner.delete(record.id, record.owner)
         return await self.inner.finish_job(record, *more, **options)
 
     async def sweep(self, on_delete: Iterable[Callable[[str, str], None]] = ()) -> int:
@@ -74,7 +75,7 @@ class RetainedStore(Around):
                 known = self._made.get(name)
                 if known is None or self._is_due(known, owner):
                     found = await self.inner.get(name, owner)
-                    if not isinstance(found, Record):
+                    if not isinstance(found, (Record, Job)):
                         continue
                     known = found.created_at
                 if not self._is_due(known, owner):

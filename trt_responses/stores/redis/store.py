@@ -65,6 +65,20 @@ def keeping_cancellation() -> Iterator[None]:
             raise asyncio.CancelledError
 
 
+def _state(error: Exception) -> str | None:
+    """What an operator changes at the Redis server; None if the error is no state of it."""
+    match error:
+        case faults.OutOfMemoryError():
+            return "is full"
+        case faults.AuthenticationError() | faults.AuthorizationError():
+            return "refuses the password"
+        case faults.ConnectionError() | faults.TimeoutError() | OSError():
+            return "is unreachable"
+        case faults.ReadOnlyError() | faults.ClusterDownError():
+            return "is a replica and takes no changes"
+    return None
+
+
 class RedisStore:
     """Records on a shared Redis server that expire by age. A record stored with a `spell` reads as
     damaged without it."""
@@ -154,17 +168,13 @@ class RedisStore:
         try:
             with keeping_cancellation():
                 yield
-        except faults.OutOfMemoryError:
+        except (faults.RedisError, OSError) as error:
+            if (state := _state(error)) is None:
+                raise ApiError(f"The store failed: {error}.") from None
             raise StoreUnavailable(
-                "The store's Redis server is full.", retry_after_s=RETRY_AFTER_S
-            ) from None
-        except (faults.ConnectionError, faults.TimeoutError, faults.BusyLoadingError, OSError):
-            raise StoreUnavailable(
-                "The store's Redis server is unreachable; requests with `store: false` still work.",
+                f"The store's Redis server {state}; requests with `store: false` still work.",
                 retry_after_s=RETRY_AFTER_S,
             ) from None
-        except faults.RedisError as error:
-            raise ApiError(f"The store failed: {error}.") from None
 
     # --- records ------------------------------------------------------------------------------
 

@@ -124,6 +124,14 @@ def make_private(path: Path) -> None:
         files.close_to_others(path.with_name(path.name + ending))
 
 
+def identity(path: Path) -> object:
+    """What only this file has, as long as it stands there; None if none does."""
+    with suppress(OSError):
+        found = path.stat()
+        return found.st_dev, found.st_ino
+    return None
+
+
 def connect(path: Path) -> sqlite3.Connection:
     """A connection that any thread may use, one at a time; transactions are explicit."""
     return sqlite3.connect(

@@ -70,15 +70,14 @@ class SqliteStore:
         self._steady_s = lease_clock_s or clock_s
         self._boot = boot
         self._offset_s = 0.0
+        self._identity: object = None
         self._open = connect
         self.usage = Usage()
         self._cache: BlockCache[int] = BlockCache(CACHE_BYTES, self.usage)
         self._reserve = Reserve(path)
         self._dropped: Counter[str] = Counter()
         """Records dropped in the writer's current transaction."""
-        self._writer = Writer(
-            self._connect, self._tidy, self._reserve, self._dropped.clear, self._count
-        )
+        self._writer = Writer(self._connect, self._tidy, self._reserve, self._begin, self._count)
         self._readers: ThreadPoolExecutor | None = None
         self._reader = local()
         self._reading: list[sqlite3.Connection] = []
@@ -121,6 +120,7 @@ class SqliteStore:
             self.usage.holds(*rows.totals(db))
         finally:
             db.close()
+        self._identity = file.identity(self._path)
         self._reserve.fill()
 
     def _connect(self) -> sqlite3.Connection:
@@ -136,6 +136,13 @@ class SqliteStore:
             return change(db)
 
         return await self._writer.do(with_touches if touched else change, frees=frees)
+
+    def _begin(self) -> None:
+        self._dropped.clear()
+        if file.identity(self._path) != self._identity:  # the open file would be lost at the end
+            raise StoreUnavailable(
+                "The store's file was moved or replaced: put it back, or restart the server."
+            )
 
     def _count(self, db: sqlite3.Connection) -> None:
         for reason, count in self._dropped.items():

@@ -6,6 +6,7 @@ Transactions only: no tables. A change is reported as done after its commit, not
 from __future__ import annotations
 
 import asyncio
+import logging
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -15,6 +16,8 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from trt_responses.stores.sqlite.file import api_error, is_full
 from trt_responses.stores.sqlite.reserve import Reserve
+
+logger = logging.getLogger(__name__)
 
 Change = Callable[[sqlite3.Connection], object]
 
@@ -160,7 +163,9 @@ def _shrink(db: sqlite3.Connection) -> None:
 
 
 def _fault(fault: Exception) -> Exception:
-    return api_error(fault) if isinstance(fault, sqlite3.Error) else fault
+    error = api_error(fault) if isinstance(fault, sqlite3.Error) else fault
+    logger.error("cannot write to the store: %s", error)
+    return error
 
 
 def _tell(batch: Sequence[_Pending], results: Sequence[object]) -> None:

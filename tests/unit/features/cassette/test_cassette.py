@@ -71,10 +71,54 @@ def test_a_line_that_was_cut_short_is_left_out_and_the_next_stands_alone(tmp_pat
     assert [each.reply.text for each in read(path)] == ["one", "two"]
 
 
+def test_a_line_that_did_not_fit_on_the_disk_takes_no_other_with_it(tmp_path: Path) -> None:
+    path = tmp_path / "c.jsonl"
+    cassette = Cassette(path)
+    cassette.add(exchange("one"))
+    with path.open("a") as file:
+        file.write(exchange("lost").line()[:-9])
+    cassette.add(exchange("two"))
+    assert [each.reply.text for each in read(path)] == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"status": "200"},
+        {"status": 0},
+        {"headers": []},
+        {"headers": {"retry-after": 1}},
+        {"headers": {"retry-after": "1\r\nx: y"}},
+        {"headers": {"retry-after": "漢"}},
+        {"headers": {"openai-a b": "1"}},
+        {"pieces": None},
+        {"pieces": ["{}"]},
+        {"pieces": [[0]]},
+        {"pieces": [["0.1", "{}"]]},
+        {"pieces": [[0, 1]]},
+        {"pieces": [[0, "\ud800"]]},
+        {"more": 1},
+    ],
+)
+def test_a_reply_that_was_edited_wrongly_is_named_by_its_line(
+    tmp_path: Path, wrong: dict[str, Any]
+) -> None:
+    path = tmp_path / "c.jsonl"
+    whole = exchange().line()
+    edited = json.loads(whole)
+    edited["reply"] |= wrong
+    path.write_text(whole + json.dumps(edited))
+    with pytest.raises(UsageError, match="line 2 is no exchange"):
+        read(path)
+
+
 def test_files_that_are_no_cassettes_are_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").write_text("\n")
     with pytest.raises(UsageError, match="no whole exchange"):
         read(tmp_path / "empty")
+    (tmp_path / "deep").write_text("[" * 100_000)
+    with pytest.raises(UsageError, match="no whole exchange"):
+        read(tmp_path / "deep")
     with pytest.raises(UsageError, match="cannot be read"):
         read(tmp_path / "none")
     with pytest.raises(UsageError, match="cannot be written"):

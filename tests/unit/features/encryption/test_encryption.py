@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from base64 import b64encode
 from dataclasses import replace
+from threading import Event
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from tests.support.histories import FREE, EncryptedHistory, SqliteHistory, block, letters, record
+from tests.support.turns import turn
 from trt_responses.errors import ApiError, StartupError
 from trt_responses.features.encryption.command import rewrite
 from trt_responses.features.encryption.keys import StoreKeys, reader
 from trt_responses.features.encryption.store import EncryptedStore
 from trt_responses.features.encryption.witness import WITNESS, WitnessedStore
 from trt_responses.store import Block, Job, Record
+from trt_responses.stores.around import Around
 from trt_responses.stores.memory.store import MemoryStore
 from trt_responses.stores.whole import Frames
 
@@ -146,6 +150,77 @@ def test_keys_change_under_servers_and_old_records_are_rewritten(tmp_path: Path)
     run(story())
 
 
+def test_a_command_that_prints_the_keys_slowly_holds_no_other_request() -> None:
+    """It runs once for all that wait, and the loop runs on meanwhile."""
+    began, may_end, readings = Event(), Event(), list[bool]()
+
+    def read() -> bytes:
+        if not began.is_set():
+            return ONE
+        readings.append(may_end.wait(5))  # more only where the loop waits for it
+        clock[0] += 30
+        return TWO + b"\n" + ONE
+
+    clock = [0.0]
+
+    async def story() -> None:
+        inner = MemoryStore(FREE)
+        store = EncryptedStore(inner, StoreKeys(read, lambda: clock[0]), letters)
+        other = around(inner, TWO)
+        await fill(cast("WholeStore", other))
+        await around(inner, b64encode(b"3" * 32)).put(record("c", block(SAID)))
+        clock[0] = 6
+        began.set()
+        reads = [store.get("a", "ann"), store.get("j", "ann"), store.frames_after("j", "ann", -1)]
+        waiting = asyncio.gather(*reads, store.get("c", "ann"), return_exceptions=True)
+        await turn()
+        may_end.set()
+        *found, absent = await waiting
+        assert found == [
+            await other.get("a", "ann"),
+            await other.get("j", "ann"),
+            await other.frames_after("j", "ann", -1),
+        ]
+        assert "which this server does not have" in str(absent)
+        assert readings == [True]
+
+    run(story())
+
+
+def test_a_server_that_takes_a_job_over_finds_its_key_and_writes_nothing_in_clear() -> None:
+    class Handing(Around):
+        async def take_job(self, model: str) -> Job | None:
+            job = await self.inner.get("j", "ann")
+            assert isinstance(job, Job)
+            return replace(job, term=1)
+
+    texts, clock = [TWO, ONE], [0.0]
+
+    async def story() -> None:
+        inner = MemoryStore(FREE)
+        await fill(cast("WholeStore", around(inner, ONE)))
+        handing = cast("WholeStore", Handing(inner))
+        keys = StoreKeys(lambda: texts.pop(0), lambda: clock[0])
+        store = EncryptedStore(handing, keys, letters)
+        clock[0] = 6
+        assert await store.take_job("m")
+        assert await store.append_frames("j", Frames(1, 1, b"data: more\n\n"))
+        stored = await inner.frames_after("j", "ann", 0)
+        assert stored is not None
+        assert b"more" not in stored.data
+
+    run(story())
+
+
+def test_a_command_that_hangs_is_ended_with_what_it_began(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(StartupError, match="the command failed"):
+        reader(f"|cat {pipe} | cat", wait_s=0.5)()
+    with pytest.raises(OSError, match="No such device"):  # nobody has it open to read
+        os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+
+
 def test_a_store_in_clear_is_encrypted_and_made_clear_again() -> None:
     async def story() -> None:
         inner = MemoryStore(FREE)
@@ -181,11 +256,13 @@ def test_a_start_without_the_key_is_refused_in_one_sentence(tmp_path: Path) -> N
     ("place", "fault"),
     [
         ("{}/none", "cannot be read"),
+        ("{}/pipe", "is not a file"),
         ("|echo short", "line 1 is neither"),
         ("|true", "no key"),
         ("|echo broken >&2; exit 3", r"exited 3 \(broken\)"),
     ],
 )
 def test_keys_that_cannot_be_used_are_named(tmp_path: Path, place: str, fault: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
     with pytest.raises(StartupError, match=fault):
         StoreKeys(reader(place.format(tmp_path)))

@@ -8,6 +8,7 @@ import os
 import resource
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,8 +20,7 @@ from trt_responses.features.limits.key_file import LOOK_S, WatchedKeys, changing
 from trt_responses.features.limits.keys import Key, KeyFault, KeyRing, digest_of, write_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
 
 
 def key(secret: str, owner: str = "ann") -> Key:
@@ -64,6 +64,12 @@ def test_a_file_that_is_written_anew_is_loaded_at_the_next_look(watched: Watched
     assert (last["act"], last["added"], last["removed"]) == ("keys.loaded", ["ann/bb"], ["ann/a"])
 
 
+def test_a_file_whose_name_is_not_utf_8_is_noted_too(tmp_path: Path) -> None:
+    audit = Audit(tmp_path / "audit.jsonl")
+    audit.tell("keys.new", file="keys\udcff.json")
+    assert json.loads(audit.path.read_bytes())["file"] == "keys?.json"
+
+
 def test_a_file_that_stays_is_not_read_again(watched: Watched) -> None:
     watched.file.look()
     watched.file.look()
@@ -85,21 +91,28 @@ def test_a_link_that_is_swapped_is_a_change_as_kubernetes_makes_it(tmp_path: Pat
     assert made.known("a", "b") == ["b"]
 
 
-@pytest.mark.parametrize("broken", [b"", b"{", b'{"keys": [{}]}', None])
+@pytest.mark.parametrize("broken", [b"", b"{", b'{"keys": [{}]}', None, Path.mkdir, os.mkfifo])
 def test_a_broken_file_keeps_the_keys_and_says_so_once(
-    watched: Watched, broken: bytes | None, caplog: pytest.LogCaptureFixture
+    watched: Watched,
+    broken: bytes | Callable[[Path], object] | None,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    if broken is None:
-        watched.path.unlink()
-    else:
+    if isinstance(broken, bytes):
         watched.path.write_bytes(broken)
+    else:
+        watched.path.unlink()
+        (broken or Path.exists)(watched.path)
     for _ in range(3):
         watched.file.look()
     assert watched.known("a") == ["a"]
     assert watched.file.fault
     assert [act["act"] for act in watched.acts()] == ["keys.loaded", "keys.refused"]
-    assert [record.levelname for record in caplog.records] == ["ERROR"]
-    watched.write("b")
+    assert [record.levelname for record in caplog.records].count("ERROR") == 1
+    fresh = watched.path.with_name("fresh")
+    fresh.write_bytes(write_keys([key("b")]))
+    if watched.path.is_dir():
+        watched.path.rmdir()
+    fresh.replace(watched.path)
     watched.file.look()
     assert watched.known("a", "b") == ["b"]
     assert watched.file.fault is None
@@ -189,30 +202,32 @@ def test_a_change_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     assert read_file(path)[1] == (key("a"),)
 
 
-def test_a_disk_that_takes_a_part_leaves_the_file_and_the_audit_tells_of_a_fault(
-    watched: Watched,
-) -> None:
-    before = watched.path.read_bytes()
-    with (
-        largest(len(before)),
-        pytest.raises(OSError, match="large"),
-        changing(watched.path) as write,
-    ):
-        write([key("a"), key("b")])
-    with largest(watched.audit.path.stat().st_size + 40), pytest.raises(OSError, match="No space"):
-        watched.audit.tell("keys.new", key="ann/b")
-    assert watched.path.read_bytes() == before
-
-
 @contextmanager
-def largest(most: int) -> Iterator[None]:
-    """No file may become larger: a write ends early there, as on a disk that is nearly full."""
+def full_behind(size: int) -> Iterator[None]:
+    """No file grows beyond so many bytes, as on a full disk: the write before that is short."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_change_that_does_not_fit_on_the_disk_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    path.write_bytes(write_keys([key("a")]))
+    with full_behind(200), pytest.raises(OSError, match="File too large"), changing(path) as write:
+        write([key("a"), key("b")])
+    assert read_file(path)[1] == (key("a"),)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_line_of_the_audit_file_that_does_not_fit_on_the_disk_is_a_fault(tmp_path: Path) -> None:
+    audit = Audit(tmp_path / "audit.jsonl")
+    with full_behind(20), pytest.raises(OSError, match="File too large"):
+        audit.tell("keys.new", by="ann")
+    audit.tell("keys.new", by="bob")
+    assert json.loads(audit.path.read_text().splitlines()[-1])["by"] == "bob"
 
 
 def _add_ten(path: Path, writer: int) -> None:

@@ -489,3 +489,30 @@ def test_a_file_that_another_holds_for_long_is_told_as_busy(tmp_path: Path) -> N
             await store.put(record("a"))
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_file_that_was_moved_away_takes_no_more_until_it_is_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, *, replaced: bool
+) -> None:
+    path = tmp_path / "h.db"
+
+    async def story() -> None:
+        async with opened(path) as store:
+            await store.put(record("a"))
+            path.rename(tmp_path / "moved")
+            if replaced:
+                path.write_bytes((tmp_path / "moved").read_bytes())
+            with pytest.raises(StoreUnavailable, match="moved or replaced"):
+                await store.put(record("b"))
+            (tmp_path / "moved").rename(path)
+            await store.put(record("c"))
+        async with opened(path) as store:
+            assert [await store.get(name, "ann") for name in "abc"] == [
+                record("a"),
+                None,
+                record("c"),
+            ]
+
+    asyncio.run(story())
+    assert "cannot write to the store: The store's file was moved" in caplog.text

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.ticks import Ticks
-from trt_responses.errors import ApiError, InvalidRequest
+from trt_responses.errors import ApiError, InvalidRequest, StoreUnavailable
 from trt_responses.features.background.replay import frames_of
 from trt_responses.features.idempotency.repeats import Repeats
-from trt_responses.store import Job, Record
+from trt_responses.store import Found, Job, Record
 from trt_responses.stores.memory.store import MemoryStore
 from trt_responses.stores.whole import Frames
 from trt_responses.web.stream.keepalive import KeepAlive
@@ -130,6 +130,45 @@ async def read(store: MemoryStore, after: int, *happens: Callable[[], object]) -
             store, "resp_1", "ann", after=after, pause=pause, dialect=OPENAI
         )
     ]
+
+
+class Leaving(MemoryStore):
+    """A store that is away now and then."""
+
+    away = False
+
+    async def frames_after(self, response_id: str, owner: str, after: int) -> Frames | None:
+        self.check_here()
+        return await super().frames_after(response_id, owner, after)
+
+    async def get(self, response_id: str, owner: str) -> Found:
+        self.check_here()
+        return await super().get(response_id, owner)
+
+    def check_here(self) -> None:
+        if self.away:
+            raise StoreUnavailable("The store is away.")
+
+
+def test_a_reader_waits_for_a_store_that_is_away_once_it_has_begun() -> None:
+    async def story() -> None:
+        store = Leaving()
+        await store.put_job(JOB)
+        await store.append_frames("resp_1", frames(0, 3))
+        got = await read(
+            store,
+            -1,
+            lambda: setattr(store, "away", True),
+            lambda: None,
+            lambda: setattr(store, "away", False),
+            lambda: store.finish_job(record(JOB), frames(3, 2, ended=True)),
+        )
+        assert b"".join(got) == b"".join(map(frame, range(5)))
+        store.away = True
+        with pytest.raises(StoreUnavailable):
+            await read(store, -1)
+
+    asyncio.run(story())
 
 
 def test_what_comes_while_one_reads_is_read_once_and_in_order() -> None:
