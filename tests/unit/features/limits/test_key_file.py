@@ -169,11 +169,6 @@ def test_a_file_that_has_no_keys_stays_open_to_others(watched: Watched) -> None:
     assert watched.path.stat().st_mode & 0o777 == 0o750
 
 
-def test_the_audit_names_a_file_with_any_name(watched: Watched) -> None:
-    watched.audit.tell("keys.new", file="\udcff")
-    assert watched.acts()[-1]["file"] == "\udcff"
-
-
 def test_a_change_keeps_the_mode_of_the_file_and_the_link_to_it(tmp_path: Path) -> None:
     real, link = tmp_path / "real.json", tmp_path / "keys.json"
     real.write_bytes(write_keys([]))
