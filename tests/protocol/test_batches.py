@@ -32,8 +32,9 @@ from trt_responses.errors import StoreUnavailable
 from trt_responses.features.batches import batches
 from trt_responses.settings import Settings
 from trt_responses.store import Job
+from trt_responses.stores.limits import Bounds
 from trt_responses.stores.memory.store import MemoryStore
-from trt_responses.stores.whole import Standing, says_nothing, whole_store
+from trt_responses.stores.whole import Standing, says_nothing
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -282,22 +283,20 @@ async def test_a_heartbeat_outlives_a_store_that_is_away(tmp_path: Path) -> None
 
 
 @story
-async def test_a_batch_that_is_ended_twice_leaves_one_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = whole_store(store_of(Settings(store=f"sqlite:///{tmp_path}/kept.db"), says_nothing))
-    finish, ends = store.finish_job, list[object]()
+async def test_a_batch_that_is_ended_twice_leaves_one_file(tmp_path: Path) -> None:
+    class Away(MemoryStore):
+        ends = 0
 
-    async def away_first(*given: Any, **more: Any) -> bool:
-        ends.append(given)
-        if len(ends) == 1:
-            raise StoreUnavailable("away")
-        return await finish(*given, **more)
+        async def finish_job(self, *given: Any, **more: Any) -> bool:
+            self.ends += 1
+            if self.ends == 1:
+                raise StoreUnavailable("away")
+            return await super().finish_job(*given, **more)
 
-    monkeypatch.setattr(store, "finish_job", away_first)  # patched: a network that breaks once
-    async with served(store=store, data_dir=tmp_path, sleep=naps, **OWNERS) as app:
+    store = Away(Bounds(takeover_s=60.0))
+    async with served(data_dir=tmp_path, store=store, sleep=naps, **OWNERS) as app:
         batch = await begun(app, jsonl(request("one")))
-        await until(lambda: len(ends) == 2)
+        await until(lambda: store.ends == 2)
         last = await ended(app, batch["id"])
         listed = (await ask(app, "GET", "/v1/files?purpose=batch_output")).json()["data"]
         assert [file["id"] for file in listed] == [last["output_file_id"]]

@@ -194,7 +194,8 @@ def test_a_wait_for_other_calls_takes_nothing_of_the_deadline() -> None:
     class Waiting(ScriptedTool):
         async def act(self, call: ToolCall) -> ToolAnswer:
             with call.waits():
-                await asyncio.sleep(3600)  # slept: virtual time
+                asyncio.get_running_loop().call_later(3600, (others := asyncio.Event()).set)
+                await others.wait()
             return await super().act(call)
 
     async def story() -> None:

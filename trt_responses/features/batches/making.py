@@ -261,7 +261,7 @@ class Making:
 
     def _expired(self, work: Work) -> Iterator[bytes]:
         """A row for each request without an answer, where the window has ended."""
-        with suppress(ApiError):  # the input file was deleted meanwhile
+        with suppress(ApiError, FileNotFoundError):  # the input file was deleted meanwhile
             for number, (_, line) in self._lines() if self._end == "expired" else ():
                 if number not in work.failed:
                     yield self._row(number, orjson.loads(line), None, EXPIRED)

@@ -13,7 +13,7 @@ import pytest
 
 from trt_responses.errors import ApiError, InvalidRequest
 from trt_responses.features.encryption.keys import StoreKeys
-from trt_responses.features.files.files import BLOCK_BYTES, LOOK_BLOCKS, Bounds, Files
+from trt_responses.features.files.files import BLOCK_BYTES, LOOK_BLOCKS, MOST_FILES, Bounds, Files
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -115,21 +115,16 @@ def test_files_of_an_owner_that_arrive_at_once_share_the_room(tmp_path: Path) ->
     third.drop()
 
 
-def test_files_that_arrive_at_once_are_no_more_than_one_may_have(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # patched: a thousand files
-    monkeypatch.setattr("trt_responses.features.files.files.MOST_FILES", 2)
+def test_files_that_arrive_at_once_are_no_more_than_one_may_have(tmp_path: Path) -> None:
     files = files_in(tmp_path)
-    sent(files, b"1")
-    (first,) = on_disk(tmp_path)
+    place = files.place("ann")
+    for number in range(MOST_FILES - 1):
+        (place / str(number)).touch()
     incoming = files.new("ann")
-    # another upload, which began at the same moment
-    first.with_name(f"file-{'0' * 24}").write_bytes(first.read_bytes())
-    with pytest.raises(ApiError, match="exceed 2 files"):
+    (place / "another, which came at the same moment").touch()
+    with pytest.raises(ApiError, match=f"exceed {MOST_FILES} files"):
         incoming.keep("a.txt", "user_data")
     incoming.drop()
-    assert len(on_disk(tmp_path)) == 2
 
 
 def test_what_a_dead_server_left_of_an_upload_is_no_file_and_goes(tmp_path: Path) -> None:
