@@ -15,6 +15,7 @@ What a session may offer besides, lists and sources, is in `tools/session.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 NOTHING: Mapping[str, Any] = {}
@@ -28,6 +29,8 @@ class ToolCall(NamedTuple):
     """As the header names it: `json`, `code`, or nothing."""
     recipient: str = ""
     """The recipient: one of the session's recipients."""
+    waits: Callable[[], AbstractContextManager[object]] = nullcontext
+    """Surrounds a wait for calls of others, which does not count for the deadline."""
 
 
 class ToolAnswer(NamedTuple):

@@ -32,6 +32,7 @@ from trt_responses.errors import StoreUnavailable
 from trt_responses.features.batches import batches
 from trt_responses.settings import Settings
 from trt_responses.store import Job
+from trt_responses.stores.limits import Bounds
 from trt_responses.stores.memory.store import MemoryStore
 from trt_responses.stores.whole import Standing, says_nothing
 
@@ -281,6 +282,27 @@ async def test_a_heartbeat_outlives_a_store_that_is_away(tmp_path: Path) -> None
         assert (await ended(app, batch["id"]))["status"] == "cancelled"
 
 
+@story
+async def test_a_batch_that_is_ended_twice_leaves_one_file(tmp_path: Path) -> None:
+    class Away(MemoryStore):
+        ends = 0
+
+        async def finish_job(self, *given: Any, **more: Any) -> bool:
+            self.ends += 1
+            if self.ends == 1:
+                raise StoreUnavailable("away")
+            return await super().finish_job(*given, **more)
+
+    store = Away(Bounds(takeover_s=60.0))
+    async with served(data_dir=tmp_path, store=store, sleep=naps, **OWNERS) as app:
+        batch = await begun(app, jsonl(request("one")))
+        await until(lambda: store.ends == 2)
+        last = await ended(app, batch["id"])
+        listed = (await ask(app, "GET", "/v1/files?purpose=batch_output")).json()["data"]
+        assert [file["id"] for file in listed] == [last["output_file_id"]]
+        assert len(app.engine.requests) == 1
+
+
 @pytest.mark.parametrize(
     ("lines", "code"),
     [
@@ -391,7 +413,11 @@ async def test_each_end_of_a_batch_is_an_event_for_the_webhook(
             await ask(app, "POST", f"/v1/batches/{batch['id']}/cancel")
             await arrived(app, batch, "cancelled")
             monkeypatch.setattr(batches, "WINDOW_S", 0)  # patched: a day
-            await arrived(app, await begun(app, jsonl(request("one"))), "expired")
+            batch = await begun(app, jsonl(request("one")))
+            await arrived(app, batch, "expired")
+            found = await rows(app, (await ended(app, batch["id"]))["error_file_id"])
+            assert found["one"]["response"] is None
+            assert found["one"]["error"]["code"] == "batch_expired"
     assert events == {status: f"batch.{status}" for status in batches.OVER}
 
 

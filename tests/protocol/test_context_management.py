@@ -221,6 +221,19 @@ def test_the_oldest_that_users_said_gives_way_and_rules_stay() -> None:
     asyncio.run(story())
 
 
+def test_what_truncation_left_out_comes_back_only_where_it_fits() -> None:
+    async def story() -> None:
+        async with sealing(*SUMMARY, ANSWER, context_tokens=4000) as s:
+            turn = [{"role": "user", "content": "word " * 100}, OLD[1] | {"content": "Yes."}]
+            talk = [*(turn * 30), {"role": "user", "content": "last " * 2800}]
+            managed = [{"type": "compaction", "compact_threshold": 3000}]
+            made = await s.client.create(input=talk, truncation="auto", context_management=managed)
+            assert made.status == 200, made.body
+            assert kinds(made.json()) == ["compaction", "message"]
+
+    asyncio.run(story())
+
+
 @pytest.mark.parametrize("written", ["<|return|>", " \n<|return|>"], ids=["empty", "blank"])
 def test_what_is_no_summary_is_an_extract_and_the_answer_comes(written: str) -> None:
     async def story() -> None:

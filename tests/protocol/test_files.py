@@ -78,6 +78,16 @@ async def test_a_file_is_sent_listed_fetched_and_deleted_by_its_owner_alone(tmp_
         assert (await ask(app, "GET", path)).status == 404
 
 
+@story
+async def test_a_list_names_what_its_query_says_in_vain(tmp_path: Path) -> None:
+    async with served(data_dir=tmp_path, **OWNERS) as app:
+        talk = (await ask(app, "POST", "/v1/conversations", body={})).json()["id"]
+        for path in ("files", "batches", f"conversations/{talk}/items"):
+            found = await ask(app, "GET", f"/v1/{path}?include[]=x&limit=1&before=y&before=z")
+            assert found.headers["x-trt-ignored"] == "before, include[]", path
+            assert "x-trt-ignored" not in (await ask(app, "GET", f"/v1/{path}?limit=1")).headers
+
+
 @pytest.mark.parametrize(
     ("body", "kind", "status", "param"),
     [

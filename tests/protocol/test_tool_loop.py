@@ -15,7 +15,8 @@ from tests.support.replies import check_streamed, without_ids
 from tests.support.scripted_tool import Gate, ScriptedTool
 from tests.support.served import served
 from tests.support.story import story
-from trt_responses.tool import ToolAnswer
+from tests.support.virtual_time import run
+from trt_responses.tool import ToolAnswer, ToolCall
 
 if TYPE_CHECKING:
     from tests.support.asgi import Json
@@ -187,6 +188,22 @@ async def test_a_tool_that_hangs_is_ended_and_the_model_is_told(
         (item,) = items(call.json(), "code_interpreter_call")
         assert item["status"] == "failed"
     assert tool.broken_off == 1
+
+
+def test_a_wait_for_other_calls_takes_nothing_of_the_deadline() -> None:
+    class Waiting(ScriptedTool):
+        async def act(self, call: ToolCall) -> ToolAnswer:
+            with call.waits():
+                asyncio.get_running_loop().call_later(3600, (others := asyncio.Event()).set)
+                await others.wait()
+            return await super().act(call)
+
+    async def story() -> None:
+        async with served(CODE, CODE, ANSWER, tools=[Waiting("2", Gate())]) as app:
+            calls = items((await app.client.create(**ASKED)).json(), "code_interpreter_call")
+            assert [item["status"] for item in calls] == ["completed", "failed"]
+
+    run(story())
 
 
 @story

@@ -26,6 +26,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from trt_responses.web.endpoint import note_status, reply_of
+from trt_responses.web.headers import add_ignored
 
 KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
 NO_TELEMETRY: TelemetryConfig = {"tracing": False, "metrics": False, "logs": False}
@@ -105,10 +106,12 @@ class ColdRoute(APIRoute, metaclass=_Shared):
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handler = super().get_route_handler()
+        known = {each.alias for each in self.dependant.query_params}
 
         async def answered(request: Request) -> Response:
             try:
                 reply = await handler(request)
+                add_ignored(reply, sorted(request.query_params.keys() - known))
             except ClientDisconnect:
                 return Response()  # which is sent nowhere
             except Exception as error:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from starlette.requests import Request
+    from starlette.responses import Response
 
     from trt_responses.health.lifecycle import Lifecycle
     from trt_responses.run.run import Run
@@ -80,6 +81,13 @@ def ignored_header(names: Sequence[str], request: Request | None = None) -> dict
     if request is not None and header(request, IDEMPOTENCY_KEY) is not None:
         names = [*names, IDEMPOTENCY_KEY.decode()]
     return {"x-trt-ignored": named(names)} if names else {}
+
+
+def add_ignored(reply: Response, names: Sequence[str]) -> None:
+    """Name these, too, in the header of ignored fields."""
+    if names:
+        before = reply.headers.get("x-trt-ignored")
+        reply.headers["x-trt-ignored"] = ", ".join(filter(None, (before, named(names))))
 
 
 def dropped_header(kinds: Sequence[str]) -> dict[str, str]:

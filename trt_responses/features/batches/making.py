@@ -7,6 +7,7 @@ import hashlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -40,6 +41,10 @@ DRAINED = 503
 AGAIN = (429, DRAINED)
 """Statuses after which a request is tried again: where this server ends, by the next one."""
 
+EXPIRED = {
+    "code": "batch_expired",
+    "message": "This request could not be executed before the completion window expired.",
+}
 GENERAL = "The server failed ({0.__class__.__name__}); the log has the details."
 
 NO_TOKENS: Mapping[str, int] = {}
@@ -241,16 +246,25 @@ class Making:
             await self._maker.sleep(self._beat_s)
             if not await self._maker.place(self._stop):
                 return
-        name = f"batch_req_{self._job.id.partition('_')[2]}_{number}"
-        response = {
-            "status_code": reply.status,
-            "request_id": name,
-            "body": orjson.Fragment(reply.body),
-        }
-        row = {"id": name, "custom_id": request["custom_id"], "response": response, "error": None}
-        failed, written = reply.status != 200, orjson.dumps(row)
+        body = orjson.Fragment(reply.body)
+        response = {"status_code": reply.status, "request_id": self._name(number), "body": body}
+        failed, written = reply.status != 200, self._row(number, request, response, None)
         async with self._adding:
             await asyncio.to_thread(work.add, number, failed, written, reply.tokens)
+
+    def _name(self, number: int) -> str:
+        return f"batch_req_{self._job.id.partition('_')[2]}_{number}"
+
+    def _row(self, number: int, request: Any, response: object, error: object) -> bytes:
+        facts = {"id": self._name(number), "custom_id": request["custom_id"]}
+        return orjson.dumps(facts | {"response": response, "error": error})
+
+    def _expired(self, work: Work) -> Iterator[bytes]:
+        """A row for each request without an answer, where the window has ended."""
+        with suppress(ApiError, FileNotFoundError):  # the input file was deleted meanwhile
+            for number, (_, line) in self._lines() if self._end == "expired" else ():
+                if number not in work.failed:
+                    yield self._row(number, orjson.loads(line), None, EXPIRED)
 
     def _count(self, work: Work) -> None:
         failed = sum(work.failed.values())
@@ -294,7 +308,10 @@ class Making:
     async def _write_files(self, work: Work) -> None:
         for name, failed in (("output", False), ("error", True)):
             file = f"{self._job.id}_{name}.jsonl"
-            made = await asyncio.to_thread(work.write_out, file, self._age_s, failed=failed)
+            more = self._expired(work) if failed else ()
+            made = await asyncio.to_thread(
+                work.write_out, file, self._age_s, failed=failed, more=more
+            )
             self._body[f"{name}_file_id"] = made
 
     async def _finish(self) -> bool:

@@ -13,6 +13,7 @@ from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from itertools import chain
 from threading import Lock
 from typing import IO, Any
 
@@ -69,16 +70,22 @@ class Work:
             self.failed[number] = failed
             self.tokens.update(tokens)
 
-    def write_out(self, name: str, age_s: int | None, *, failed: bool) -> str | None:
-        """The id of a file with all answers that have failed, or have not; None without any."""
-        if failed not in self.failed.values():
+    def write_out(
+        self, name: str, age_s: int | None, *, failed: bool, more: Iterable[bytes] = ()
+    ) -> str | None:
+        """The id of a file with all answers that have failed, or have not, and `more` lines; None
+        without any."""
+        more = iter(more)
+        if (first := next(more, None)) is None and failed not in self.failed.values():
             return None
-        incoming, seen = self._files.new(self._owner, bounded=False), set[int]()
+        incoming, seen = self._files.new(self._owner, bounded=False, maker=name), set[int]()
         try:
             for row in self._rows([*self._earlier, self._path]):
                 if row["failed"] == failed and row["number"] not in seen:
                     seen.add(row["number"])
                     incoming.write(row["line"].encode() + b"\n")
+            for line in chain([] if first is None else [first], more):
+                incoming.write(line + b"\n")
             kept = incoming.keep(name, "batch_output", age_s)
         finally:
             incoming.drop()

@@ -10,11 +10,13 @@ from dataclasses import replace as replace_slots
 from trt_responses.accept.accepted import Accepted
 from trt_responses.feature import Step
 from trt_responses.features.compaction.compaction import (
+    ID_BYTES,
     SUMMARY_TOKENS,
     Compaction,
     CompactionGeneration,
     SummaryMachine,
     can_be_shortened,
+    open_end,
     summarising,
 )
 from trt_responses.features.compaction.first import CompactedFirst
@@ -92,7 +94,9 @@ class CompactedFirstStep(Step):
         context = draft.parts.engine.limits().context_tokens
         beyond = self._beyond or int(context * FULL)
         if len(draft.prompt.ids) > beyond and can_be_shortened(draft.prompt.blocks):
-            self._compaction = _compaction(draft, self._sealer, int(beyond * USER_SHARE))
+            stays = sum(len(each.ids) for each in open_end(draft.prompt.blocks)) // ID_BYTES
+            users = max(0, min(int(beyond * USER_SHARE), int(context * FULL) - stays))
+            self._compaction = _compaction(draft, self._sealer, users)
             draft.generation = CompactedFirst
             self._draft, self.moves = draft, False  # the summary is no part of what is kept
 

@@ -12,7 +12,7 @@ from starlette.requests import Request  # FastAPI reads the annotations
 from starlette.responses import Response, StreamingResponse
 
 from trt_responses.features.containers.bodies import SentFile, file_body
-from trt_responses.features.forms.form import Form, missing
+from trt_responses.features.forms.form import Form, malformed, missing
 from trt_responses.features.listing.listing import Order, Page, page_of
 from trt_responses.features.listing.query import Limit  # likewise
 from trt_responses.tools.containers import ContainerStore, FileFacts
@@ -112,10 +112,13 @@ async def _read(opened: int) -> AsyncIterator[bytes]:
 
 def uploaded(content_type: str, body: bytes) -> tuple[str, bytes]:
     """The name and the bytes of the part `file` of a form."""
-    data = b""
+    data, whole = b"", None
     for part, piece in Form(content_type).feed(body):
         if part.name == "file":
+            if whole is not None:
+                raise malformed("it has two parts 'file'")
             data += piece
-            if part.whole:
-                return part.filename, data
-    raise missing("file")
+            whole = part.filename if part.whole else None
+    if whole is None:
+        raise missing("file")
+    return whole, data

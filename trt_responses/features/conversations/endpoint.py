@@ -20,7 +20,7 @@ from trt_responses.features.conversations.bodies import (
 from trt_responses.features.conversations.conversations import Conversations, no_item
 from trt_responses.features.conversations.settings import ConversationNumbers
 from trt_responses.features.listing.listing import Order, Page, page_of
-from trt_responses.features.listing.query import Limit, unread_query
+from trt_responses.features.listing.query import Limit
 from trt_responses.web.body import parsed, read_json
 from trt_responses.web.endpoint import json_reply
 from trt_responses.web.framework import ColdRoute, Owner, replies
@@ -119,6 +119,5 @@ class ConversationRoutes:
 
     def _reply(self, request: Request, body: Any, wanted: Options | None = None) -> Response:
         unknown = sorted(wanted.model_extra or ()) if wanted is not None else []
-        ignored = ignored_header([*unknown, *unread_query(request)], request)
-        headers = self._headers(request) | ignored
+        headers = self._headers(request) | ignored_header(unknown, request)
         return json_reply(orjson.dumps(body), headers)

@@ -94,12 +94,13 @@ class Files:
         self._folder = folder
         self._kept_s = kept_s
 
-    def new(self, owner: str, *, bounded: bool = True) -> Incoming:
+    def new(self, owner: str, *, bounded: bool = True, maker: str = "") -> Incoming:
         """A file that is about to arrive. The caller must `keep` or `drop` it. `bounded`: the
-        owner's other files leave room for it."""
+        owner's other files leave room for it. `maker`: a unique name of what makes it, perhaps
+        again: then it takes the place of the first."""
         if self._kept_s().get(owner) == 0:
             raise InvalidRequest("Nothing of this key's owner is stored.", code="zero_retention")
-        return Incoming(self, self.place(owner), bounded=bounded)
+        return Incoming(self, self.place(owner), maker, bounded=bounded)
 
     def place(self, owner: str) -> Path:
         """The folder of an owner's files."""
@@ -240,16 +241,16 @@ class Files:
 class Incoming:
     """A file that arrives. It can be found once it is kept."""
 
-    def __init__(self, files: Files, place: Path, *, bounded: bool) -> None:
+    def __init__(self, files: Files, place: Path, maker: str, *, bounded: bool) -> None:
         self._files = files
         self._bounded = bounded
-        self._path = place / f"file-{secrets.token_hex(12)}"
-        self._part = self._path.with_name(self._path.name + PART)
+        token = secrets.token_hex(12)
+        self._path = place / f"file-{_digest(maker)[:24] if maker else token}"
+        self._part = self._path.with_name(f"{self._path.name}.{token}{PART}")
         self._size = self._blocks = 0
         self._waiting = bytearray()
         self._others = self._usage()
-        if bounded and self._others[1] >= MOST_FILES:
-            raise _full(f"{MOST_FILES} files")
+        self._check_number()
         self._file = self._part.open("xb")
         os.fchmod(self._file.fileno(), 0o600)
 
@@ -285,6 +286,7 @@ class Incoming:
         os.fsync(self._file.fileno())
         with _alone(self._path.parent):
             self._others = self._usage(PART)
+            self._check_number()
             self.write(b"")  # files that came at the same time count too
             self._part.rename(self._path)
         self._file.close()
@@ -305,6 +307,10 @@ class Incoming:
         if stored is not block:
             self._file.write(len(stored).to_bytes(LENGTH, "big"))
         self._file.write(stored)
+
+    def _check_number(self) -> None:
+        if self._bounded and self._others[1] >= MOST_FILES:
+            raise _full(f"{MOST_FILES} files")
 
     def _usage(self, but: str = "/") -> tuple[int, int]:
         """The bytes and the number of the owner's other files, those that arrive among them."""

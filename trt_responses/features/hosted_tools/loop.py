@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from array import array
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import NamedTuple
 
 from trt_responses.dialect import Answered
@@ -176,8 +178,10 @@ class ToolLoop:
         try:
             if generation.verdict is not None:  # an earlier one of several calls was interrupted
                 raise asyncio.CancelledError
-            async with asyncio.timeout(used.tool.deadline_s + GRACE_S):
-                answer = await used.session.call(call)
+            deadline_s = used.tool.deadline_s + GRACE_S
+            async with asyncio.timeout(deadline_s) as limit:
+                waits = partial(_paused, limit, deadline_s)
+                answer = await used.session.call(call._replace(waits=waits))
         except asyncio.CancelledError:
             if (verdict := generation.verdict) is None or verdict.reason != "steered":
                 raise
@@ -222,6 +226,13 @@ class ToolLoop:
         calls = len(generation.notes.tool_runs)
         prompt, self._anew = self._anew, None
         return Turn(self._turns.plan(room, generation.reader, calls), prompt)
+
+
+@contextmanager
+def _paused(limit: asyncio.Timeout, deadline_s: float) -> Iterator[None]:
+    limit.reschedule(None)
+    yield
+    limit.reschedule(asyncio.get_running_loop().time() + deadline_s)
 
 
 def shortened(text: str, most: int) -> str:

@@ -31,12 +31,8 @@ Limit = Annotated[
 ]
 
 
-def unread_query(request: Request, *honoured: str) -> list[str]:
-    """The query parameters which mean nothing here, but for these values."""
-    query = request.query_params
-    return [name for name in IGNORED if not set(query.getlist(name)) <= {*honoured}]
-
-
 def ignored_query(request: Request, *honoured: str) -> dict[str, str]:
-    """The header that names them."""
-    return ignored_header(unread_query(request, *honoured))
+    """The header that names query parameters which mean nothing here, but for these values."""
+    query = request.query_params
+    ignored = [name for name in IGNORED if not set(query.getlist(name)) <= {*honoured}]
+    return ignored_header(ignored)

@@ -110,7 +110,7 @@ class Stored:
             )
         sent = found.blocks[found.prior_count :][: found.input_count]
         page = page_of(listed(sent), Page(order, limit, after))
-        return json_reply(orjson.dumps(page), self._headers(request) | ignored_query(request))
+        return json_reply(orjson.dumps(page), self._headers(request))
 
     async def _found(self, response_id: str, owner: str) -> Record | Job:
         return there(response_id, await self._store.get(response_id, owner))

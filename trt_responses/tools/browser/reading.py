@@ -96,7 +96,9 @@ class Reader:
             }
             data = json.dumps(facts).encode() + b"\n" + document.body
             async with beside(_write(process.stdin, data)):
-                return await _all(process.stdout)
+                answer = await _all(process.stdout)
+            await process.wait()  # `kill` polls it, and takes its end away from asyncio's watcher
+            return answer
         finally:
             with suppress(ProcessLookupError):
                 process.kill()

@@ -15,7 +15,7 @@ from pathlib import Path
 from trt_responses.errors import InvalidRequest
 from trt_responses.frozen import dataclass
 from trt_responses.tasks import beside
-from trt_responses.tool import ToolAnswer
+from trt_responses.tool import ToolAnswer, ToolCall
 from trt_responses.tools.containers import ContainerFacts
 from trt_responses.tools.python.command import Command, Finished, Shell
 from trt_responses.tools.python.directories import Usage, remove_tree, unlinked_bytes, usage
@@ -71,6 +71,16 @@ class Container:
         return ContainerFacts(
             self.id, self.name, int(self.created_at), int(self.last_active_at), self.idle_s
         )
+
+    @asynccontextmanager
+    async def turn(self, call: ToolCall) -> AsyncIterator[None]:
+        """What a call of a tool does in it, after the calls of others."""
+        with call.waits():
+            await self.busy.acquire()
+        try:
+            yield
+        finally:
+            self.busy.release()
 
     async def run(self, code: str, how: Interpreter, bounds: Bounds) -> ToolAnswer:
         """Run code in it. An early end of this call kills the interpreter and its descendants."""

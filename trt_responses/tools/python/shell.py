@@ -150,11 +150,15 @@ class ShellTool:
         return ShellSession(container, self, file_ids)
 
     async def run(
-        self, container: Container, shell_call: ShellCall, file_ids: Sequence[str] = ()
+        self,
+        container: Container,
+        call: ToolCall,
+        shell_call: ShellCall,
+        file_ids: Sequence[str],
     ) -> Finished:
         """Run a command in a container. Raises `Ended`, `Full`, or an `ApiError` if the
         container cannot be registered."""
-        async with container.busy:
+        async with container.turn(call):
             await self.containers.keep(container)
             await self.containers.files.copy_missing(container, file_ids)
             try:
@@ -190,7 +194,7 @@ class ShellSession:
         if isinstance(shell_call, str):
             return ToolAnswer(shell_call, failed=True)
         try:
-            finished = await self._tool.run(self._container, shell_call, self._file_ids)
+            finished = await self._tool.run(self._container, call, shell_call, self._file_ids)
         except ApiError as full:
             return ToolAnswer(full.message, failed=True)
         except (Ended, Full) as fault:

@@ -140,7 +140,7 @@ class PythonSession:
         if isinstance(code, ToolAnswer):
             return code
         containers, container = self._containers, self._container
-        async with container.busy:
+        async with container.turn(call):
             try:
                 await containers.keep(container)
                 await containers.files.copy_missing(container, self._file_ids)

@@ -40,6 +40,7 @@ def test_a_file_is_found_with_the_longest_name_there_is(about: bytes, before: by
     ("kind", "body", "status", "code"),
     [
         (FORM, form(named("filename=f"), OTHER * MOST_PARTS), 400, "missing_required_parameter"),
+        (FORM, form(named("filename=f"), form(named("filename=f"))[:-7]), 400, "invalid_value"),
         (FORM, form(named("a=" + "b" * HEAD_BYTES)), 400, "invalid_value"),
         (FORM, form(named(PIECES)), 400, "invalid_value"),
         (FORM + PIECES, form(named("filename=f")), 415, "unsupported_content_type"),

@@ -13,7 +13,7 @@ import pytest
 
 from trt_responses.errors import ApiError, InvalidRequest
 from trt_responses.features.encryption.keys import StoreKeys
-from trt_responses.features.files.files import BLOCK_BYTES, LOOK_BLOCKS, Bounds, Files
+from trt_responses.features.files.files import BLOCK_BYTES, LOOK_BLOCKS, MOST_FILES, Bounds, Files
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -113,6 +113,18 @@ def test_files_of_an_owner_that_arrive_at_once_share_the_room(tmp_path: Path) ->
     with pytest.raises(InvalidRequest):  # seen before all of it has arrived
         write_all(third, LOOK_BLOCKS + 1)
     third.drop()
+
+
+def test_files_that_arrive_at_once_are_no_more_than_one_may_have(tmp_path: Path) -> None:
+    files = files_in(tmp_path)
+    place = files.place("ann")
+    for number in range(MOST_FILES - 1):
+        (place / str(number)).touch()
+    incoming = files.new("ann")
+    (place / "another, which came at the same moment").touch()
+    with pytest.raises(ApiError, match=f"exceed {MOST_FILES} files"):
+        incoming.keep("a.txt", "user_data")
+    incoming.drop()
 
 
 def test_what_a_dead_server_left_of_an_upload_is_no_file_and_goes(tmp_path: Path) -> None:

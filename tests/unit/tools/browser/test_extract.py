@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
@@ -159,3 +162,27 @@ async def test_a_page_is_read_in_its_process() -> None:
     document = Document(URL, "text/html", "windows-1252", body, cut=True)
     page = await Reader(Reading()).read(document)
     assert page == Page(URL, "T", (f"URL: {URL}", "", "grüße"), cut=True)
+
+
+@pytest.mark.skipif(no_box() is not None, reason=f"no box here: {no_box()}")
+@story
+async def test_the_end_of_a_process_is_asyncios_to_see(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    poll = subprocess.Popen[bytes].poll
+
+    def at_its_end(process: subprocess.Popen[bytes]) -> int | None:
+        if process.returncode is None:
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        return poll(process)
+
+    # patched: the process ends at the worst moment, and its end is seen on the loop, not beside it
+    monkeypatch.setattr(subprocess.Popen, "poll", at_its_end)
+    before = asyncio.get_child_watcher()
+    asyncio.set_child_watcher(watcher := asyncio.PidfdChildWatcher())
+    watcher.attach_loop(asyncio.get_running_loop())
+    try:
+        await Reader(Reading()).read(Document(URL, "text/html", None, b"<p>a", cut=False))
+    finally:
+        asyncio.set_child_watcher(before)
+    assert not caplog.records

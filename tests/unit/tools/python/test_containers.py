@@ -7,6 +7,7 @@ import os
 import stat
 import subprocess
 import sys
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,8 @@ from trt_responses.tools.python.shell import ShellTool
 from trt_responses.tools.python.tool import PythonTool, code_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from trt_responses.tool import Session
     from trt_responses.tools.python.container import Container
 
@@ -153,6 +156,29 @@ async def test_a_call_that_is_broken_off_leaves_no_process(tmp_path: Path) -> No
     endless.cancel()
     await asyncio.wait((endless,))
     assert not alive(pid)
+    await tool.stop()
+
+
+@story
+async def test_a_wait_for_the_calls_of_others_is_said(tmp_path: Path) -> None:
+    tool = PythonTool(containers(tmp_path))
+    await tool.start()
+    session = await opened(tool)
+    await session.call(ToolCall("0"))
+    busy, waits = tool.containers.get("ann", id_of(session)).busy, list[bool]()
+
+    @contextmanager
+    def waiting() -> Iterator[None]:
+        waits.append(True)
+        yield
+        waits.append(busy.locked())
+
+    await busy.acquire()
+    call = asyncio.create_task(session.call(ToolCall("6 * 7", waits=waiting)))
+    await until(lambda: waits == [True])
+    busy.release()
+    assert (await call).text == "42\n"
+    assert waits == [True, True]
     await tool.stop()
 
 
