@@ -11,6 +11,9 @@ from pathlib import Path
 
 logger = logging.getLogger(__name__)
 
+OWN = ("audit.jsonl", "containers", "files", "history.db", "keys", "seal.key", "vocabulary")
+"""The beginnings of names in `DATA_DIR`."""
+
 
 def write_whole(path: Path, data: str | bytes | memoryview, *, shared: bool = False) -> None:
     """Replace a file so that a crash or a full disk leaves the old or the new one, on the disk.
@@ -53,9 +56,10 @@ def close_to_others(path: Path, *, keep_group: bool = False) -> None:
 
 
 def close_folder_to_others(folder: Path) -> None:
-    """The same for a folder and all that stands right in it."""
-    close_to_others(folder)
+    """The same for what servers keep in a folder, and for the folder if nothing else is in it:
+    somebody may name `/etc`, or a home, by mistake."""
     with suppress(OSError):
-        for path in folder.iterdir():
-            if not path.is_symlink():
-                close_to_others(path)
+        found = list(folder.iterdir())
+        own = [path for path in found if path.name.startswith(OWN) and not path.is_symlink()]
+        for path in (folder, *own) if all(path.name.startswith(OWN) for path in found) else own:
+            close_to_others(path)

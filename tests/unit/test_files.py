@@ -61,19 +61,36 @@ def test_a_folder_and_what_is_in_it_is_closed_to_others_and_no_link_is_followed(
 ) -> None:
     data, outside = tmp_path / "data", tmp_path / "outside"
     data.mkdir()
-    for path, was in ((data / "history.db", 0o644), (data / "tool", 0o755), (outside, 0o644)):
+    for path, was in (
+        (data / "history.db", 0o644),
+        (data / "audit.jsonl", 0o755),
+        (outside, 0o644),
+    ):
         path.write_text("")
         path.chmod(was)
     (data / "containers").mkdir(mode=0o775)
-    (data / "link").symlink_to(outside)
+    (data / "seal.key").symlink_to(outside)
     data.chmod(0o2775)
     close_folder_to_others(data)
     assert mode(data) == 0o2700
-    assert [mode(path) for path in (data / "history.db", data / "tool", data / "containers")] == [
-        *(0o600, 0o700, 0o700)
-    ]
+    own = [data / name for name in ("history.db", "audit.jsonl", "containers")]
+    assert list(map(mode, own)) == [0o600, 0o700, 0o700]
     assert mode(outside) == 0o644
     close_folder_to_others(tmp_path / "nowhere")
+
+
+def test_a_folder_that_was_named_by_mistake_and_what_is_in_it_stay_as_they_are(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "etc"
+    folder.mkdir()
+    for name in ("passwd", "history.db-wal"):
+        (folder / name).write_text("")
+        (folder / name).chmod(0o644)
+    folder.chmod(0o755)
+    close_folder_to_others(folder)
+    paths = (folder, folder / "passwd", folder / "history.db-wal")
+    assert list(map(mode, paths)) == [0o755, 0o644, 0o600]
 
 
 def test_a_group_may_be_kept_and_what_all_share_stays(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ from trt_responses.features.limits.keys import (
     write_keys,
 )
 from trt_responses.features.limits.settings import KeySettings
-from trt_responses.files import close_to_others
+from trt_responses.files import close_folder_to_others
 from trt_responses.settings import PREFIX, Settings
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ def _files(options: argparse.Namespace) -> tuple[Path, str, Audit]:
     settings = Settings.from_environment(flags={"keys_file": "--file"}, keys_file=options.file)
     if (path := KeySettings.of(settings).keys_file) is None:
         raise UsageError(f"No file of keys: pass --file or set {PREFIX}KEYS_FILE.")
-    close_to_others(settings.data_dir)
+    close_folder_to_others(settings.data_dir)
     return path, settings.option("keys_file"), audit_of(settings)
 
 
