@@ -163,7 +163,8 @@ def test_a_server_of_something_else_fails_by_name_and_not_by_a_traceback(
 
 
 def test_a_mock_ends_at_ctrl_c_without_a_traceback() -> None:
-    typed = (sys.executable, "-m", "trt_responses", "mock", "trtllm-grpc")
+    heard = ("env", "--default-signal=INT")  # jobs in the background of a shell ignore it
+    typed = (*heard, sys.executable, "-m", "trt_responses", "mock", "trtllm-grpc")
     with subprocess.Popen(typed, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as mock:
         try:
             assert mock.stdout is not None

@@ -298,7 +298,7 @@ def test_a_server_whose_output_cannot_be_written_serves(caplog: pytest.LogCaptur
 
     with redirect_stdout(Full()):
         asyncio.run(story())
-    assert "cannot print to standard output: No space left" in caplog.text
+    assert "cannot write to standard output: No space left" in caplog.text
 
 
 @pytest.mark.parametrize("model", ["a{b}", "{base}", "it's", 'a "b" $HOME', "模型"])

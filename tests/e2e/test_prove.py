@@ -128,8 +128,8 @@ def test_a_step_holds_and_sees_its_fault(name: str, checkpoint: Path, tmp_path: 
 
 
 def test_a_fault_of_the_machine_fails_the_doctor(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
     settings = Settings(engines_dir=tmp_path / "file" / "engines")
+    (tmp_path / "file").write_text("")
     outcome = attempt(BY_NAME["doctor"], Bench(Wish(None, "demo", "llamacpp"), settings, tmp_path))
     assert (outcome.state, "cannot be written" in outcome.why) == ("failed", True)
 

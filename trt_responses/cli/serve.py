@@ -139,9 +139,8 @@ def _listed(engines: list[str]) -> str:
 
 def _for_script(settings: Settings) -> Settings:
     """Every model name is accepted and nothing is stored, unless the settings say otherwise."""
-    names = settings.model or ("script", "*")
-    store = settings.store or "memory://"
-    return settings.model_copy(update={"store": store, "model": names})
+    own = {"store": settings.store or "memory://", "model": settings.model or ("script", "*")}
+    return settings.model_copy(update=own)
 
 
 def _prepared(settings: Settings, shown: str, *, move: bool) -> Settings:

@@ -138,7 +138,7 @@ def writable_checks(
     for name, value in settings:
         if not isinstance(value, Path):
             continue
-        writable = allowed(nearest(value))
+        writable = allowed(at := nearest(value)) and (at.is_dir() or not name.endswith("_dir"))
         yield Check(
             name.replace("_", " "),
             "ok" if writable else "fault",

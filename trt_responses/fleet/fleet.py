@@ -125,7 +125,8 @@ class Fleet:
         card = selection.card
         logger.info("serving %s (%s)", card.label, selection.reason)
         self._name = card.name
-        self._settings = settings.model_copy(update={"model": settings.model or card.name})
+        names = (settings.model_name or card.name, *settings.model)
+        self._settings = settings.model_copy(update={"model": names})
 
         def engine_of(selection: Selection, settings: Settings) -> OwnEngine:
             return OwnEngine(process or process_of(selection, settings))
