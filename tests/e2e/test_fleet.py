@@ -216,6 +216,25 @@ def test_front_ends_over_another_servers_engine_need_none_of_this_machine(tmp_pa
     asyncio.run(run())
 
 
+def test_ctrl_c_while_front_ends_load_is_no_traceback(tmp_path: Path) -> None:
+    settings = {
+        "TRT_RESPONSES_STORE": f"sqlite:///{tmp_path / 'history.db'}",
+        "TRT_RESPONSES_DATA_DIR": str(tmp_path),
+        "TRT_RESPONSES_LINGER_S": "0",
+    }
+
+    async def run() -> None:
+        typed = ("serve", "--script", "auto", "--port", "0", "--frontends", "2")
+        async with child(*typed, environment=settings) as server:
+            await until_seen(lambda: len(running(server.pid, FRONT_END)) == 2)
+            server.signal(signal.SIGINT)
+            status, _, errors = await server.ended()
+            assert status == 0
+            assert "Traceback" not in errors
+
+    asyncio.run(run())
+
+
 def test_an_address_is_kept_from_others_before_a_front_end_listens() -> None:
     with kept_address(Settings(port=0)) as settings:
         with pytest.raises(StartupError, match="cannot listen"):
