@@ -236,7 +236,7 @@ class Fleet:
         engine_pid = engine.pid if engine is not None else None
         if self._stopping.is_set():  # the fleet began to stop while this one began
             with suppress(ProcessLookupError):
-                process.send_signal(self._signal)
+                process.terminate()  # it is not ready: see `_stop`
         status = await self._watched(number, process)
         del self._running[number]
         with closing(SharedCounts(self._counts, number)) as counts:
